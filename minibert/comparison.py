@@ -27,7 +27,7 @@ from minibert.runs import PRETRAINING_FILE, Run
 from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
-from minibert.terminal import printable
+from minibert.terminal import aligned, printable
 from minibert.training.runlog import read_metrics
 
 LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
@@ -253,11 +253,7 @@ class Comparison:
         for run in self.runs:
             name = printable(str(run.folder))
             lines.append(f"{run.letter}  " + (name if len(name) <= WIDTH - 3 else "…" + name[4 - WIDTH :]))
-        rows = self._rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines.append("")
-        for row in rows:
-            lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
+        lines += ["", *aligned(self._rows(), left=0)]
         folded = partial(wrap, width=WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         sentences = self._sentences()
         lines += [""] * bool(sentences) + [line for one in sentences for line in folded(printable(one))]

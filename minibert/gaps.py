@@ -43,7 +43,7 @@ def fill_texts(
     texts: Many[str],
     top: int = 5,
     *,
-    targets: Many[str] = (),
+    targets: Iterable[str] = (),
     pieces: int = 1,
 ) -> list[list[Guesses]]:
     """Predict every [MASK] of each text; a model trained left to right knows what is before it.
@@ -154,7 +154,7 @@ def _probabilities(logits: Array) -> Array:
     return probabilities
 
 
-def _target_ids(tokenizer: Tokenizer, targets: Many[str]) -> dict[str, Pieces]:
+def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Pieces]:
     """Return the pieces of each target."""
     if isinstance(targets, str):
         raise InputError("$targets is one string; give a list of words.", targets=targets)

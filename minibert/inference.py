@@ -327,8 +327,8 @@ class Bert:
         >>> model.fill_mask("Paris is the [MASK] of France.")  # doctest: +SKIP
         [[Guess(token='capital', probability=0.97), ...]]
         """
-        texts = [text] if isinstance(text, str) else text
-        found: list[Any] = fill_texts(self, self.tokenizer, texts, top, targets=tuple(targets), pieces=pieces)
+        texts = [text] if isinstance(text, str) else list(text)
+        found: list[Any] = fill_texts(self, self.tokenizer, texts, top, targets=targets, pieces=pieces)
         return found[0] if isinstance(text, str) else found
 
     # -> (S,2)
@@ -360,6 +360,7 @@ class Bert:
 
     def _batch(self, inputs: Any) -> Batch:
         """Pack the inputs as a batch that fits the model."""
+        inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if texts := _texts(inputs):
             inputs = self.tokenizer(texts, special=True)
         batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
@@ -378,7 +379,8 @@ def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
 
 def _texts(inputs: Any) -> list[Any]:
     """Return the texts or pairs that are given, as a list; empty where something else is."""
-    if isinstance(inputs, str) or (isinstance(inputs, tuple) and list(map(type, inputs)) == [str, str]):
+    is_pair = isinstance(inputs, tuple) and len(inputs) == 2
+    if isinstance(inputs, str) or (is_pair and all(isinstance(one, str) for one in inputs)):
         return [inputs]
     listed = inputs if isinstance(inputs, list | tuple) else []
     if isinstance(inputs, np.ndarray | Iterable) and hasattr(inputs, "tolist"):  # as a column of pandas

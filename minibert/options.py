@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
 
@@ -30,6 +31,7 @@ COUNT: Rules = (("a whole number, 0 or more", lambda x: isinstance(x, int) and x
 WHOLE: Rules = (("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1), *AT_MOST)
 POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
 NOT_NEGATIVE: Rules = (("0 or more", lambda x: x >= 0),)
+REAL: Rules = (("a number", lambda x: isinstance(x, int | float)),)
 FINITE: Rules = (("a finite number, 0 or more", lambda x: 0 <= x < math.inf),)
 RATE: Rules = (("at least 0 and below 1", lambda x: 0 <= x < 1),)
 SHARE: Rules = (("above 0 and below 1", lambda x: 0 < x < 1),)
@@ -133,10 +135,13 @@ class RunOptions:
         return next((field.metadata for field in fields if field is not None and field.metadata), {})
 
     def _make_plain(self) -> None:
-        """Turn paths and NumPy's numbers into what JSON has, in every field."""
-        for name, value in vars(self).items():
-            if isinstance(value, Path | np.generic):
-                object.__setattr__(self, name, str(value) if isinstance(value, Path) else value.item())
+        """Turn paths and what is NumPy's into what JSON has; raise InputError for a None of no meaning."""
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if value is None and type(None) not in get_args(field.type):
+                wanted = next((what for what, _ in self.about(name).get("rules", ())), "a value")
+                raise InputError(f"${name} is not valid; give {wanted}.", **{name: value})
+            object.__setattr__(self, name, _plain(value))
 
     def _check(self) -> None:
         """Raise InputError when a field is neither None nor what its rules say."""
@@ -144,7 +149,7 @@ class RunOptions:
             for what, holds in self.about(name).get("rules", ()):
                 try:
                     valid = value is None or holds(value)
-                except (TypeError, ValueError):  # a string where a number should be
+                except (AttributeError, TypeError, ValueError):  # a string where a number should be
                     valid = False
                 if not valid:
                     raise InputError(f"${name} is not valid; give {what}.", **{name: value})
@@ -253,3 +258,14 @@ class RunOptions:
                 "The run cannot go on with $differing; leave that out, or start a new run in another folder.",
                 differing=differing,
             )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with paths as strings, and NumPy's numbers and arrays as Python's, within others too."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if isinstance(value, list) else tuple)(map(_plain, value))
+    return os.fsdecode(value) if isinstance(value, os.PathLike) else value

@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 # Control characters but for line ends and tabs, halves of surrogate pairs, the separators U+2028 and U+2029,
@@ -66,6 +66,21 @@ def some_of(names: Sequence[str], most: int = 8) -> str:
     """Return the first of some names with commas between, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]:
+    """Lay rows out as lines, in columns two blanks apart; after `left` of them, columns are flush right.
+
+    Examples
+    --------
+    >>> aligned([("step", "loss"), ("7", "10.25")], left=1)
+    ['step   loss', '7     10.25']
+    """
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = "<" * len(widths[:left]) + ">" * len(widths)
+    form = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=False))
+    return [form.format(*row).rstrip() for row in rows]
 
 
 def counted(count: float, noun: str) -> str:

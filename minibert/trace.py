@@ -20,6 +20,7 @@ import numpy as np
 
 from minibert.files import atomic_json
 from minibert.model.flops import attention_pairs
+from minibert.terminal import aligned
 
 FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
 OPTIMIZERS = ("adamw", "lamb", "muon")  # with which a step ends
@@ -169,9 +170,7 @@ class Trace:
         lines = [head, *(_cells(row, peak) for row in [*shown, total])]
         if peak is None:
             lines = [line[:6] + line[7:] for line in lines]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        places = [f"{{:{'<>'[number > 1]}{width}}}" for number, width in enumerate(widths)]
-        return "\n".join("  ".join(places).format(*line).rstrip() for line in lines)
+        return "\n".join(aligned(lines, left=2))
 
     def save(self, path: str | Path, **facts: Any) -> None:
         """Write the rows as JSON, with whatever else is to stand beside them."""

@@ -394,6 +394,11 @@ def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
     assert repr(model.encode([("the film", "a story")])) == "Encoded(3 × (7, 24), pooled (1, 24))"
     assert repr(model) == "Bert(2 layers of 24, 0.0M parameters, numpy)"
     assert model.tokenizer.vocab[0] == "[PAD]"
+    for same in (tuple(np.array(["the film", "a story"])), iter([("the film", "a story")])):
+        assert np.array_equal(model.encode(same).pooled, model.encode([("the film", "a story")]).pooled)
+    assert model.fill_mask(iter([text]), top=3, targets=iter(["film"]))[0][0][0].token == "film"
+    with pytest.raises(InputError, match="targets='film' is one string; give a list of words"):
+        model.fill_mask(text, targets="film")
     model.save_pretrained(tmp_path / "copy")
     again = Bert.from_pretrained(tmp_path / "copy", "numpy")
     assert np.array_equal(again.encode("the film").pooled, model.encode("the film").pooled)

@@ -1,12 +1,17 @@
-"""Options of runs: files of earlier versions."""
+"""Options of runs: files of earlier versions, what becomes of values, and which are refused."""
 
 import dataclasses
+import json
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
+from minibert.runs import Run
 
 # As version 0.1 wrote them.
 PRETRAINING = """{
@@ -60,3 +65,63 @@ def test_old_names_are_of_stored_files_alone():
     assert set(PretrainOptions.RENAMED.values()) <= {
         field.name for field in dataclasses.fields(PretrainOptions)
     }
+
+
+TUNED = partial(FinetuneOptions, "rte", "/data", "/model")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "given", "kept"),
+    [
+        (PretrainOptions, "model", Run(Path("/runs/a"), {}), "/runs/a"),
+        (PretrainOptions, "vocab", Run(Path("/runs/a"), {}), "/runs/a"),
+        (PretrainOptions, "corpus", [Path("a"), Run(Path("/b"), {})], ("a", "/b")),
+        (PretrainOptions, "mask_rates", np.array([0.5, 0.25, 0.25], np.float32), (0.5, 0.25, 0.25)),
+        (TUNED, "epochs", np.arange(1, 3), (1, 2)),
+        (TUNED, "learning_rates", np.array([0.5], np.float32), (0.5,)),
+        (TUNED, "batch_size", np.array([2, 4]), (2, 4)),
+        (TUNED, "batch_size", (np.int64(2), 4), (2, 4)),
+        (TUNED, "batch_size", np.array(2), 2),
+        (TUNED, "class_weights", {"good": np.float32(2.5), "bad": 1}, "good=2.5,bad=1"),
+    ],
+)
+def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, given, kept):
+    options = kind(**{name: given})
+    assert getattr(options, name) == kept
+    options.save(tmp_path / "options.json")
+    assert type(options).load(tmp_path / "options.json") == options
+    assert json.loads((tmp_path / "options.json").read_text())[name] == json.loads(json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "wanted"),
+    [
+        (PretrainOptions, "seed", None, "a whole number, 0 or more"),
+        (PretrainOptions, "weight_decay", None, "a finite number, 0 or more"),
+        (PretrainOptions, "clip_norm", None, "0 or more"),
+        (PretrainOptions, "keep", None, "a whole number, 0 or more"),
+        (PretrainOptions, "checkpoint_seconds", None, "0 or more"),
+        (PretrainOptions, "corpus", None, "a value"),
+        (TUNED, "accumulate", None, "a whole number of at least 1"),
+        (TUNED, "warmup", None, "at least 0 and below 1"),
+        (PretrainOptions, "masked_lm_prob", "0.15", "a number"),
+        (PretrainOptions, "short_seq_prob", "0.1", "a number"),
+        (PretrainOptions, "dupe_factor", 1.5, "a whole number, 0 or more"),
+        (
+            TUNED,
+            "class_weights",
+            "a=2,a=3",
+            "balanced, or NAME=WEIGHT,... with finite weights above 0, each once",
+        ),
+        (TUNED, "class_weights", 5, "balanced, or NAME=WEIGHT,..."),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused_by_a_sentence(kind, name, value, wanted):
+    with pytest.raises(InputError) as error:
+        kind(**{name: value})
+    assert str(error.value).startswith(f"{name}={value!r} is not valid; give {wanted}")
+
+
+def test_none_is_for_what_a_recipe_or_the_run_decides():
+    assert PretrainOptions(warmup=None, accumulate=None).resolved().accumulate == 1
+    assert TUNED(epochs=None).resolved().epochs == 3

@@ -272,7 +272,7 @@ def whole_run(at: Path) -> Any:
     report = finetune(
         FinetuneOptions.resumed(at / "tuned/finetune.json"), at / "tuned", resume=True, show=False
     )
-    return report_text(report), curve(at / "tuned", report["metric"])
+    return report_text(report), curve(at / "tuned")
 
 
 def compared(at: Path, *names: str) -> None:

@@ -5,7 +5,7 @@ on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
 the unigram entropies of those targets and of the whole text, the best that a
 guess without context can do, and the loss with the words of the context
 shuffled. After fine-tuning: the official metrics of its task, with a bootstrap
-interval.
+interval; several models are averaged, as in predict.
 
 examples:
   minibert evaluate --model runs/books
@@ -24,7 +24,9 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: Any) -> None:
-    flags.add_model(parser, "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT")
+    text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
+    text += "more fine-tuned models, which are averaged"
+    parser.add_argument("--model", action="append", required=True, metavar="MODEL", help=text)
     masked = parser.add_argument_group("after pre-training")
     text = "text to measure on; next sentences only where there are several documents of several sentences "
     text += "(default: the held-out documents)"
@@ -43,23 +45,26 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minibert.finetuning.models import is_finetuned
 
-    if is_finetuned(arguments.model):
+    if all(map(is_finetuned, arguments.model)):
         _run_task(arguments)
         return
+    model = next(one for one in arguments.model if not is_finetuned(one))
+    if len(arguments.model) > 1:
+        raise InputError(f"{model} is not fine-tuned, so it can't be averaged with others; give it alone.")
     if arguments.data or arguments.task or arguments.dtype:
-        raise InputError(f"{arguments.model} is not fine-tuned; leave out --data, --task and --dtype.")
+        raise InputError(f"{model} is not fine-tuned; leave out --data, --task and --dtype.")
     from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
     given = {name: getattr(arguments, name) for name in ("layout", "column", "engine", "threads")}
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
-        found = evaluate_words(arguments.model, corpus, **given)
+        found = evaluate_words(model, corpus, **given)
         text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({found.words:,} words)"
         emit(json_text(asdict(found)) if arguments.json else text)
         return
     more = {"seq_length": arguments.seq_length, "targets": arguments.targets}
-    plain, shuffled = evaluate(arguments.model, corpus, **given, **more)
+    plain, shuffled = evaluate(model, corpus, **given, **more)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
 
@@ -69,10 +74,10 @@ def _run_task(arguments: argparse.Namespace) -> None:
     from minibert.reports.results import measured_text
 
     if arguments.corpus:
-        what = f"{arguments.model} holds a fine-tuned model, which is measured on its task"
+        what = f"{arguments.model[0]} holds a fine-tuned model, which is measured on its task"
         raise InputError(f"{what} and not on {arguments.corpus[0]}; name a folder with --data, or nothing.")
     if arguments.per_byte:
-        raise InputError(f"--per-byte guesses words, and {arguments.model} is fine-tuned; leave it out.")
+        raise InputError(f"--per-byte guesses words, and {arguments.model[0]} is fine-tuned; leave it out.")
     show = not (arguments.json or arguments.quiet)
-    report = evaluate([arguments.model], **measured_as(arguments), show=show)
+    report = evaluate(arguments.model, **measured_as(arguments), show=show)
     emit(json_text(report) if arguments.json else measured_text(report))

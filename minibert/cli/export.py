@@ -39,7 +39,7 @@ TOKENIZER_FILES = (
     "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
 )
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
-TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors")
+TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
 # What makes it a model of sentence-transformers.
 MODULES = (
     "modules.json sentence_bert_config.json config_sentence_transformers.json 1_Pooling/config.json".split()
@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
     from minibert.hub.sentence_transformers import write_modules
     from minibert.model_names import folder_of
     from minibert.reports.card import CARD, Exported, model_card
+    from minibert.tasks.stored import TaskFile
 
     source, dest = Path(arguments.model), Path(arguments.out)
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
@@ -93,7 +94,9 @@ def run(arguments: argparse.Namespace) -> None:
         pool = arguments.pool or ("mean" if MODULES[0] in beside else None)
         frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
         kind, known = ("tag", False) if frozen else (head, not to_google)
-        about = Exported(name, config, params.count(), kind, labels, known, folder != weights.parent, pool)
+        pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
+        told = labels, known, folder != weights.parent, pool, pair
+        about = Exported(name, config, params.count(), kind, *told)
         beside[CARD] = model_card(folder, about).encode()
 
     def fill(temporary: Path) -> None:
@@ -123,6 +126,10 @@ def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:
     name = "tokenizer_config.json"
     if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():
         found[name] = _json_file({key: value for key, value in fields.items() if key not in ORIGINS})
+    if (name := "estimator.json") in found:
+        fields = read_json(folder / name, {"parameters": {}}, "save it again")
+        kept = {key: value for key, value in fields["parameters"].items() if key not in ("model", "out")}
+        found[name] = _json_file(fields | {"parameters": kept})
     return found
 
 

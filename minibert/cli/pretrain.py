@@ -116,6 +116,9 @@ def run(arguments: argparse.Namespace) -> None:
         options = PretrainOptions.resumed(folder / "training.json", **given)
     else:
         options = PretrainOptions(**given)
+    if arguments.config and Path(arguments.config).resolve() == (folder / "training.json").resolve():
+        what = f"--config {arguments.config} would be written over by the run in --out {folder}"
+        raise InputError(f"{what}; choose another --out.")
     accelerators.join_processes(arguments, options.engine)
     more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
     if report := pretrain(options, folder, began=began, **more):

@@ -9,14 +9,14 @@ examples:
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from minibert.cli.shared.flags import add_engine, add_model
 from minibert.cli.shared.parser import renamed
 from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.errors import InputError
-from minibert.terminal import emit, json_text, printable
+from minibert.terminal import aligned, emit, json_text, printable
 
 
 def add(parser: Any) -> None:
@@ -46,13 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _lines(tagged: dict[str, Any]) -> Iterator[str]:
-    yield from _columns((word["word"], word["tag"]) for word in tagged["words"])
+    yield from aligned((printable(word["word"]), printable(word["tag"])) for word in tagged["words"])
     if tagged["entities"]:
         yield ""
-    yield from _columns((entity["type"], entity["text"]) for entity in tagged["entities"])
-
-
-def _columns(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    shown = [(printable(first), printable(second)) for first, second in rows]
-    width = max((len(first) for first, _ in shown), default=0)
-    return (f"{first:<{width}}  {second}" for first, second in shown)
+    yield from aligned((printable(one["type"]), printable(one["text"])) for one in tagged["entities"])

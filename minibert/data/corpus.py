@@ -199,10 +199,10 @@ class EmptyCorpusError(InputError):
     """There is no text where text was to be read."""
 
 
-def empty_corpus(files: list[Path]) -> EmptyCorpusError:
+def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
     """Return the error for files without any text."""
     names = ", ".join(map(str, files[:3])) + (", …" if len(files) > 3 else "")
-    return EmptyCorpusError(f"The corpus is empty: no text in {names}; give files with text in them.")
+    return EmptyCorpusError(f"The corpus is empty: no {what} in {names}; give files with text in them.")
 
 
 def sniff(head: str) -> str:

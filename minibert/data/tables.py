@@ -8,6 +8,7 @@ Each may be compressed besides, and is UTF-8.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +46,7 @@ def read_texts(
     *,
     id: Column | None = None,
     delimiter: str | None = None,
-    header: bool | str | None = None,
+    header: bool | None = None,
     numeric: bool = False,
     several: bool = False,
 ) -> list[TextExample]:
@@ -58,8 +59,7 @@ def read_texts(
     id : the column of ids; None counts the rows from 0.
     delimiter : one character between columns; None goes by the suffix of the file. All but the tab mean that
         columns may be quoted.
-    header : whether the first row names the columns, True or "yes", False or "no"; None means that it does
-        when a column is given by name.
+    header : whether the first row names the columns; None means that it does when a column is given by name.
     numeric : labels are numbers, and are read as such.
     several : a text has any number of labels, none included: in JSON Lines a list, elsewhere names with |
         between them.
@@ -84,7 +84,7 @@ def line_of(example: TextExample, path: str | Path, **options: Any) -> int | Non
     """Return the line of an example that `read_texts` read with these options; reads the file once more."""
     columns = {name: options.get(name) for name in ("second", "id")}
     columns |= {name: options.get(name, name) for name in ("text", "label")}
-    for line, _, row in _records(Path(path), columns, options.get("delimiter"), options.get("header")):
+    for line, _, row in _records(Path(path), columns, options.get("delimiter"), options.get("header"), True):
         if (row["id"], row["text"], row["second"]) == example[:3]:
             return line
     return None
@@ -98,7 +98,7 @@ def read_tags(
     layout: str | None = None,
     labelled: bool = True,
     delimiter: str | None = None,
-    header: bool | str | None = None,
+    header: bool | None = None,
 ) -> list[TaggedSentence]:
     """Return words with a tag each: a sentence a row, or a word a line.
 
@@ -148,7 +148,7 @@ def read_questions(
     *,
     id: Column | None = None,
     delimiter: str | None = None,
-    header: bool | str | None = None,
+    header: bool | None = None,
 ) -> list[Question]:
     """Read questions, each with its paragraph and its answer in it.
 
@@ -183,7 +183,7 @@ def _records(
     path: Path,
     columns: dict[str, Column | None],
     delimiter: str | None,
-    header: bool | str | None,
+    header: bool | None,
     lists: bool = False,
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield of every row the line, how errors name it, and wanted columns by role, None without a column.
@@ -213,17 +213,16 @@ def _of_json(
                 raise InputError(message) if number else MissingColumn(message, role, path)
             cell = None if column is None else value[column]
             as_it_is = cell is None or isinstance(cell, str) or (lists and isinstance(cell, list | dict))
+            if not as_it_is and not (isinstance(cell, int | float) and math.isfinite(cell)):
+                what = f"the column {column!r} is {short(cell)}, expected a text or a number"
+                raise InputError(f"{path}, line {line}: {what}; correct it.")
             row[role] = cell if as_it_is else json.dumps(cell, ensure_ascii=False)
         yield line, row
 
 
 def _of_table(
-    path: Path, columns: dict[str, Column | None], delimiter: str, header: bool | str | None
+    path: Path, columns: dict[str, Column | None], delimiter: str, header: bool | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    if isinstance(header, str):  # from a command line
-        if header not in ("yes", "no"):
-            raise InputError(f'header={header!r} is neither "yes" nor "no".')
-        header = header == "yes"
     if header is None:
         header = any(column is not None and _number(column) is None for column in columns.values())
     places = names = None

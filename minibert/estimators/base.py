@@ -7,6 +7,7 @@ An estimator is a dataclass of the options of a fine-tuning run. `fit` writes th
 import functools
 import inspect
 import json
+import os
 import re
 import sys
 import tempfile
@@ -20,20 +21,21 @@ from typing import Any, ClassVar, Self, TypeVar
 from minibert import engines
 from minibert.calls import description, require_known
 from minibert.errors import InputError, did_you_mean, warn
-from minibert.estimators.inputs import seed_of
-from minibert.files import atomic_json, atomic_text
+from minibert.estimators.inputs import GENERATORS, plain, seed_of
+from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
-from minibert.reports.results import Measured, load_report, majority_remark, measured_text, report_of
+from minibert.reports.results import REPORT, Measured, load_report, majority_remark, measured_text, report_of
+from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import OnLog
 
-ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model that `save` has written
+ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 # Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
 OWN = {
     "model": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.",
@@ -92,9 +94,9 @@ class Estimator(ABC):
     there, `seed` being `random_state`; what is None follows the recipe of the task.
     """
 
-    model: str | Path
+    model: str | os.PathLike[str]
     _: KW_ONLY
-    out: str | Path | None = None
+    out: str | os.PathLike[str] | None = None
     verbose: bool = False
     random_state: Any = 0
     on_log: OnLog | None = None
@@ -137,23 +139,14 @@ class Estimator(ABC):
 
     @abstractmethod
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
-        """Return what a task reads of some rows, checked; with `labelled` what is expected of each, too."""
+        """Return what a task reads of some rows, checked; with `labelled` what is expected of each, too.
+
+        With `labelled` one that is not fitted learns of the first what classes there are.
+        """
 
     @abstractmethod
     def _row(self, example: Any) -> dict[str, Any]:
         """Return an example as a line of a table, by the names of columns that its task expects."""
-
-    @abstractmethod
-    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
-        """Return what is expected of each of n rows, as it was given."""
-
-    def _learn_names(self, examples: Sequence[Any], y: Sequence[Any]) -> None:
-        """Keep what the answers are called, where they are classes."""
-        return
-
-    def _require_known(self, dev: Sequence[Any]) -> None:
-        """Raise InputError when something is expected in dev that nothing can be learnt of."""
-        return
 
     # Fitting
 
@@ -183,49 +176,67 @@ class Estimator(ABC):
         RunError
             When the loss is not a number, or the disk is full.
         """
-        parts = {"train": self._examples(X, y, labelled=True)}
+        learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
+        parts = {"train": learner._examples(X, y, labelled=True)}
         if dev is not None:
             if not isinstance(dev, tuple) or len(dev) != 2:
                 raise InputError("dev is not X and y; give a tuple of the two.")
-            parts["dev"] = self._examples(*dev, labelled=True)
+            parts["dev"] = learner._examples(*dev, labelled=True)
         elif len(parts["train"]) < 2:
             raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
-        self._learn_names(parts["train"], self._targets(X, y, len(parts["train"])))
-        self._require_known(parts.get("dev", ()))
         rows = {name: list(map(self._row, part)) for name, part in parts.items()}
         dump = functools.partial(json.dumps, ensure_ascii=False)
         texts = {name: "".join(f"{dump(row)}\n" for row in part) for name, part in rows.items()}
-        folder, resume = self._folder(texts)
+        options, folder, resume = self._begun(texts, list(rows["train"][0]))
         data = folder / "examples"
-        apart = {"task", "data", "model", "columns", "split_dev"}
-        own = {field.name for field in fields(FinetuneOptions)} - apart
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name in own}
-        options = FinetuneOptions(
-            self.TASK,
-            str(data if dev is not None else data / "train.jsonl"),
-            str(self.model),
-            columns=tuple((name, name) for name in rows["train"][0]),
-            split_dev=None if dev is not None else self.split_dev,
-            seed=seed_of(self.random_state),
-            **given,
-        )
-        for name, text in texts.items():
-            atomic_text(data / f"{name}.jsonl", text)
-        try:
-            report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
-        except KeyboardInterrupt:
-            advice = "call fit again with the same data and it goes on from there."
-            raise KeyboardInterrupt(f"Stopped and saved in {folder}; {advice}") from None
-        except InputError as error:  # whoever calls this has rows, and no file
-            raise InputError(_of_rows(error.message), **error.arguments) from error
-        self._fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
+        if not resume and data.exists():
+            raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
+        with sole_writer(data):  # which is gone again at the end if nothing is left in it
+            try:
+                for name, text in texts.items():
+                    atomic_text(data / f"{name}.jsonl", text)
+                report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
+            except KeyboardInterrupt:
+                advice = "call fit again with the same data and it goes on from there."
+                raise KeyboardInterrupt(f"Stopped and saved in {folder}; {advice}") from None
+            except InputError as error:  # whoever calls this has rows, and no file
+                raise InputError(_of_rows(error.message, os.path.abspath(data)), **error.arguments) from error
+            finally:
+                for name in () if (folder / OPTIONS_FILE).exists() else texts:  # it has not begun
+                    (data / f"{name}.jsonl").unlink(missing_ok=True)
+        fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
+        vars(self).update(vars(learner))
+        self._fitted = fitted
         self._learn_report(report)
         self._warned_of_cuts = "truncated" in report
+        self._asked = y if isinstance(y, str) else None
+        atomic_json(folder / ESTIMATOR_FILE, self._stored())
+        vars(self).pop("_scratch", None)
         if remark := majority_remark(report["metric"], report.get("majority"), report["interval"]):
             warn(f"{remark} Give more examples, more epochs or another rate.")
-        self._asked = y if isinstance(y, str) else None
-        vars(self).pop("_scratch", None)
         return self
+
+    def _begun(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
+        """Return the options of the run, its folder, and whether the same was interrupted there."""
+        (folder, resume), state = self._folder(texts), self.random_state
+        stored = FinetuneOptions.load(folder / OPTIONS_FILE) if resume else None
+        own = {field.name for field in fields(FinetuneOptions)} - {"model", "split_dev"}
+        options = FinetuneOptions(
+            self.TASK,
+            str(folder / "examples" if "dev" in texts else folder / "examples" / "train.jsonl"),
+            self.model,  # type: ignore[arg-type]
+            columns=tuple((name, name) for name in columns),
+            split_dev=None if "dev" in texts else self.split_dev,
+            seed=stored.seed if stored and isinstance(state, GENERATORS) else seed_of(state),
+            **{name: value for name, value in self.get_params().items() if name in own},
+        )
+        if stored is not None and self.out is None:
+            try:
+                engines.settled(options.resolved()).require_same_run(stored)
+            except InputError:  # what was begun with other options is dropped
+                del self._scratch
+                return self._begun(texts, columns)
+        return options, folder, resume
 
     def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
         """Return the folder of the run, and whether one of the same data was interrupted there."""
@@ -275,13 +286,13 @@ class Estimator(ABC):
         `majority`, what the most frequent one would score; `mistakes`, the worst first. Printed, it is a
         table of the metrics.
         """
-        examples, model = self._examples(X, y, labelled=True), self._model
+        model, examples = self._model, self._examples(X, y, labelled=True)
         measured = Measured(model.task, model.labels, examples, self._predictions(examples))
         return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the metric that models of the task are chosen by, of some rows."""
-        examples, task = self._examples(X, y, labelled=True), self._model.task
+        task, examples = self._model.task, self._examples(X, y, labelled=True)
         return float(task.score(examples, self._predictions(examples))[task.metric])
 
     # Keeping
@@ -289,10 +300,13 @@ class Estimator(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
         folder = Path(folder)
-        self._model.save_pretrained(folder, self._columns_of_tables())
+        model = self._model
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
+        model.save_pretrained(folder, self._columns_of_tables())
         if hasattr(self, "report_"):
-            atomic_json(folder / "report.json", self.report_ | {"folder": str(folder), "page": ""})
+            atomic_json(folder / REPORT, self.report_ | {"folder": str(folder), "page": ""})
+        else:
+            (folder / REPORT).unlink(missing_ok=True)  # of another model
 
     def _columns_of_tables(self) -> dict[str, str]:
         """Return what columns are called in tables of a person's, for those that the commands are given."""
@@ -302,11 +316,9 @@ class Estimator(ABC):
 
     def _stored(self) -> dict[str, Any]:
         """Return what `estimator.json` holds."""
-        kept = {
-            name: str(value) if isinstance(value, Path) else value
-            for name, value in self.get_params().items()
-            if value is None or isinstance(value, str | int | float | tuple | Path)
-        }
+        given = self.get_params().items()
+        kept = {name: os.fspath(one) if isinstance(one, os.PathLike) else plain(one) for name, one in given}
+        kept = {name: one for name, one in kept.items() if isinstance(one, str | int | float | list | None)}
         return {"estimator": type(self).__name__, "parameters": kept, **self._names()}
 
     def _names(self) -> dict[str, Any]:
@@ -317,19 +329,26 @@ class Estimator(ABC):
     def load(
         cls, folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32"
     ) -> Self:
-        """Load what `save`, or `minibert finetune`, has written.
+        """Load what `save`, `out` or `minibert finetune` has written.
 
         Raise InputError when there is no finished model in the folder, or it answers something else.
         """
         folder = Path(folder)
         fitted = Finetuned.from_pretrained(folder, engine, threads, dtype)
+        if fitted.task.kind != registry.create(cls.TASK).kind:
+            what = f"which no {cls.__name__} answers; use minibert.load."
+            raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")
         stored: dict[str, Any] = {}
         if (folder / ESTIMATOR_FILE).exists():
             stored = read_json(folder / ESTIMATOR_FILE, {"estimator": str, "parameters": {}}, "save it again")
         elif (folder / OPTIONS_FILE).exists():
-            stored = {"parameters": vars(FinetuneOptions.load(folder / OPTIONS_FILE))}
+            options = FinetuneOptions.load(folder / OPTIONS_FILE)
+            stored = {"parameters": vars(options) | {"random_state": options.seed}}
         names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype"}
-        known = {name: value for name, value in stored.get("parameters", {}).items() if name in names}
+        columns = getattr(fitted.task, "columns", {}).items()
+        named = {name: column for name, column in columns if not str(column).lstrip("-").isdigit()}
+        given = named | stored.get("parameters", {})
+        known = {name: value for name, value in given.items() if name in names}
         if known.get("split_dev", 0) is None:
             del known["split_dev"]
         self = cls(**{"model": str(folder)} | known, engine=engine, threads=threads, dtype=dtype)
@@ -375,7 +394,7 @@ class Estimator(ABC):
         usual = {field.name: field.default for field in fields(self)} | {"model": self.model}
         given = self.get_params().items()
         chosen = [f"{n}={one!r}" for n, one in given if one is not usual[n] and one != usual[n]]
-        return f"{type(self).__name__}({', '.join([repr(str(self.model)), *chosen])})"
+        return f"{type(self).__name__}({', '.join([repr(os.fspath(self.model)), *chosen])})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", None) is not None
@@ -391,9 +410,13 @@ class Estimator(ABC):
         )
 
 
-def _of_rows(message: str) -> str:
-    """Return an error about the files of `fit` as one about its rows, which count from 0."""
-    message = re.sub(r"^\S*\bexamples(/\w+\.jsonl)?, (train|dev): ", "", message)
-    found = re.compile(r"Line ([0-9,]+) of (train|dev)\.jsonl")
-    parts = {"train": "X", "dev": "dev"}
-    return found.sub(lambda at: f"Row {int(at[1].replace(',', '')) - 1:,} of {parts[at[2]]}", message)
+def _of_rows(message: str, data: str) -> str:
+    """Return an error about the files of `fit` in `data` as one about its rows, which count from 0."""
+    path = rf"{re.escape(data)}(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?"
+
+    def in_rows(at: re.Match[str]) -> str:
+        part, line = "dev" if "dev" in (at[1], at[5]) else "X", at[3] or at[4]
+        row = f"Row {int(line.replace(',', '')) - 1:,} of {part}" if line else part
+        return "" if at[2] else row
+
+    return re.sub(rf"{path}|Line ([0-9,]+) of (train|dev)\.jsonl", in_rows, message)

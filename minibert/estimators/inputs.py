@@ -13,20 +13,21 @@ import numpy as np
 
 from minibert.errors import InputError
 
+GENERATORS = np.random.Generator | np.random.RandomState
 
-def column_names(data: Any) -> list[str] | None:
-    """Return the names of the columns of a table; None for what is no table.
+
+def column_names(data: Any) -> dict[str, Any] | None:
+    """Return the names of the columns of a table, each with what it is there; None for what is no table.
 
     Examples
     --------
-    >>> column_names({"text": ["a", "b"], "label": [0, 1]}), column_names(["a", "b"])
-    (['text', 'label'], None)
+    >>> column_names({"text": ["a", "b"], 1: [0, 1]}), column_names(["a", "b"])
+    ({'text': 'text', '1': 1}, None)
     """
-    if isinstance(data, Mapping):
-        return [str(name) for name in data]
     names = getattr(data, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
     names = getattr(data, "columns", None) if names is None else names
-    return None if names is None or callable(names) else [str(name) for name in names]
+    names = data if isinstance(data, Mapping) else names
+    return None if names is None or callable(names) else {str(name): name for name in names}
 
 
 def column(data: Any, name: str, role: str) -> list[Any]:
@@ -34,11 +35,11 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 
     Raise InputError when the table has none of that name; `role` is the argument that names it.
     """
-    if name not in (names := column_names(data) or []):
+    if name not in (names := column_names(data) or {}):
         there = ", ".join(names) or "none"
         message = f"The table has no column for ${role}, but {there}; name the right one."
         raise InputError(message, **{role: name})
-    return listed(data[name], role)
+    return listed(data[names[name]], role)
 
 
 def listed(values: Any, name: str) -> list[Any]:
@@ -77,9 +78,14 @@ def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str 
             rows = [row[0] for row in rows]  # a matrix of one column
     else:
         if text not in names and len(names) == 1:
-            text = names[0]
-        firsts = column(data, text, "text")
-        rows = firsts if second is None else list(zip(firsts, column(data, second, "second"), strict=True))
+            (text,) = names
+        rows = column(data, text, "text")
+        if second is not None:
+            seconds = column(data, second, "second")
+            if len(rows) != len(seconds):
+                both = f"{len(rows):,} texts and {len(seconds):,} of $second"
+                raise InputError(f"The table has {both}; give each text one.", second=second)
+            rows = list(zip(rows, seconds, strict=True))
     if not rows:
         raise InputError("X has no row; give at least one text.")
     found = [_text_pair(row, number) for number, row in enumerate(rows)]
@@ -127,14 +133,19 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
 def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
     """Return what is expected of each of `n` rows: `y`, a list or a column of the table X, by default `name`.
 
-    Raise InputError when there is no such column, there are not as many of them as rows, or one is missing.
+    Of a table y it is the only column. Raise InputError when there is no such column, or there are not as
+    many of them as rows.
     """
     if y is None and column_names(X) is None:
         raise InputError("fit requires y to be passed, but the target y is None; give a value for each row.")
+    if len(names := list(column_names(y) or ())) > 1:
+        raise InputError(f"y is a table with the columns {', '.join(names)}; give one of them.")
+    if names:
+        X, y = y, names[0]
     rows = column(X, y or name, "label") if y is None or isinstance(y, str) else listed(y, "y")
     if len(rows) != n:
         raise InputError(f"X has {n:,} rows and y {len(rows):,}; give one label for each row.")
-    return rows
+    return list(map(plain, rows))
 
 
 def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
@@ -145,18 +156,26 @@ def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
     return list(rows)
 
 
+def plain(value: Any) -> Any:
+    """Return a value in the types of JSON, where it is of NumPy or has tuples in it."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    return list(map(plain, value)) if isinstance(value, list | tuple) else value
+
+
 def is_missing(value: Any) -> bool:
     """Whether a cell of a table is empty: None, NaN, or pandas' NA."""
-    is_nan = isinstance(value, float) and math.isnan(value)
+    is_nan = isinstance(value, float | np.floating) and math.isnan(value)
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def seed_of(random_state: Any) -> int:
     """Return the seed of a run: a whole number as it is, one drawn from a generator, 0 for None."""
-    if random_state is None:
-        return 0
-    if hasattr(random_state, "randint"):
-        return int(random_state.randint(2**31 - 1))
-    if hasattr(random_state, "integers"):
-        return int(random_state.integers(2**31 - 1))
-    return random_state if isinstance(random_state, int) else int(random_state)
+    if isinstance(random_state, GENERATORS):
+        draw = random_state.integers if hasattr(random_state, "integers") else random_state.randint
+        return int(draw(2**31 - 1))
+    if not isinstance(random_state, int | np.integer | None) or (random_state or 0) < 0:
+        message = "$random_state is no seed; give a whole number, 0 or more, or a generator of NumPy's."
+        raise InputError(message, random_state=random_state)
+    return int(random_state or 0)

@@ -1,9 +1,12 @@
 """`TextClassifier`, `MultilabelClassifier`, `TextRegressor`: classes, or a number, for a text or a pair."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +15,7 @@ from minibert import engines
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.estimators.base import Estimator, documented
-from minibert.estimators.inputs import target_rows, targets, text_pairs
+from minibert.estimators.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.finetuning.models import Finetuned
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
@@ -34,33 +37,27 @@ class _OfTexts(Estimator):
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
         are_pairs = pairs[0][1] is not None
-        learnt = getattr(self, "_pairs", are_pairs)
-        if learnt != are_pairs and self.__sklearn_is_fitted__():
-            such = "pairs of texts" if learnt else "single texts"
+        if getattr(self, "_pairs", are_pairs) != are_pairs:
+            such = "single texts" if are_pairs else "pairs of texts"
             raise InputError(f"This {type(self).__name__} has learnt from {such}; give it such.")
-        wanted = self._targets(X, y, len(pairs)) if labelled else [None] * len(pairs)
+        answers: list[Any] = [None] * len(pairs)
+        if labelled:
+            answers, self._pairs = self._answers(X, y, len(pairs)), are_pairs
         return [
-            TextExample(str(number), first, other, None if label is None else self._name(label))
-            for number, ((first, other), label) in enumerate(zip(pairs, wanted, strict=True))
+            TextExample(str(number), first, other, answer)
+            for number, ((first, other), answer) in enumerate(zip(pairs, answers, strict=True))
         ]
 
-    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
-        return targets(target_rows(X, y, self.label, n), self._wrong)
+    @abstractmethod
+    def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
+        """Return what is expected of each of n rows, as examples have it."""
 
     def _row(self, example: TextExample) -> dict[str, Any]:
         second = {} if example.second is None else {"second": example.second}
         return {"text": example.first, **second, "label": example.label}
 
-    def _learn_names(self, examples: Sequence[TextExample], y: Sequence[Any]) -> None:
-        self._pairs = examples[0].second is not None
-
-    def _wrong(self, value: Any) -> str:
-        """Return what is wrong with a value of y; "" if nothing is."""
-        return ""
-
-    def _name(self, value: Any) -> str | float:
-        """Return a value of y as an example has it."""
-        return str(value)
+    def _learn_stored(self, stored: dict[str, Any]) -> None:
+        self._pairs = self._model.pair
 
 
 @documented
@@ -78,7 +75,7 @@ class TextClassifier(_OfTexts):
     >>> classifier = TextClassifier("runs/books", epochs=2)
     >>> classifier
     TextClassifier('runs/books', epochs=2)
-    >>> classifier.fit(["a fine film", "a dull one"], ["good", "bad"])  # doctest: +SKIP
+    >>> classifier.fit(["a fine film", "a dull one"] * 10, ["good", "bad"] * 10)  # doctest: +SKIP
     """
 
     class_weights: str | None = None
@@ -119,33 +116,46 @@ class TextClassifier(_OfTexts):
         self = cls("")
         self.classes_, self._pairs = np.array(classes), pairs
         task = registry.create("classify", {"second": "second"} if pairs else {})
-        labels, ops = tuple(map(str, self.classes_.tolist())), engines.create() if ops is None else ops
-        self._fitted = Finetuned(Path(), task, labels, {}, max_length, tokenizer, params, ops)
+        ops = engines.create() if ops is None else ops
+        self._fitted = Finetuned(Path(), task, tuple(self._labels), {}, max_length, tokenizer, params, ops)
         return self
 
+    @property
+    def _labels(self) -> list[str]:
+        """What files and the model call the classes: without blanks at their ends."""
+        return [str(value).strip() for value in self.classes_.tolist()]
+
     def _wrong(self, value: Any) -> str:
+        """Return what is wrong with a value of y; "" if nothing is."""
         if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
             return "is continuous and so no class; a TextRegressor learns numbers"
-        if isinstance(value, list | tuple | dict | set):
-            return "is no single label"
+        if not isinstance(value, str | int | float):
+            return "is no single string, number or bool"
         return "" if str(value).strip() else "is empty"
 
-    def _learn_names(self, examples: Sequence[TextExample], y: Sequence[Any]) -> None:
-        super()._learn_names(examples, y)
-        given: dict[str, Any] = {}
-        for value in y:
-            if type(before := given.setdefault(str(value), value)) is not type(value):
-                raise InputError(f"y has both {before!r} and {value!r}; give labels of one type.")
-        if len({isinstance(value, str) for value in given.values()}) == 2:
-            raise InputError("y has both strings and other labels; give labels of one type.")
-        self.classes_ = np.unique(np.array(list(given.values())))
+    def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
+        return self._named(list(enumerate(targets(target_rows(X, y, self.label, n), self._wrong))))
 
-    def _require_known(self, dev: Sequence[TextExample]) -> None:
-        known = {str(value) for value in self.classes_.tolist()}
-        for number, example in enumerate(dev):
-            if example.label not in known:
-                found = f"Row {number:,} of dev has the label {example.label!r}"
+    def _named(self, labels: list[tuple[int, Any]]) -> list[str]:
+        """Return what files call labels, each given with its row; of the first, learn the classes."""
+        if not hasattr(self, "classes_"):
+            kinds: dict[type, str] = {}
+            by_name: dict[str, Any] = {}
+            for row, value in labels:
+                before = by_name.setdefault(str(value).strip(), value)
+                if type(value) not in kinds:
+                    kinds[type(value)] = f"{short(value)} in row {row:,}"
+                if len(kinds) > 1:
+                    raise InputError(f"y has {' and '.join(kinds.values())}; give labels of one type.")
+                if before != value:
+                    raise InputError(f"y has both {short(before)} and {short(value)}; give them one name.")
+            self.classes_ = np.unique(np.array(list(by_name.values())))
+        names = dict(zip(self.classes_.tolist(), self._labels, strict=True))  # 1, 1.0 and True are equal
+        for row, value in () if self.__sklearn_is_fitted__() else labels:
+            if value not in names:
+                found = f"Row {row:,} of dev has the label {value!r}"
                 raise InputError(f"{found}, which no row to learn from has; correct it, or add rows of it.")
+        return [names.get(value, str(value).strip()) for _, value in labels]
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class of each text, (n,) of the type of `classes_`."""
@@ -154,9 +164,9 @@ class TextClassifier(_OfTexts):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, (n,K) float64 in the order of `classes_`."""
-        found = self._predictions(self._examples(X))
-        names = [str(value) for value in self.classes_.tolist()]
-        return np.array([[one["probabilities"][name] for name in names] for one in found])
+        found = [one["probabilities"] for one in self._predictions(self._examples(X))]
+        names = self._labels
+        return np.array([[one.get(name, 0.0) for name in names] for one in found])
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the accuracy."""
@@ -166,12 +176,12 @@ class TextClassifier(_OfTexts):
         return {"classes": self.classes_.tolist()}
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
+        super()._learn_stored(stored)
         names = stored.get("classes")
-        if not isinstance(names, list) or not all(isinstance(one, str | int | float) for one in names):
-            names = []
-        if sorted(map(str, names)) != sorted(self._model.labels):
-            names = list(self._model.labels)
-        self.classes_ = np.array(names)
+        are_names = isinstance(names, list) and all(isinstance(one, str | int | float) for one in names)
+        self.classes_ = np.array(names if are_names else [])
+        if not set(self._model.labels) <= set(self._labels):
+            self.classes_ = np.array(self._model.labels)
 
 
 @documented
@@ -180,7 +190,7 @@ class MultilabelClassifier(TextClassifier):
     """Any number of classes for a text or a pair of texts.
 
     A row of y is a list of labels, empty where none applies; or y is a matrix (n,K) of zeros and ones, whose
-    columns are the classes 0 to K-1.
+    columns are the classes 0 to K-1; one that no row has is never found.
 
     Attributes
     ----------
@@ -190,24 +200,26 @@ class MultilabelClassifier(TextClassifier):
 
     TASK: ClassVar[str] = "multilabel"
 
-    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
-        rows = target_rows(X, y, self.label, n)
-        if getattr(y, "ndim", 1) == 2:
+    def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
+        if len(names := column_names(y) or {}) > 1:
+            y = np.array(list(zip(*(column(y, name, "y") for name in names), strict=False)))
+        rows, classes = target_rows(X, y, self.label, n), range(0)
+        if getattr(y, "ndim", 1) == 2 and column_names(y) is None:
             if any(value not in (0, 1) for row in rows for value in row):
                 raise InputError("y is a matrix with other values than 0 and 1; give these, or label lists.")
-            rows = [[number for number, applies in enumerate(row) if applies] for row in rows]
-        wrong = "is no list of labels"
-        return targets(rows, lambda row: "" if isinstance(row, list | tuple | set) else wrong)
+            classes = range(len(rows[0]))
+            rows = [[number for number in classes if row[number]] for row in rows]
+        found = targets(rows, self._wrong)
+        labels = [(row, label) for row, several in enumerate(found) for label in several]
+        called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
+        return [tuple(sorted(islice(called, len(row)))) for row in found]
 
-    def _name(self, value: Any) -> Any:
-        return tuple(sorted(map(str, value)))
-
-    def _learn_names(self, examples: Sequence[TextExample], y: Sequence[Any]) -> None:
-        super()._learn_names(examples, [label for row in y for label in row])
-
-    def _require_known(self, dev: Sequence[TextExample]) -> None:
-        apart = [example._replace(label=one) for example in dev for one in tuple(example.label or ())]
-        super()._require_known(apart)
+    def _wrong(self, value: Any) -> str:
+        if not isinstance(value, list | set):
+            return "is no list of labels"
+        check = super()._wrong
+        found = ("is missing" if is_missing(label) else check(label) for label in value)
+        return next((f"has a label that {wrong}" for wrong in found if wrong), "")
 
     def _row(self, example: TextExample) -> dict[str, Any]:
         return super()._row(example) | {"label": list(example.label or ())}
@@ -215,7 +227,8 @@ class MultilabelClassifier(TextClassifier):
     def predict(self, X: Any) -> np.ndarray:
         """Return which classes apply to each text, (n,K) of zeros and ones."""
         found = [set(one["labels"]) for one in self._predictions(self._examples(X))]
-        return np.array([[int(str(name) in one) for name in self.classes_.tolist()] for one in found])
+        names = self._labels
+        return np.array([[int(name in one) for name in names] for one in found])
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the mean of the classes' F1 (macro)."""
@@ -236,8 +249,8 @@ class TextRegressor(_OfTexts):
         except (TypeError, ValueError):
             return "is no number"
 
-    def _name(self, value: Any) -> float:
-        return float(value)
+    def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
+        return list(map(float, targets(target_rows(X, y, self.label, n), self._wrong)))
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the number of each text, (n,) float64."""

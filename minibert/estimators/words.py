@@ -1,10 +1,7 @@
 """`TokenTagger` and `QuestionAnswerer`: tags for words, and answers in a paragraph."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import numpy as np
 
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
@@ -19,7 +16,7 @@ from minibert.estimators.inputs import is_missing, target_rows, text_pairs, word
 class TokenTagger(Estimator):
     """A tag for every word: names of persons and places, parts of speech.
 
-    Rows of X are lists of words, rows of y lists of as many tags.
+    Rows of X are lists of words, rows of y lists of as many tags, which `predict` returns as strings.
     """
 
     words: str = "words"
@@ -31,19 +28,15 @@ class TokenTagger(Estimator):
         rows = word_rows(X, self.words)
         if not labelled:
             return [TaggedSentence(tuple(words), None, number) for number, words in enumerate(rows)]
-        wanted = self._targets(X, y, len(rows))
+        wanted = target_rows(X, y, self.tags, len(rows))
         found = []
         for number, (words, tags) in enumerate(zip(rows, wanted, strict=True)):
-            is_list = isinstance(tags, Sequence | np.ndarray) and not isinstance(tags, str)
-            if not is_list or any(map(is_missing, tags)):
+            if not isinstance(tags, list) or any(map(is_missing, tags)):
                 raise InputError(f"Row {number:,} of y is {tags!r}; give a list of tags, one for each word.")
             if (n := len(words)) != (m := len(tags)):
                 raise InputError(f"Row {number:,} has {n} words and {m} tags; give every word one.")
             found.append(TaggedSentence(tuple(words), tuple(map(str, tags)), number))
         return found
-
-    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
-        return target_rows(X, y, self.tags, n)
 
     def _row(self, example: TaggedSentence) -> dict[str, Any]:
         return {"words": list(example.words), "tags": list(example.tags or ())}
@@ -73,20 +66,15 @@ class QuestionAnswerer(Estimator):
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Question]:
         rows = text_pairs(X, self.question, self.context)
         found = []
-        wanted = self._targets(X, y, len(rows)) if labelled else [None] * len(rows)
+        wanted = target_rows(X, y, self.answer, len(rows)) if labelled else [None] * len(rows)
         for number, ((asked, paragraph), cell) in enumerate(zip(rows, wanted, strict=True)):
             if paragraph is None:
                 raise InputError(f"Row {number:,} of X is one text; give pairs of question and paragraph.")
-            if isinstance(cell, Mapping):
-                cell = {name: list(values) for name, values in cell.items()}
             cell = None if is_missing(cell) else cell
             answers = answers_in(cell, None, paragraph, f"Row {number:,} of y", "answer") if labelled else []
             impossible = not answers if labelled else None
             found.append(Question(str(number), asked, paragraph, tuple(answers), impossible))
         return found
-
-    def _targets(self, X: Any, y: Any, n: int) -> list[Any]:
-        return target_rows(X, y, self.answer, n)
 
     def _row(self, example: Question) -> dict[str, Any]:
         starts = [one.start for one in example.answers]

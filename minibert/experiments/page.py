@@ -23,6 +23,7 @@ from minibert.experiments.tables import Column, Ordering
 from minibert.experiments.verdicts import NOT_RUN, Outcomes, verdict_text
 from minibert.files import atomic_text
 from minibert.reports.markup import rendered, shown
+from minibert.terminal import aligned
 
 PAGE, TEXT, WIDTH = "index.html", "tables.txt", 110
 
@@ -39,12 +40,8 @@ def table_text(judged: Judged) -> str:
     rows.append(("Trivial baseline", [value for value, _ in _trivial(judged)]))
     names = [wrap(name, 14) for _, name in _trivial(judged)]
     rows += [("", list(words)) for words in zip_longest(*names, fillvalue="")]
-    first = max(len(title) for title, _ in rows)
-    widths = [max(map(len, column)) for column in zip(*(cells for _, cells in rows), strict=True)]
     lines = [f"{table.name}: {table.title}{paper}", ""]
-    for title, cells in rows:
-        found = (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        lines.append("  ".join((f"{title:<{first}}", *found)).rstrip())
+    lines += aligned(((title, *cells) for title, cells in rows), left=1)
     below = [f"{one.title}: {judged.titles.get(one.name, '')}" for one in columns]
     below += [f"Seeds: {', '.join(map(str, judged.seeds))}", judged.average()]
     below += [f"{title}: {why}" for title, why in judged.left_out.items()]

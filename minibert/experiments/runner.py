@@ -17,14 +17,15 @@ from typing import Any
 from minibert import engines
 from minibert.errors import DivergedError, InputError
 from minibert.experiments import smoke_tasks
-from minibert.experiments.cells import SUBMISSION, Cell, Plan, Result
+from minibert.experiments.cells import ASKED, SUBMISSION, Cell, Plan, Result
 from minibert.experiments.scales import MADE
 from minibert.experiments.tables import Table
 from minibert.experiments.verdicts import Outcomes
 from minibert.files import atomic_text, read_bytes, remove_unfinished, sole_writer, write_folder_atomically
-from minibert.json_files import parse_json
+from minibert.json_files import parse_json, read_json
 from minibert.machine import cores
 from minibert.tasks import submissions
+from minibert.terminal import some_of
 from minibert.training.runlog import say
 
 RESULTS, TIMES = "results.jsonl", "times.jsonl"
@@ -59,9 +60,10 @@ def reproduce(
     ------
     InputError
         When files are missing or damaged, the given model does not fit, the folder holds results of other
-        settings, or another process writes there.
+        settings or something else, or another process writes there.
     """
     with sole_writer(plan.out):
+        _check_folder(plan.out)
         tell = say if show else lambda text: None
         _tell_sources(plan, tables, tell)
         if not all(plan.brings(row.model) for table in tables for row in table.rows):
@@ -90,6 +92,16 @@ def reproduce(
         for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
             submissions.pack(folder, sorted(folder.glob("*.tsv")))
         return results
+
+
+def _check_folder(out: Path) -> None:
+    """See that a folder is empty or of an earlier call, which leaves ASKED or MADE before all else."""
+    held = sorted(path.name for path in out.glob("[!.]*"))
+    begun = (out / MADE).is_dir()
+    with suppress(InputError):
+        begun |= bool(read_json(out / ASKED, {"vocab_size": int}))
+    if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
+        raise InputError(f"{out} holds {some_of(held)} of something else; choose another --out.")
 
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:

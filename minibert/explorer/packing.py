@@ -63,6 +63,8 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     """
     if isinstance(model, Bert):
         return Model("Bert", None, None, model.params, model.missing, (), model.tokenizer)
+    if not isinstance(model, str | os.PathLike):
+        raise InputError(f"A {type(model).__name__} can't be shown; save it and give the folder, or a Bert.")
     model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head

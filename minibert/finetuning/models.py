@@ -161,8 +161,8 @@ class Finetuned:
 
     @property
     def pair(self) -> bool:
-        """Whether it reads pairs of texts: its task says so, or the table that it has learnt from."""
-        return "second" in TaskFile.load(self.folder).columns if self.task.pair is None else self.task.pair
+        """Whether it reads pairs of texts."""
+        return TaskFile.load(self.folder).pair
 
     @property
     def config(self) -> BertConfig:

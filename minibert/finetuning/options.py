@@ -153,7 +153,7 @@ class FinetuneOptions(RunOptions):
         "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
         "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
         "comes, or NAME=WEIGHT,... with 1 for the others",
-        (("balanced, or NAME=WEIGHT,... with finite weights above 0", lambda x: _are_weights(x)),),
+        (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
         metavar="WEIGHTS",
         default="",
     )
@@ -210,6 +210,8 @@ class FinetuneOptions(RunOptions):
         names = [name for name, _ in self.columns]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
+        if isinstance(weights := self.class_weights, dict):
+            object.__setattr__(self, "class_weights", ",".join(f"{n}={w}" for n, w in weights.items()))
         for name in SWEPT:
             values = _listed(getattr(self, name))
             single = len(values) == 1 and (name != "learning_rates" or values[0] is None)
@@ -293,11 +295,12 @@ class FinetuneOptions(RunOptions):
 
 
 def weights_by_name(text: str) -> dict[str, float]:
-    """Read `spam=5,ham=1`; raise ValueError where it is something else."""
+    """Read `spam=5,ham=1`; raise ValueError where it is something else, or has a name twice."""
     pairs = [one.rpartition("=") for one in text.split(",")]
-    if not all(name.strip() for name, _, _ in pairs):
+    found = {name.strip(): float(weight) for name, _, weight in pairs}
+    if "" in found or len(found) < len(pairs):
         raise ValueError(text)
-    return {name.strip(): float(weight) for name, _, weight in pairs}
+    return found
 
 
 def _are_weights(text: str) -> bool:

@@ -86,6 +86,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
         for what, one, another in (
             ("approach (LSTMs on frozen layers are averaged with others only)", type(first), type(other)),
             ("task", True, same_answers(task, other.task.name)),
+            ("texts, single or in pairs", *(getattr(one, "pair", None) for one in (first, other))),
             ("output layer", first.head, other.head),
             ("labels", first.labels, other.labels),
             ("length of sequences", first.max_length, other.max_length),

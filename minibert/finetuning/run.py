@@ -37,7 +37,11 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
-FOREIGN = ("config.json", "model.safetensors", "vocab.txt", "training.json", "checkpoints")
+FOREIGN = (  # what a run writes or removes, and the options of a pre-training
+    *"config.json model.safetensors vocab.txt training.json checkpoints best activations tensorboard".split(),
+    *"metrics.jsonl report.html report.json dev_predictions.json failed.json tokenizer.json".split(),
+    *"tokenizer_config.json task.json tagger.json tagger.safetensors".split(),
+)
 
 
 def finetune(
@@ -76,9 +80,10 @@ def finetune(
     options = engines.settled(options.resolved())
     kind, runs = FeatureBasedRun if options.feature_based else WholeRun, options.runs()
     with sole_writer(out):
-        _check_folder(options, out, resume)
-        for name in runs:
-            require_own(out if len(runs) == 1 else out / name)
+        places = [out, *(out / name for name in runs if len(runs) > 1)]
+        for place in places:
+            require_own(place)
+        _check_folder(options, out, places, resume)
         if resume and (report := results.finished_report(out)) is not None:
             return report
         if ops is None:
@@ -105,15 +110,16 @@ def finetune(
             return sweep(options, run_one, write_page, out, show, began)
 
 
-def _check_folder(options: FinetuneOptions, out: Path, resume: bool) -> None:
-    """See that the folder is the run's to write into; nothing is written."""
+def _check_folder(options: FinetuneOptions, out: Path, places: Sequence[Path], resume: bool) -> None:
+    """See that the folders of a run or a sweep are its own to write into; nothing is written."""
     if resume:
         options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
         return
     if (out / OPTIONS_FILE).exists():
         raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
-    if held := [name for name in FOREIGN if (out / name).exists()]:
-        raise InputError(f"{out} holds {', '.join(held)} of something else; choose another --out.")
+    for place in places:
+        if held := [name for name in (*FOREIGN, OPTIONS_FILE) if (place / name).exists()]:
+            raise InputError(f"{place} holds {', '.join(held)} of something else; choose another --out.")
 
 
 class _Asked:

@@ -177,41 +177,6 @@ def layer_numbers(layers: str | int | Many[int], count: int) -> tuple[int, ...]:
     return numbers
 
 
-def features(
-    model: Bert,
-    tokenizer: Any,
-    texts: Iterable[Texts],
-    layers: str | int | Many[int] = -1,
-    pool: str = "mean",
-    max_length: int | None = None,
-    normalize: bool = False,
-) -> np.ndarray | list[np.ndarray]:
-    """Vectors of texts, or of pairs of texts, all at once; arguments and errors as of `Extractor`.
-
-    Returns
-    -------
-    (S,width); with pool "none" a list of (n,width), a row for each token, [CLS] and [SEP] included.
-
-    Examples
-    --------
-    >>> from minibert import BertConfig, Tokenizer
-    >>> from minibert.model.params import initialise
-    >>> config = BertConfig.from_size("tiny", vocab_size=7)
-    >>> model = Bert(config, initialise(config, seed=0))
-    >>> tokenizer = Tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
-    >>> features(model, tokenizer, ["a b", "b"], layers="-1,-2").shape
-    (2, 256)
-    """
-    if isinstance(texts, str | bytes):
-        raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
-    extractor = Extractor(model, tokenizer, layers, pool, max_length, normalize)
-    vectors = [vector for _, vector in extractor.stream(texts)]
-    _warn_of_cut(extractor)
-    if pool == "none":
-        return vectors
-    return np.stack(vectors) if vectors else np.empty((0, extractor.width), model.params.flat.dtype)
-
-
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
     """Vectors of texts as a file, which appears when all are there.
 
@@ -248,7 +213,8 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
     if out.suffix == ".npy" and extractor.pool == "none":
         borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
         write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
-    _warn_of_cut(extractor)
+    if extractor.cut:
+        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and lost their end.")
     counts = {"texts": len(lengths), "tokens": sum(lengths)}
     return counts | {"width": extractor.width, "cut": extractor.cut}
 
@@ -264,11 +230,6 @@ def check_format(out: Path) -> None:
 def borders_file(out: Path) -> Path:
     """Where it stands which rows of `out` belong to which text."""
     return out.with_suffix(".cu_seqlens.npy")
-
-
-def _warn_of_cut(extractor: Extractor) -> None:
-    if extractor.cut:
-        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and lost their end.")
 
 
 def _write_rows(path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], dtype: Any) -> None:

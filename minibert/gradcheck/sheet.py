@@ -20,6 +20,7 @@ from minibert.gradcheck.losses import pretraining_losses, task_losses
 from minibert.gradcheck.operations import heads, primitives, sublayers
 from minibert.model.params import leaf_of, nest
 from minibert.ops import Ops
+from minibert.terminal import aligned
 
 STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
 
@@ -147,13 +148,11 @@ def format_sheet(rows: list[Row]) -> str:
     """Write the proof sheet as text, a line for each check and a last one for all."""
     lines: list[tuple[str, ...]] = [Row._fields]
     lines += [(*row[:4], f"{row.error:.1e}", f"{row.bound:.1e}", row.verdict) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, tuple("-" * width for width in widths))
-    text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    lines.insert(1, tuple("-" * max(map(len, column)) for column in zip(*lines, strict=True)))
     failed = sum(row.verdict != "ok" for row in rows)
     passed = "checks, every one within its bound"
     last = f"{failed} of {len(rows)} checks FAIL" if failed else f"{len(rows)} {passed}"
-    return "\n".join([*text, "", last])
+    return "\n".join([*aligned(lines), "", last])
 
 
 def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:

@@ -300,49 +300,6 @@ class TaskBatch(Batch):
             windows=None if self.windows is None else np.maximum(self.windows[first:last] - begin, -1),
         )
 
-    def validate(self, config: BertConfig, head: Head | None = None) -> None:
-        """Check every index against the model, and with `head` every label against its outputs.
-
-        Raise InputError as `Batch.validate` does, and when a row lies outside its own example or a label is
-        not one that the head can predict.
-        """
-        super().validate(config)
-        begins, ends = self.cu_seqlens[: -1 : self.choices], self.cu_seqlens[self.choices :: self.choices]
-        owner = np.repeat(np.arange(self.E), self.row_counts)
-        bad = np.flatnonzero((self.label_rows < begins[owner]) | (self.label_rows >= ends[owner]))
-        if len(bad):
-            row, example = self.label_rows[bad[0]], owner[bad[0]]
-            raise InputError(
-                f"label_rows[{bad[0]}]={row} is outside example {example}, which is rows {begins[example]} "
-                f"to {ends[example] - 1}; give positions of its own tokens."
-            )
-        if head is not None:
-            self._validate_labels(head)
-
-    def _validate_labels(self, head: Head) -> None:
-        if self.choices > 1 and head.kind != "choice":
-            advice = "only 'choice' reads several sequences at once."
-            raise InputError(f"choices={self.choices} with a head of kind {head.kind!r}; {advice}")
-        kind = KINDS[head.kind]
-        if head.kind == "multilabel":
-            good = (np.isfinite(self.labels) & (self.labels >= 0)).all(1)
-            expected = f"{head.outputs} numbers, 0 or the weight of a class that applies"
-        elif kind.label_dtype == "float64":
-            good = np.isfinite(self.labels)
-            expected = "a finite number"
-        elif kind.label_shape:
-            (starts, stops), lengths = self.labels.T, np.diff(self.cu_seqlens)
-            good = (starts >= 0) & (starts <= stops) & (stops < lengths)
-            expected = "a first and a last position within its sequence, in this order"
-        else:
-            limit = self.choices if head.kind == "choice" else head.outputs
-            good = (self.labels >= 0) & (self.labels < limit)
-            expected = f"one of 0 to {limit - 1}"
-        if not good.all():
-            first = int(np.argmin(good))
-            found = f"labels[{first}]={self.labels[first].tolist()}"
-            raise InputError(f"{found} is not {expected}; were the labels made for this model?")
-
 
 @dataclass(frozen=True)
 class VectorBatch(TaskBatch):

@@ -48,8 +48,8 @@ class HeldOut:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss)."""
-        return float(np.exp(self.loss))
+        """exp(loss), of at most 700 nats: JSON has no infinity."""
+        return float(np.exp(min(self.loss, 700.0)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all metrics, for JSON; what context is worth to the model is `nats_under_unigram`."""
@@ -108,7 +108,7 @@ def score(
     paired = len(next_labels) > 0
     return HeldOut(
         loss=float(nll.mean()),
-        unigram=entropy(targets.astype(int)),
+        unigram=entropy_of_counts(np.bincount(targets.astype(int))),
         accuracy=float((predicted == targets).mean()),
         targets=len(targets),
         next_loss=float(next_nll.mean()) if paired else None,
@@ -130,20 +130,6 @@ def per_position(
     return (loss.mlm_nll, loss.mlm_predicted), (loss.nsp_nll, loss.nsp_predicted)
 
 
-def score_shuffled(
-    ops: Any,
-    config: BertConfig,
-    params: Params,
-    batches: Iterable[Batch],
-    special_ids: Iterable[int],
-    mask_id: int | None,
-) -> HeldOut | None:
-    """Score the same batches with their contexts shuffled; None left to right (`mask_id` None)."""
-    if mask_id is None:
-        return None
-    return score(ops, config, params, shuffle_contexts(batches, special_ids), mask_id)
-
-
 def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> Iterator[Batch]:
     """Yield the same batches with the ordinary tokens of each sequence in another order.
 
@@ -160,18 +146,6 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
         input_ids = batch.input_ids.copy()
         input_ids[rows] = input_ids[rows[np.argsort(sequence + draws)]]  # at random within each sequence
         yield replace(batch, input_ids=input_ids)
-
-
-# labels (M,) -> nats
-def entropy(labels: np.ndarray) -> float:
-    """Compute the entropy of the empirical distribution of some ids, in nats.
-
-    Examples
-    --------
-    >>> round(entropy(np.array([7, 7, 9, 9])), 4)
-    0.6931
-    """
-    return entropy_of_counts(np.bincount(labels))
 
 
 # counts (V,) -> nats

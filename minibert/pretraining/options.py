@@ -13,7 +13,7 @@ from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError
 from minibert.model.config import GELU_FORMS, BertConfig
-from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, SHARE, WHOLE, RunOptions, option
+from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, REAL, SHARE, WHOLE, RunOptions, option
 from minibert.pretraining import recipes
 from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
 
@@ -103,7 +103,7 @@ class PretrainOptions(RunOptions):
     )
     learning_rate: float | None = option(None, "the highest learning rate", POSITIVE, flag="--lr")
     # instances (Table 8 and the ablations of the paper)
-    masked_lm_prob: float = option(0.15, "share of the tokens to predict")
+    masked_lm_prob: float = option(0.15, "share of the tokens to predict", REAL)
     mask_rates: tuple[float, float, float] = option(
         (0.8, 0.1, 0.1),
         "shares of these that show [MASK], themselves, a random token",
@@ -115,8 +115,10 @@ class PretrainOptions(RunOptions):
         None, "most tokens to predict in a sequence", AT_MOST, default="--masked-lm-prob of --seq-length"
     )
     whole_word_mask: bool = option(False, "mask all pieces of a word or none")
-    dupe_factor: int = option(0, "0: new masks in every pass; N: N fixed copies in turn, as in Google's code")
-    short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length")
+    dupe_factor: int = option(
+        0, "0: new masks in every pass; N: N fixed copies in turn, as in Google's code", COUNT
+    )
+    short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length", REAL)
     next_sentence: bool = option(
         True, "without next-sentence prediction", flag="--no-nsp", in_python="learn next sentences, too"
     )

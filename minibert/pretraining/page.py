@@ -20,7 +20,7 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import RECIPES, SCHEDULES, Timetable
 from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
-from minibert.reports.pictures import Curve, picture
+from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import held_out_rows
 from minibert.terminal import counted
 from minibert.training.loop import State
@@ -148,13 +148,6 @@ def named_paths(options: PretrainOptions) -> dict[str, Any]:
     single = {name: getattr(options, name) for name in ("shards", "vocab", "model")}
     found = {name: path and Path(path).name for name, path in single.items()}
     return {"corpus": tuple(Path(path).name for path in options.paths)} | found
-
-
-# -> (n,2)
-def points(metrics: Metrics, name: str) -> np.ndarray:
-    """Return steps and what was recorded of them under a name."""
-    found = [(line["step"], line[name]) for line in metrics if name in line]
-    return np.array(found, float).reshape(-1, 2)
 
 
 def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, str, str]]:

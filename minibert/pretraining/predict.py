@@ -1,4 +1,4 @@
-"""What a trained run predicts: guesses for [MASK], and its metrics on a text."""
+"""What a trained run predicts: its metrics on a text, and the gaps that its report shows guesses for."""
 
 import tempfile
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from minibert.data.instances import split_documents
 from minibert.data.shards.joined import open_shards
 from minibert.data.shards.store import write_shards
 from minibert.errors import InputError
-from minibert.gaps import Guesses, require_masked_lm
+from minibert.gaps import require_masked_lm
 from minibert.inference import Bert
 from minibert.model_names import folder_of
 from minibert.pretraining import evaluation
@@ -28,13 +27,6 @@ from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import check_vocabulary
 
 MOST_PIECES = 24  # in a sentence that is an example
-
-
-def fill_mask(
-    run: str | Path, text: str, top: int = 5, engine: str = "auto", threads: int | None = None, **asked: Any
-) -> list[Guesses]:
-    """Fill the gaps of a text with the model in a folder, a run or of Hugging Face: see `Bert.fill_mask`."""
-    return Bert.from_pretrained(run, engine, threads=threads).fill_mask(text, top, **asked)
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
@@ -88,7 +80,7 @@ def evaluate(
 
     Returns
     -------
-    The metrics, and those of the same sequences with their contexts shuffled; see `score_shuffled`.
+    The metrics, and those of the same sequences with their contexts shuffled: None left to right.
 
     Raises
     ------
@@ -112,7 +104,8 @@ def evaluate(
         batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
         plain = evaluation.score(ops, config, tree, batches, mask_id)
         plain = replace(plain, text_unigram=evaluation.entropy_of_counts(text.piece_counts()))
-        shuffled = evaluation.score_shuffled(ops, config, tree, batches, text.tokenizer.special_ids, mask_id)
+        moved = evaluation.shuffle_contexts(batches, text.tokenizer.special_ids)
+        shuffled = None if mask_id is None else evaluation.score(ops, config, tree, moved, mask_id)
     return plain, shuffled
 
 

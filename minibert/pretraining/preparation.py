@@ -26,6 +26,7 @@ from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
+from minibert.tokenizer.normalize import MAX_CHARS
 from minibert.tokenizer.wordpiece import can_be_special
 from minibert.training.runlog import bar, say
 
@@ -172,7 +173,8 @@ def count_corpus(
     if not len(counted.words):
         if len(counted.held_out):
             raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
-        raise empty_corpus(files)
+        long = f"or only words of more than {MAX_CHARS[basic.compat]} characters,"
+        raise empty_corpus(files, f"text, {long}")
     return counted
 
 

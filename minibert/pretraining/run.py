@@ -31,7 +31,7 @@ from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
 from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
-from minibert.pretraining.evaluation import TARGETS, score_shuffled
+from minibert.pretraining.evaluation import TARGETS, shuffle_contexts
 from minibert.pretraining.objective import Pretraining, held_out_targets
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
@@ -49,6 +49,12 @@ TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array r
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
+WRITTEN = (
+    *MADE_FIRST,
+    *"tokenizer.json training.json config.json checkpoints metrics.jsonl tensorboard report.html".split(),
+    *"report.json trace.json trace-events.json explorer.html".split(),
+    "finetune.json",  # of another kind of run
+)
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 Tell = Callable[[str], None]
 
@@ -147,11 +153,14 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
-    held = [path for path in (run / name for name in MADE_FIRST) if path.exists()]
-    if held and not (run / "training.json").exists():
-        names = ", ".join(path.name for path in held)
-        raise InputError(f"{run} holds {names} of something that is no run; choose another --out.")
-    _remove(held)  # a run that never got to its first step left them, perhaps of another corpus
+    if held := [name for name in WRITTEN if (run / name).exists()]:
+        try:
+            PretrainOptions.load(run / "training.json")
+        except InputError as error:
+            what = f"{', '.join(held)} of something that is no run"
+            raise InputError(f"{run} holds {what}; choose another --out.") from error
+    # A run that never got to its first step left them, perhaps of another corpus.
+    _remove(run / name for name in MADE_FIRST if (run / name).exists())
     remove_leftovers(run)
     options.save(run / "training.json")
 
@@ -297,9 +306,8 @@ def _finish(
     batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
     held_out = task.score(params, batches)
     held_out = dataclasses.replace(held_out, text_unigram=page.text_unigram)
-    shuffled = score_shuffled(
-        task.ops, params.config, params.tree, batches, task.text.tokenizer.special_ids, task.mask_id
-    )
+    moved = shuffle_contexts(batches, task.text.tokenizer.special_ids)
+    shuffled = None if task.mask_id is None else task.score(params, list(moved))
     report = {
         "held_out": held_out.to_dict() | {"shuffled_loss": shuffled and shuffled.loss},
         "left_to_right": options.left_to_right,

@@ -110,6 +110,3 @@ def _masked(model: Bert, one: Encoding, mask_id: int, within_word: str) -> Itera
         if within_word == "l2r":
             ids[place:][one.word_ids[place:] == one.word_ids[place]] = mask_id
         yield ids, [place]
-
-
-# -> for each sequence (len(positions), V) float64

@@ -50,6 +50,7 @@ class Exported:
     for_transformers: bool = True  # which loads the format
     is_step: bool = False  # on the way of its run, whose report is not about it
     pool: str | None = None  # by which sentence-transformers makes vectors, if it does
+    pair: bool = False  # it reads pairs of texts
 
 
 def model_card(run: Path, model: Exported) -> str:
@@ -79,13 +80,15 @@ def model_card(run: Path, model: Exported) -> str:
         measured = {"task": {"type": task}, "dataset": dataset, "metrics": finite}
         fields["model-index"] = [{"name": name, "results": [measured]}]
     config, labels = model.config, ", ".join(map(_code, model.labels))
+    both = model.pair and command == "classify"
+    given = f'{{"text": "{text}", "text_pair": "another text"}}' if both else f'"{text}"'
     python = "from minibert import Bert", f'Bert.from_pretrained("{name}")'
     if model.pool:
         encode = f'SentenceTransformer("{name}").encode(["a text"])'
         python = "from sentence_transformers import SentenceTransformer", encode
     elif model.for_transformers and task in PIPELINES:
-        python = "from transformers import pipeline", f'pipeline("{task}", "{name}")("{text}")'
-    asked = f"minibert {command} --model {name}" + f' "{text}"' * bool(text)
+        python = "from transformers import pipeline", f'pipeline("{task}", "{name}")({given})'
+    asked = f"minibert {command} --model {name}" + f' "{text}"' * bool(text) + ' "another text"' * both
     lines = [
         "---",
         *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()),

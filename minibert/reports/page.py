@@ -17,7 +17,7 @@ from minibert import metrics
 from minibert.files import atomic_json, atomic_text
 from minibert.reports import results
 from minibert.reports.markup import rendered, shown
-from minibert.reports.pictures import Curve, picture
+from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import Measured, metric_name, metric_number
 from minibert.tasks.task import Mistake
 
@@ -45,20 +45,11 @@ class Facts:
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
     classes: tuple[Sequence[str], Sequence[str]] | None = None  # expected and found, of every example or word
-    # In the order of time, {"step": n, "loss": x} for the loss of a step, {"step": n, "metric": x} for the
-    # metric on dev after it; a row may have both.
-    curve: Sequence[Mapping[str, float]] = ()
+    curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
     seconds: float | None = None  # that training took
     note: str = ""  # a sentence that belongs to the metrics, such as how much of the texts was cut
     sweep: str = ""  # tables of the sweep whose best run it is
-
-
-def write_report(folder: str | Path, facts: Facts) -> Path:
-    """Write `report.html` into a folder, which is made if it does not exist, and return its path."""
-    path = Path(folder) / REPORT_FILE
-    atomic_text(path, page(facts))
-    return path
 
 
 def page(facts: Facts) -> str:
@@ -109,7 +100,7 @@ def _short(value: Any) -> Any:
 def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     """Draw the loss and the metric, one above the other over the same steps."""
     last = max((row["step"] for row in facts.curve), default=0)
-    loss, metric = (_points(facts.curve, name) for name in ("loss", "metric"))
+    loss, metric = (points(facts.curve, name) for name in ("loss", f"dev_{facts.metric}"))
     number = partial(metric_number, facts.metric)
     more: dict[str, Any] = {"scale": 100.0 if results.is_share(facts.metric) else 1.0}
     if facts.interval is not None and np.isfinite(facts.interval).all():
@@ -123,11 +114,6 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
         picture(f"{metric_name(facts.metric)} on dev", of_dev, number, last, **more),
     ]
     return [one for one in drawn if one]
-
-
-# -> (n,2)
-def _points(curve: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
-    return np.array([(row["step"], row[name]) for row in curve if name in row], float).reshape(-1, 2)
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
@@ -204,7 +190,7 @@ def facts_of(
         options=dataclasses.asdict(options) | names,
         labels=measured.labels,
         classes=task.classes(measured.examples, measured.predictions),
-        curve=results.curve(folder, task.metric),
+        curve=results.curve(folder),
         mistakes=mistakes,
         seconds=report["training_seconds"],
         note=" ".join([*results.together(report), report.get("truncated", {}).get("warning", "")]).strip(),
@@ -215,7 +201,8 @@ def save_report(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
 ) -> None:
     """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
-    page = write_report(folder, facts_of(folder, options, measured, mistakes, report))
+    path = folder / REPORT_FILE
+    atomic_text(path, page(facts_of(folder, options, measured, mistakes, report)))
     report |= {"learning_rate": options.learning_rate, "seed": options.seed}
-    report |= {"folder": str(folder), "page": str(page)}
+    report |= {"folder": str(folder), "page": str(path)}
     atomic_json(folder / results.REPORT, report)

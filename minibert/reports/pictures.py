@@ -1,7 +1,7 @@
 """Where everything of some curves stands in `templates/picture.svg.j2`."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,13 @@ class Curve(NamedTuple):
     dots: bool = False  # a dot for each point; else a smoothed curve
     faint: bool = True  # draw every point, too, where they are smoothed
     breaks: Sequence[float] = ()  # where the smoothing begins anew
+
+
+# -> (n,2)
+def points(lines: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
+    """Return steps and what was recorded of them under a name, of lines of `metrics.jsonl`."""
+    found = [(line["step"], line[name]) for line in lines if name in line]
+    return np.array(found, float).reshape(-1, 2)
 
 
 def picture(

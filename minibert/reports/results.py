@@ -13,7 +13,7 @@ from minibert.json_files import misfit, read_json
 from minibert.tasks import submissions
 from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.task import Labels, Mistake, Predictions, Task
-from minibert.terminal import printable
+from minibert.terminal import aligned, printable
 from minibert.training.runlog import METRICS, read_metrics
 
 REPORT = "report.json"
@@ -202,16 +202,9 @@ def remove_spent(folder: Path) -> None:
             warn(f"{kept}; the run needs it no longer, so remove it yourself.")
 
 
-def curve(folder: Path, metric: str) -> list[dict[str, float]]:
-    """Losses of training and the metric of dev by step, in the order of time."""
-    if not (folder / METRICS).exists():
-        return []
-    names = {"loss": "loss", f"dev_{metric}": "metric"}
-    rows = [
-        {"step": line["step"]} | {names[name]: line[name] for name in names if name in line}
-        for line in read_metrics(folder)
-    ]
-    return [row for row in rows if len(row) > 1]
+def curve(folder: Path) -> list[dict[str, float]]:
+    """Return what was recorded of the steps of a run, in the order of time."""
+    return read_metrics(folder) if (folder / METRICS).exists() else []
 
 
 def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -336,7 +329,8 @@ def sweep_text(report: Mapping[str, Any]) -> str:
         rows.append([*_setting(one).values(), f"{one['runs']}", metric_number(metric, one["mean"]) + spread])
     text = sweep_table(runs, metric)
     if len(rows) < len(runs):
-        text += "\n\n" + _aligned([[*_setting(means[0]), "runs", f"{metric}, mean +- s.d."], *rows])
+        head = [*_setting(means[0]), "runs", f"{metric}, mean +- s.d."]
+        text += "\n\n" + "\n".join(aligned([head, *rows]))
     return text
 
 
@@ -356,12 +350,4 @@ def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
             star = " *" if run is best else ""
             score = metric_number(metric, run["scores"][metric]) + star, f"{run['best_epoch']:g}"
         rows.append([*_setting(run).values(), str(run["seed"]), *score, Path(run["folder"]).name])
-    return _aligned(rows)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return "\n".join(aligned(rows))

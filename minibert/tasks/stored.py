@@ -98,6 +98,12 @@ class TaskFile(Stored):
         return super()._wrong()
 
     @property
+    def pair(self) -> bool:
+        """Whether the model reads pairs of texts: its task says so, or the table that it has learnt from."""
+        pair = registry.create(self.task, dict(self.columns)).pair
+        return "second" in self.columns if pair is None else pair
+
+    @property
     def long_texts(self) -> LongTexts | None:
         """How long texts become windows."""
         return LongTexts(**self.long) if self.long else None  # type: ignore[arg-type]

@@ -2,9 +2,8 @@
 
 import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from minibert.data.glue import HIGHEST_SCORE, TASKS, TextExample
@@ -12,8 +11,6 @@ from minibert.errors import InputError, warn
 from minibert.files import atomic_text, write_atomically
 from minibert.reading import byte_pieces
 from minibert.tasks.task import Predictions
-
-LEFT_OUT = ("wnli", "ax")  # of GLUE's average
 
 
 def write(
@@ -67,32 +64,6 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
     if missing := [name for name in known if name not in contents]:
         warn(f"{path} lacks {', '.join(missing)}, which GLUE's server is to have, too.")
     return path
-
-
-def glue_average(scores: Mapping[str, Mapping[str, float]], *, table_1: bool = False) -> float:
-    """Return GLUE's average without WNLI, which the paper leaves out as problematic (Table 1).
-
-    A task with two metrics counts their mean, MNLI the mean of its halves. Warn of tasks that are missing.
-
-    Parameters
-    ----------
-    scores : of each task, by its name in minibert, what it `score`s.
-    table_1 : the mean of the paper's nine columns instead, F1 of MRPC and QQP, Spearman's correlation of
-        STS-B and each half of MNLI by itself, which is what the averages printed there come to.
-    """
-    if strange := sorted(scores.keys() - TASKS.keys()):
-        raise InputError(f"scores: {strange[0]!r} is no task of GLUE; there are {', '.join(TASKS)}.")
-    counted = {name: task for name, task in TASKS.items() if name not in LEFT_OUT}
-    found: dict[str, list[float]] = {}
-    for name, task in counted.items():
-        if known := [scores[name][metric] for metric in task.metrics if metric in scores.get(name, ())]:
-            column = "mnli" if name == "mnli-mm" and not table_1 else name
-            found.setdefault(column, []).append(known[0] if table_1 else mean(known))
-    if not found:
-        raise InputError("scores has no metric of a task that GLUE's average counts; give some.")
-    if missing := [task.title for name, task in counted.items() if not scores.get(name)]:
-        warn(f"GLUE's average is without {', '.join(missing)}, which have no score.")
-    return mean(map(mean, found.values()))
 
 
 def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]]:

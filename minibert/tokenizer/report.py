@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.terminal import printable
+from minibert.terminal import aligned, printable
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import Tokenizer
@@ -157,9 +157,7 @@ def report_text(report: Mapping[str, Any]) -> str:
         ["the longest pieces", *map(_counted, report["longest"])],
         ["the rarest", *map(_counted, report["rarest"])],
     ]
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip_longest(*columns, fillvalue=""):
-        lines.append("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines += aligned(zip_longest(*columns, fillvalue=""))
     count, pieces = (report["never_used"][name] for name in ("count", "pieces"))
     what = "1 piece is" if count == 1 else f"{count:,} pieces are"
     some = f"{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"

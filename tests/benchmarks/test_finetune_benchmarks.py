@@ -405,6 +405,24 @@ def test_cells_of_long_texts_are_made_once_and_shown(small_imdb, capsys):
     assert (out / "cells.jsonl").read_text().splitlines() == lines  # nothing was made again
 
 
+def test_a_stopped_cell_of_long_texts_goes_on(small_imdb, monkeypatch):
+    out, words = small_imdb
+    words += ["--only", "windows"]
+
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:  # when the training is done, and nothing is predicted
+        patched.setattr("minibert.finetuning.models.open_model", stop)
+        assert imdb.main(words) == 130
+    trained = json.loads((out / ".windows-0" / "report.json").read_text())
+    assert not (out / "cells.jsonl").exists()
+    assert imdb.main(words) == 0
+    [cell] = map(json.loads, (out / "cells.jsonl").read_text().splitlines())
+    assert cell["seconds"] == trained["training_seconds"]
+    assert list(out.glob(".windows*")) == []
+
+
 def test_the_parts_of_imdb_share_no_review(small_imdb):
     out, words = small_imdb
     assert imdb.main([*words, "--only", "pieces-128", "--table"]) == 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -186,6 +187,26 @@ def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys, kind):
     for folder in (two, three):
         assert classify(folder, [("a b", None)], engine="numpy") == said
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("stored", "texts"),
+    [
+        (TaskFile("classify", ("no", "yes"), 8), '"a text"'),
+        (TaskFile("classify", ("no", "yes"), 8, {"second": "b"}), '"a text" "another text"'),
+        (TaskFile("qqp", ("0", "1"), 8), '"a text" "another text"'),
+    ],
+)
+def test_the_command_of_the_card_asks_about_as_many_texts_as_the_model_reads(tmp_path, stored, texts):
+    hub.save_hf(tmp_path / "x", CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), stored.labels)
+    Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(tmp_path / "x")
+    stored.save(tmp_path / "x")
+    export(tmp_path / "x", tmp_path / "out")
+    command = f"minibert classify --model out {texts}\n"
+    assert command in (tmp_path / "out/README.md").read_text()
+    words = shlex.split(command)[1:]
+    words[2] = str(tmp_path / "out")
+    assert cli.main([*words, "--engine", "numpy"]) == 0
 
 
 def test_the_tagger_on_a_frozen_model_goes_along(model, tmp_path):

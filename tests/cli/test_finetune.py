@@ -149,6 +149,17 @@ def test_evaluate_measures_a_fine_tuned_model_on_its_task(run, sst2, capsys):
     assert f"{100 * report['scores']['accuracy']:.2f}" in capsys.readouterr().out
 
 
+def test_evaluate_averages_several_fine_tuned_models_and_no_others(run, model, sst2, tmp_path, capsys):
+    cli.main([*words_of(model, sst2, tmp_path / "other", "--max-steps", "9"), "--quiet"])
+    words = [word for folder in (run, tmp_path / "other") for word in ("--model", str(folder))]
+    capsys.readouterr()
+    assert cli.main(["evaluate", *words, "--engine", "numpy", "--json"]) == 0
+    expected = finetuning.evaluate([run, tmp_path / "other"], engine="numpy")
+    assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
+    assert cli.main(["evaluate", *words, "--model", str(model)]) == 2
+    assert f"{model} is not fine-tuned, so it can't be averaged with others" in capsys.readouterr().err
+
+
 def test_evaluate_may_be_quiet_and_compute_in_another_precision(run, monkeypatch):
     asked, evaluate = [], finetuning.evaluate
 

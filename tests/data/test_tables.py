@@ -88,8 +88,7 @@ def test_columns_by_name_and_by_number(tmp_path):
         TextExample("1", "Two\nlines.", None, "1"),
     ]
     assert tables.read_texts(path, 2, label="1", header=True) == named
-    assert tables.read_texts(path, 2, label="1", header="yes") == named
-    assert tables.read_texts(path, 2, label=1, header="no")[0].first == "review"
+    assert tables.read_texts(path, 2, label=1, header=False)[0].first == "review"
     assert tables.read_texts(path, "review", label=1) == named
     assert tables.read_texts(path, "review", label=-2, numeric=True)[0].label == 5.0
     assert tables.read_texts(path, "review", label=None)[1] == TextExample("1", "Two\nlines.", None, None)
@@ -123,7 +122,6 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "review,label\na,1\n", {}, r"no column 'text', its header is review, label; name a column"),
         ("a.csv", "a,1\n", {"text": 1, "label": 3}, r"no column 3, it has 2 columns"),
         ("a.csv", "a,1\n", {"text": 0, "label": 2}, r"no column 0"),
-        ("a.csv", "text,label\na,1\n", {"header": "true"}, r"header='true' is neither"),
         ("a.csv", "text,text\na,1\n", {"label": None}, r"several columns 'text'; give the one that is meant"),
         ("a.csv", "text,label\na,b,1\n", {}, "line 2 has 3 columns and the first row has 2; check the"),
         ("a.csv", 'text,label\na,1\n"b,1\n', {}, r"line 3: unexpected end of data; a column that holds"),
@@ -256,6 +254,26 @@ def test_places_of_answers_count_line_ends_as_they_stand_in_a_quoted_column(tmp_
     rows = f'question,context,answer,start{end}Be?,"{context}",to be,{start}{end}'
     (question,) = tables.read_questions(write(tmp_path, rows), start="start")
     assert question.context == context and question.answers == (Answer("to be", start),)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("label", "NaN", "nan"),
+        ("label", "-Infinity", "-inf"),
+        ("text", '["a"]', r"\['a'\]"),
+        ("label", "{}", "{}"),
+    ],
+)
+def test_json_lines_with_what_is_neither_text_nor_number_are_refused(tmp_path, name, value, shown):
+    first = '{"text": "a", "label": 1.5, "more": NaN}'
+    second = '{"text": "a", "label": "b"}'.replace({"text": '"a"', "label": '"b"'}[name], value)
+    path = tmp_path / "own.jsonl"
+    path.write_text(f"{first}\n{second}\n")
+    with pytest.raises(
+        InputError, match=f"line 2: the column '{name}' is {shown}, expected a text or a number"
+    ):
+        tables.read_texts(path)
 
 
 def test_questions_of_json_lines_have_several_answers(tmp_path):

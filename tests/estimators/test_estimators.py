@@ -3,18 +3,21 @@
 import dataclasses
 import json
 import pickle
+import random
 import warnings
 from collections import UserDict
 
 import numpy as np
 import pytest
-from small_tasks import GOOD, reviews, write_model
+from small_tasks import GOOD, reviews, write_model, write_table
 
 import minibert
+from minibert import cli
 from minibert.errors import InputError
 from minibert.estimators import base
 from minibert.estimators.base import OWN, Estimator, NotFitted
-from minibert.estimators.inputs import seed_of
+from minibert.estimators.inputs import seed_of, text_pairs
+from minibert.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify
 
@@ -236,8 +239,8 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
             [0, 0.5],
             "Row 1 of y is continuous and so no class; a TextRegressor learns numbers .0.5.",
         ),
-        (["a", "the"], [0, "x"], "y has both 0 and 'x'|both strings and other labels"),
-        (["a", "the"], [["x"], ["y"]], "Row 0 of y is no single label"),
+        (["a", "the"], [0, "x"], "y has 0 in row 0 and 'x' in row 1; give labels of one type"),
+        (["a", "the"], [["x"], ["y"]], "Row 0 of y is no single string, number or bool .*'x'"),
         (["a", "the"], ["x", " "], "Row 1 of y is empty"),
         (["a", " "], ["x", "y"], "Row 1 of X is empty; give a text with words in it"),
         (["a", None], ["x", "y"], "Row 1 of X is missing .None.; leave the row out, or fill it"),
@@ -333,3 +336,262 @@ def test_what_no_estimator_asks_is_named(model, tmp_path):
     with pytest.raises(InputError, match="holds a run on its way, or LSTMs"):
         minibert.load(tmp_path)
     assert issubclass(minibert.TextClassifier, Estimator)
+
+
+FEW = TEXTS[:12]
+STEP = dict(engine="numpy", batch_size=16, max_steps=1)
+
+
+def alternating(one, other):
+    """Labels of FEW."""
+    return [one, other] * 6
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "kind, given, equal",
+    [
+        (minibert.TextClassifier, (1, 2), (1.0, 2.0)),
+        (minibert.TextClassifier, (1.0, 0.0), (True, False)),
+        (minibert.TextClassifier, (False, True), (0, np.int8(1))),
+        (minibert.MultilabelClassifier, ([1], [2]), ([1.0], (2.0,))),
+        (minibert.MultilabelClassifier, ({True}, {False}), (np.array([1]), np.array([0]))),
+    ],
+)
+def test_labels_are_those_of_fit_that_they_are_equal_to(model, kind, given, equal):
+    estimator = kind(model, **STEP).fit(FEW, alternating(*given), dev=(FEW, alternating(*equal)))
+    asked = [estimator._examples(FEW, alternating(*labels), labelled=True) for labels in (given, equal)]
+    assert asked[0] == asked[1] and estimator.report_["examples"] == 12
+    assert estimator.evaluate(FEW, alternating(*given)) == estimator.evaluate(FEW, alternating(*equal))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
+    y = alternating(" good", "bad")
+    one = minibert.TextClassifier(model, **STEP).fit(FEW, y)
+    several = minibert.MultilabelClassifier(model, **STEP).fit(FEW, [[label] for label in y])
+    for estimator in (one, several):
+        estimator.save(tmp_path / estimator.TASK)
+        loaded = minibert.load(tmp_path / estimator.TASK, engine="numpy")
+        assert loaded.classes_.tolist() == estimator.classes_.tolist() == [" good", "bad"]
+        assert (loaded.predict_proba(FEW) == estimator.predict_proba(FEW)).all()
+    assert one.score(FEW, y) == 0.5 and one.predict(FEW[:1])[0] in (" good", "bad")
+    assert [example.label for example in several._examples(FEW[:1], [[" good"]], labelled=True)] == [
+        ("good",)
+    ]
+    with pytest.raises(InputError, match="y has both ' good' and 'good'; give them one name"):
+        one.fit(FEW, alternating(" good", "good"))
+
+
+@pytest.mark.parametrize(
+    "kind, y, message",
+    [
+        ("TextClassifier", alternating(1, 2.0), "y has 1 in row 0 and 2.0 in row 1; give labels of one type"),
+        ("TextClassifier", [1] * 6 + [1.0] * 6, "y has 1 in row 0 and 1.0 in row 6; give labels of one type"),
+        ("TextClassifier", alternating(True, 0), "y has True in row 0 and 0 in row 1"),
+        ("MultilabelClassifier", [["a"], [], ["b", 3]] * 4, "y has 'a' in row 0 and 3 in row 2"),
+        ("TextClassifier", alternating(b"a", b"b"), "Row 0 of y is no single string, number or bool .b'a'."),
+        ("TextClassifier", alternating(1j, 2j), "Row 0 of y is no single string, number or bool .1j."),
+        (
+            "TextClassifier",
+            np.array(["2020-01-01"] * 12, "datetime64[D]"),
+            "Row 0 of y is no single string, .*date",
+        ),
+        ("MultilabelClassifier", [["a"], ["b", b"c"]] * 6, "Row 1 of y has a label that is no single string"),
+        ("MultilabelClassifier", [["a"], [None]] * 6, "Row 1 of y has a label that is missing"),
+        ("MultilabelClassifier", [["a", "a"], ["b"]] * 6, "^Row 0 of X: the column 'label' is .*once"),
+        ("TextClassifier", [np.float32(1), np.float32("nan")] * 6, "Row 1 of y is missing .nan."),
+        ("TextClassifier", [np.float32(1), np.float32(1.5)] * 6, "Row 1 of y is continuous"),
+        ("TokenTagger", [["O"], [np.float32("nan")]] * 6, "Row 1 of y is .*nan.*; give a list of tags"),
+        ("TextClassifier", {"a": [1] * 12, "b": [2] * 12}, "y is a table with the columns a, b; give one"),
+        ("TextClassifier", {"a": ["x"] * 11}, "X has 12 rows and y 11"),
+    ],
+)
+def test_labels_that_no_class_can_be_are_refused(model, kind, y, message):
+    X = [text.split()[:1] for text in FEW] if kind == "TokenTagger" else FEW
+    with pytest.raises(InputError, match=message):
+        getattr(minibert, kind)(model, **STEP).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_columns_of_a_matrix_that_no_row_has_are_classes(model, tmp_path):
+    matrix = np.array([[1, 0, 0], [0, 0, 1]] * 6)
+    several = minibert.MultilabelClassifier(model, **STEP).fit(FEW, matrix)
+    several.save(tmp_path)
+    for one in (several, minibert.load(tmp_path, engine="numpy")):
+        assert one.classes_.tolist() == [0, 1, 2] and one.predict(FEW).shape == (12, 3)
+        assert (one.predict(FEW)[:, 1] == 0).all() and (one.predict_proba(FEW)[:, 1] == 0).all()
+        assert (one.predict_proba(FEW)[:, [0, 2]] > 0).all()
+    table = Table(**{name: matrix[:, number] for number, name in enumerate("abc")})
+    of_table = minibert.MultilabelClassifier(model, **STEP).fit(FEW, table)
+    assert (of_table.predict_proba(FEW) == several.predict_proba(FEW)).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_y_is_read_from_generators_and_from_tables_of_one_column(model):
+    y = alternating("x", "y")
+    plain = minibert.TextClassifier(model, **STEP).fit(FEW, y).predict_proba(FEW)
+    for given in ((label for label in y), Table(stars=y), {7: y}):
+        fitted = minibert.TextClassifier(model, **STEP).fit((text for text in FEW), given)
+        assert fitted.classes_.tolist() == ["x", "y"] and (fitted.predict_proba({0: FEW}) == plain).all()
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def test_a_folder_of_something_else_stays_as_it_is(model, tmp_path):
+    y = alternating("x", "y")
+    mine, new = tmp_path / "mine", tmp_path / "new" / "run"
+    (mine / "examples").mkdir(parents=True)
+    (mine / "examples" / "train.jsonl").write_text("mine")
+    before = contents(mine)
+    with pytest.raises(
+        InputError, match="examples is of no run of fine-tuning; remove it, or choose another"
+    ):
+        minibert.TextClassifier(model, **STEP, out=mine).fit(FEW, y)
+    assert contents(mine) == before
+    (mine / "examples" / "train.jsonl").replace(mine / "config.json")
+    (mine / "examples").rmdir()
+    with pytest.raises(InputError, match="holds config.json of something else"):
+        minibert.TextClassifier(model, **STEP, out=mine).fit(FEW, y)
+    assert list(contents(mine)) == ["config.json"] and not (mine / "examples").exists()
+    with pytest.raises(InputError, match="nowhere"):
+        minibert.TextClassifier(tmp_path / "nowhere", **STEP, out=new).fit(FEW, y)
+    assert not new.parent.exists()
+    (held := tmp_path / "held").mkdir()
+    with sole_writer(held), pytest.raises(InputError, match="Another process is writing into"):
+        minibert.TextClassifier(model, **STEP, out=held).fit(FEW, y)
+    assert held.exists() and not contents(held)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_stands_for_its_folder_as_a_model(model, tmp_path):
+    run = minibert.Run(model, {})
+    classifier = minibert.TextClassifier(run, **STEP).fit(FEW, alternating("x", "y"))
+    assert repr(classifier).startswith(f"TextClassifier({str(model)!r}, ")
+    classifier.save(tmp_path)
+    assert minibert.load(tmp_path).model == str(model)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_was_fitted_stays_so_until_it_is_fitted_anew(model):
+    classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("a", "b"))
+    before = classifier.predict_proba(FEW)
+    with pytest.raises(InputError, match="learning_rates"):
+        classifier.set_params(learning_rates=-1).fit(FEW, alternating("x", "y"))
+    assert classifier.classes_.tolist() == ["a", "b"] and (classifier.predict_proba(FEW) == before).all()
+    pairs = list(zip(FEW, FEW, strict=True))
+    classifier.set_params(learning_rates=None).fit(pairs, alternating(1, 2))
+    assert set(classifier.predict(pairs)) <= {1, 2}
+    with pytest.raises(InputError, match="has learnt from pairs of texts"):
+        classifier.predict(FEW)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_interrupted_fit_goes_on_with_the_seed_that_was_drawn_or_begins_anew(model, monkeypatch):
+    y, resumed, real = alternating("x", "y"), [], base.finetune
+    monkeypatch.setattr(
+        base, "finetune", lambda *a, **k: resumed.append((k["resume"], a[0].seed)) or real(*a, **k)
+    )
+
+    def stop(step, values):
+        if "train/loss" in values:
+            raise KeyboardInterrupt
+
+    classifier = minibert.TextClassifier(model, **STEP | {"max_steps": 2}, on_log=stop)
+    for state in (np.random.default_rng(0), np.random.RandomState(0)):
+        classifier.set_params(on_log=stop, random_state=state)
+        with pytest.raises(KeyboardInterrupt):
+            classifier.fit(FEW, y)
+        classifier.set_params(on_log=None).fit(FEW, y)
+    assert [again for again, _ in resumed] == [False, True, False, True]
+    assert resumed[0][1] == resumed[1][1] != resumed[2][1] == resumed[3][1]
+    classifier.set_params(on_log=stop)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(FEW, y)
+    classifier.set_params(on_log=None, max_steps=1).fit(FEW, y)
+    assert not resumed[-1][0] and classifier.report_["steps"] == 1
+
+
+def test_a_model_that_answers_something_else_is_not_loaded(fitted, tmp_path):
+    fitted.save(tmp_path)
+    for kind in ("MultilabelClassifier", "TextRegressor", "TokenTagger", "QuestionAnswerer"):
+        with pytest.raises(
+            InputError, match=f"fine-tuned for classify, which no {kind} answers; use minibert"
+        ):
+            getattr(minibert, kind).load(tmp_path)
+    assert minibert.TextClassifier.load(tmp_path, "numpy").classes_.tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"text": "the whale", "answer_start": 4},
+        {"text": np.array(["the whale"], object), "answer_start": np.array([4], np.int32)},
+        {"text": ("the whale",), "answer_start": [np.int64(4)]},
+        UserDict(text=["the whale"], answer_start=[4]),
+    ],
+)
+def test_answers_of_squad_come_in_several_types(model, answer):
+    answerer = minibert.QuestionAnswerer(model)
+    (found,) = answerer._examples([("who?", "See the whale.")], [answer], labelled=True)
+    assert [(one.text, one.start) for one in found.answers] == [("the whale", 4)] and not found.impossible
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_types_of_labels_are_kept_by_out_and_by_export(model, tmp_path):
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    minibert.TextClassifier(model, **STEP, out=run, random_state=3).fit(FEW, alternating(1, 2))
+    assert cli.main(["export", "--model", str(run), "--out", str(moved)]) == 0
+    for folder in (run, moved):
+        loaded = minibert.load(folder, engine="numpy")
+        assert set(loaded.predict(FEW).tolist()) <= {1, 2} and loaded.random_state == 3
+    assert str(tmp_path) not in (moved / "estimator.json").read_text()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_save_keeps_lists_and_numbers_of_numpy_and_no_report_of_another_model(model, fitted, tmp_path):
+    given = dict(learning_rates=[1e-3], epochs=np.float64(2), restarts=np.int64(1), random_state=np.int64(7))
+    classifier = minibert.TextClassifier(model, **STEP | given).fit(FEW, alternating(1, 2))
+    classifier.save(tmp_path)
+    loaded = minibert.load(tmp_path, engine="numpy")
+    assert {name: getattr(loaded, name) for name in given} == given
+    of_mine = minibert.TextClassifier.of(fitted._model.params, fitted._model.tokenizer, ["0", "1"], 24)
+    of_mine.save(tmp_path)
+    assert not hasattr(minibert.load(tmp_path, engine="numpy"), "report_")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_path):
+    table = write_table(tmp_path / "table.tsv", ("review", "label"), zip(TEXTS, LABELS, strict=True))
+    more = dict(split_dev=0.1, seed=7, show=False, columns={"text": "review"}, out=tmp_path / "run")
+    loaded = minibert.finetune("classify", table, model, **STEP, **more).model
+    assert loaded.random_state == 7 and loaded.text == "review"
+    assert (loaded.predict_proba({"review": FEW, "n": FEW}) == loaded.predict_proba(FEW)).all()
+    with pytest.raises(InputError, match="has learnt from single texts"):
+        loaded.predict([("a", "the")])
+    with pytest.raises(InputError, match="A TextClassifier can't be shown; save it and give the folder"):
+        minibert.show(loaded)
+
+
+def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():
+    with pytest.raises(InputError, match="The table has 2 texts and 1 of second='b'; give each text one"):
+        text_pairs({"a": ["x", "y"], "b": ["z"]}, "a", "b")
+    for state in ("abc", 1.5, -1, random.Random(0)):
+        with pytest.raises(InputError, match="random_state=.* is no seed; give a whole number, 0 or more"):
+            seed_of(state)
+
+
+def test_errors_about_the_files_of_fit_are_about_rows():
+    data = "/tmp/a b/examples"
+    for said, meant in [
+        (f"{data}/train.jsonl, line 1: it is odd.", "Row 0 of X: it is odd."),
+        (f"{data}/dev.jsonl, line 2,001 has none.", "Row 2,000 of dev has none."),
+        (f"{data}, dev: The label.", "The label."),
+        (f"{data}/train.jsonl has one example of dev.", "X has one example of dev."),
+        ("Line 3 of dev.jsonl has the label '7'.", "Row 2 of dev has the label '7'."),
+    ]:
+        assert base._of_rows(said, data) == meant

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from minibert.data.glue import TASKS
 from minibert.experiments import page
 from minibert.experiments.cells import Plan
 from minibert.experiments.judged import Judged
 from minibert.experiments.plots import drawn
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import SCALES
-from minibert.experiments.tables import TABLES
+from minibert.experiments.tables import TABLES, Row
 from minibert.experiments.verdicts import Estimate, Verdict
 from minibert.reports.markup import TEMPLATES
 
@@ -100,6 +101,35 @@ def test_the_table_of_a_terminal():
     assert "BERT > No NSP on MNLI-m (paper 84.4 > 83.9): yes, +7.1 [5.1, 9.0]" in text
     assert "Given up: ltr+bilstm/names/seed1. It diverged." in text
     assert "mnli: mnli" not in text and "MNLI-m (acc): mnli (made from the books)" in text
+
+
+COLUMNS = ("mnli", "mnli-mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+TABLE_1 = {  # of Devlin et al. 2018 (v1), and the average that is printed there
+    "Pre-OpenAI SOTA": ([80.6, 80.1, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7], 74.0),
+    "BiLSTM+ELMo+Attn": ([76.4, 76.1, 64.8, 79.9, 90.4, 36.0, 73.3, 84.9, 56.8], 71.0),
+    "OpenAI GPT": ([82.1, 81.4, 70.3, 88.1, 91.3, 45.4, 80.0, 82.3, 56.0], 75.2),
+    "BERT BASE": ([84.6, 83.4, 71.2, 90.1, 93.5, 52.1, 85.8, 88.9, 66.4], 79.6),
+    "BERT LARGE": ([86.7, 85.9, 72.1, 91.1, 94.9, 60.5, 86.5, 89.3, 70.1], 81.9),
+}
+
+
+@pytest.mark.parametrize("system", TABLE_1)
+def test_the_average_of_table_1_is_that_of_its_nine_columns(system):
+    numbers, average = TABLE_1[system]
+    figures = {(system, name): x / 100 for name, x in zip(COLUMNS, numbers, strict=True)}
+    estimates = {place: Estimate(x, x, x, (x,)) for place, x in figures.items()}
+    table = TABLES["table1"]._replace(rows=(Row(system, "bert"),))
+    found = Judged(table, [], {}, estimates, {}, [], {}, (0,))
+    assert found.average() == f"Average of {', '.join(COLUMNS)}: {system} {average}"
+
+
+def test_the_average_is_without_wnli_and_of_rows_that_have_all_columns():
+    counted = TASKS.keys() - {"wnli", "ax", "mnli-mm"}
+    assert {column.name for column in TABLES["table1"].columns} == counted
+    names, found = judged_of("table1").average().split(": ")
+    assert names == "Average of mnli, qqp, qnli, sst2, cola, stsb, mrpc, rte"
+    assert found == "BERT 48.5, trivial baseline 42.0"  # Untrained lacks a result
+    assert [name for name, table in TABLES.items() if table.averaged] == ["table1"]
 
 
 def test_perplexities_are_no_percentages():

@@ -169,6 +169,33 @@ def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
         reproduce(Plan(tmp_path / "taken", TINY), [SMALL], [0], show=False)
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"index.html": "mine", "tables.txt": "mine", "results.jsonl": '{"mine": 1}\n'},
+        {"notes.txt": "mine"},
+        {"vocabulary.json": '["mine"]'},
+        {"vocabulary.json": '{"vocab_size": 500}', "training.json": "{}"},  # of a pre-training
+    ],
+)
+def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path, files):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=f"holds {', '.join(sorted(files))} of something else; choose"):
+        reproduce(Plan(tmp_path, TINY), [SMALL], SEEDS, show=False)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
+@pytest.mark.parametrize("left", ["vocabulary.json", "made-tasks", ".made-tasks.0a.tmp"])
+def test_a_folder_where_an_earlier_call_was_killed_is_gone_on_with(whole, tmp_path, left):
+    source, made = whole.out / left, tmp_path / left
+    if left.startswith("."):
+        made.write_text("{")
+    else:
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, made)
+    runner._check_folder(tmp_path)
+
+
 def test_results_of_other_examples_are_not_gone_on_with(whole, monkeypatch):
     source = find_source("sst2", None, whole.out / "made-tasks")
     monkeypatch.setattr(cells, "find_source", lambda *args: source._replace(fingerprint=1))

@@ -29,7 +29,7 @@ from minibert.finetuning import predicting, running, whole_model
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
-from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
+from minibert.finetuning.run import FOREIGN, classify, evaluate, finetune, predict, predicted_text
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 from minibert.inference import Bert
 from minibert.model import heads
@@ -511,13 +511,26 @@ def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
     before = (run / "report.json").read_bytes()
     with pytest.raises(InputError, match="already holds a run: go on with it by --resume"):
         finetune(small_options(model, sst2), run, show=False)
-    with pytest.raises(InputError, match="holds config.json, model.safetensors, vocab.txt of something else"):
+    with pytest.raises(InputError, match="holds config.json, model.safetensors, vocab.txt.* of some"):
         finetune(small_options(model, sst2), model, show=False)
     with pytest.raises(InputError, match="is a file"):
         finetune(small_options(model, sst2), sst2 / "dev.tsv", show=False)
     with pytest.raises(InputError, match=r"seed=9 \(the run has 0\)"):
         finetune(small_options(model, sst2, seed=9), run, resume=True, show=False)
     assert (run / "report.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_the_run_would_write_or_remove_is_left_alone(model, sst2, tmp_path, name):
+    """In its own folder, and in that of a run of a sweep."""
+    for out, rates in ((tmp_path / "one", (0.1,)), (tmp_path / "sweep", (0.1, 0.2))):
+        place = out / name if len(rates) == 1 else out / "lr0.2-seed0" / name
+        file = place if "." in name else place / "x"
+        file.parent.mkdir(parents=True)
+        file.write_text("mine")
+        with pytest.raises(InputError, match=f"{place.parent} holds {name} of something else; choose"):
+            finetune(small_options(model, sst2, learning_rates=rates), out, show=False)
+        assert [path for path in out.rglob("*") if path.is_file()] == [file] and file.read_text() == "mine"
 
 
 def test_going_on_with_other_data_is_refused(model, tmp_path, monkeypatch):

@@ -266,6 +266,16 @@ def test_equal_labels_alone_make_no_ensemble(run, tmp_path):
     predicting.check_ensemble(models)
 
 
+def test_a_model_of_texts_and_one_of_pairs_make_no_ensemble(run, tmp_path):
+    single, pair = (renamed(run, "classify", tmp_path / name) for name in ("single", "pair"))
+    said = json.loads((pair / "task.json").read_text())
+    (pair / "task.json").write_text(json.dumps(said | {"columns": {"second": "b"}}))
+    models = [Finetuned.from_pretrained(folder, "numpy") for folder in (single, pair)]
+    with pytest.raises(InputError, match="single and .*pair can't be averaged.* texts, single or in pairs"):
+        predicting.check_ensemble(models)
+    predicting.check_ensemble(models[:1] * 2)
+
+
 def test_a_model_answers_other_files_that_mean_the_same_only(run, tmp_path):
     (tmp_path / "dev.tsv").write_text("".join(f"s\t1\t\tthe {word}\n" for word in WORDS))
     for task in ("cola", "rte", "stsb", "mrpc"):

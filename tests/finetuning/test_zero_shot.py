@@ -122,6 +122,12 @@ def test_a_text_that_is_too_long_warns_once_for_the_text(folder):
         zero_shot(folder, ["film " * 60], CLASSES)
 
 
+def test_a_class_that_is_too_long_warns_wherever_it_stands(folder):
+    for classes in (["film", "story " * 60], ["story " * 60, "film"]):
+        with pytest.warns(UserWarning, match=r"^2 of 2 examples \(100%\) are longer than 32 tokens"):
+            zero_shot(folder, TEXTS[:2], classes)
+
+
 def test_the_command_chooses_among_classes(folder, tmp_path, capsys):
     def printed(*words, status=0):
         assert cli.main(["classify", "--model", str(folder), *map(str, words)]) == status

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture)
 from small_entities import write_model
+from text_vectors import vectors_of
 
 from minibert import Bert, Tokenizer, cli
 from minibert.cli.shared.texts import text_lines
@@ -18,7 +19,6 @@ from minibert.frozen import features as module
 from minibert.frozen.features import (
     Extractor,
     borders_file,
-    features,
     layer_numbers,
     load_encoder,
     write_features,
@@ -60,7 +60,7 @@ def assert_near(found, expected):
 @pytest.mark.parametrize("layers", [-1, "embeddings", "all", "-1,-2", [1, 0, 2]])
 def test_vectors_are_the_hidden_states_of_each_text_alone(model, tokenizer, layers):
     numbers = layer_numbers(layers, model.config.L)
-    found = {pool: features(model, tokenizer, TEXTS, layers, pool) for pool in ("none", "cls", "mean")}
+    found = {pool: vectors_of(model, tokenizer, TEXTS, layers, pool) for pool in ("none", "cls", "mean")}
     for number, text in enumerate(TEXTS):
         alone = model.encode(tokenizer(text))
         rows = np.concatenate([alone.hidden_states[layer] for layer in numbers], axis=1)
@@ -70,17 +70,17 @@ def test_vectors_are_the_hidden_states_of_each_text_alone(model, tokenizer, laye
 
 
 def test_the_pooled_vector_is_the_poolers_output(model, tokenizer):
-    found = features(model, tokenizer, TEXTS, pool="pooled")
+    found = vectors_of(model, tokenizer, TEXTS, pool="pooled")
     assert_near(found, np.concatenate([model.encode(tokenizer(text)).pooled for text in TEXTS]))
 
 
 def test_the_vector_is_the_largest_of_each_number_and_may_have_length_one(model, tokenizer):
     rows = [model.encode(tokenizer(text)).hidden_states[-1] for text in TEXTS]
-    found = features(model, tokenizer, TEXTS, pool="max")
+    found = vectors_of(model, tokenizer, TEXTS, pool="max")
     assert_near(found, [one.max(0) for one in rows])
-    unit = features(model, tokenizer, TEXTS, pool="max", normalize=True)
+    unit = vectors_of(model, tokenizer, TEXTS, pool="max", normalize=True)
     assert_near(unit, found / np.linalg.norm(found, axis=1, keepdims=True))
-    tokens = features(model, tokenizer, TEXTS, pool="none", normalize=True)
+    tokens = vectors_of(model, tokenizer, TEXTS, pool="none", normalize=True)
     assert_near(tokens[2], rows[2] / np.linalg.norm(rows[2], axis=1, keepdims=True))
 
 
@@ -88,7 +88,7 @@ def test_what_was_encoded_is_pooled_in_the_same_way(model, tokenizer):
     encoded = model.encode([tokenizer(text) for text in TEXTS])
     for pool in ("cls", "mean", "max", "pooled"):
         for normalize in (False, True):
-            expected = features(model, tokenizer, TEXTS, pool=pool, normalize=normalize)
+            expected = vectors_of(model, tokenizer, TEXTS, pool=pool, normalize=normalize)
             assert_near(encoded.vectors(pool, normalize), expected)
     nothing = dataclasses.replace(encoded, hidden_states=[np.zeros_like(encoded.hidden_states[-1])])
     assert not nothing.vectors(normalize=True).any()
@@ -101,14 +101,14 @@ def test_what_was_encoded_is_pooled_in_the_same_way(model, tokenizer):
 def test_a_pair_is_read_as_one_sequence_of_two_segments(model, tokenizer):
     pairs = [(one, other) for one, other in zip(TEXTS, reversed(TEXTS), strict=True) if one and other]
     expected = [model.encode(tokenizer(*pair)).vectors()[0] for pair in pairs]
-    assert_near(features(model, tokenizer, pairs), expected)
+    assert_near(vectors_of(model, tokenizer, pairs), expected)
 
 
 def test_the_command_takes_pairs_and_makes_vectors_of_length_one(folder, tmp_path, capsys):
     pairs = [("anna lives in rome .", "who ?"), ("a poor play .", "rome")]
     (tmp_path / "pairs").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
     words = ["features", "--model", str(folder), "--out", str(tmp_path / "v.npy"), "--pair", "--normalize"]
-    expected = features(*load_encoder(folder), pairs, normalize=True)
+    expected = vectors_of(*load_encoder(folder), pairs, normalize=True)
     for given in (["--file", str(tmp_path / "pairs")], ["\t".join(pair) for pair in pairs]):
         assert cli.main([*words, *given, "--quiet"]) == 0
         assert_near(np.load(tmp_path / "v.npy"), expected)
@@ -121,20 +121,20 @@ def test_the_command_takes_pairs_and_makes_vectors_of_length_one(folder, tmp_pat
 def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(model, tokenizer):
     config = dataclasses.replace(model.config, is_decoder=True)
     causal = Bert(config, Parameters(config, model.params.flat), model.ops)
-    found = features(causal, tokenizer, TEXTS, pool="pooled")
+    found = vectors_of(causal, tokenizer, TEXTS, pool="pooled")
     assert_near(found, np.concatenate([causal.encode(tokenizer(text)).pooled for text in TEXTS]))
     assert len(np.unique(found.round(5), axis=0)) == len(set(TEXTS))  # of [CLS] there would be one only
     with pytest.raises(InputError, match="pool='cls' is the same vector for every text"):
-        features(causal, tokenizer, TEXTS, pool="cls")
+        vectors_of(causal, tokenizer, TEXTS, pool="cls")
 
 
 def test_vectors_do_not_depend_on_batches_and_chunks(model, tokenizer, monkeypatch):
-    whole = features(model, tokenizer, TEXTS, pool="none", layers="all")
+    whole = vectors_of(model, tokenizer, TEXTS, pool="none", layers="all")
     monkeypatch.setattr(module, "TOKEN_BUDGET", 5)
     monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
     monkeypatch.setattr(module, "CHUNK_BYTES", 1)
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 3)
-    parts = features(model, tokenizer, TEXTS, pool="none", layers="all")
+    parts = vectors_of(model, tokenizer, TEXTS, pool="none", layers="all")
     for one, other in zip(parts, whole, strict=True):
         assert_near(one, other)
 
@@ -153,22 +153,20 @@ def test_texts_are_read_a_few_at_a_time(model, tokenizer, monkeypatch):
     assert len(read) == module.TEXTS_AT_ONCE
 
 
-def test_a_text_too_long_loses_its_end_and_says_so(model, tokenizer):
+def test_a_text_too_long_loses_its_end_and_says_so(model, tokenizer, tmp_path):
     text = "anna lives in paris . the film is good"
+    extractor = Extractor(model, tokenizer, pool="none", max_length=6)
     with pytest.warns(UserWarning, match="1 texts are longer than 6 pieces"):
-        found = features(model, tokenizer, [text, "rome"], pool="none", max_length=6)
-    assert_near(found[0], model.encode(tokenizer("anna lives in paris")).hidden_states[-1])
+        report = write_features(extractor, [text, "rome"], tmp_path / "v.npy")
+    assert report["cut"] == 1
+    expected = model.encode(tokenizer("anna lives in paris")).hidden_states[-1]
+    assert_near(np.load(tmp_path / "v.npy")[:6], expected)
 
 
 def test_bytes_are_texts_as_well(model, tokenizer):
     assert_near(
-        features(model, tokenizer, [text.encode() for text in TEXTS]), features(model, tokenizer, TEXTS)
+        vectors_of(model, tokenizer, [text.encode() for text in TEXTS]), vectors_of(model, tokenizer, TEXTS)
     )
-
-
-def test_no_text_gives_no_vector(model, tokenizer):
-    assert features(model, tokenizer, []).shape == (0, 32)
-    assert features(model, tokenizer, [], pool="none") == []
 
 
 @pytest.mark.parametrize(
@@ -182,12 +180,11 @@ def test_no_text_gives_no_vector(model, tokenizer):
         ({"texts": ["rome", ("rome", "paris")]}, "Some texts are pairs and others are not; give all or none"),
         ({"pool": "pooled", "layers": 1}, "pool='pooled' reads the last layer"),
         ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
-        ({"texts": "rome"}, "texts='rome' is one text; give a list"),
     ],
 )
 def test_what_cannot_be_had_is_told(model, tokenizer, arguments, message):
     with pytest.raises(InputError, match=message):
-        features(model, tokenizer, **{"texts": TEXTS} | arguments)
+        vectors_of(model, tokenizer, **{"texts": TEXTS} | arguments)
 
 
 # Files
@@ -197,7 +194,7 @@ def test_an_array_has_a_row_for_each_text(model, tokenizer, tmp_path):
     report = write_features(Extractor(model, tokenizer), iter(TEXTS), tmp_path / "v.npy")
     found = np.load(tmp_path / "v.npy")
     assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, features(model, tokenizer, TEXTS))
+    np.testing.assert_array_equal(found, vectors_of(model, tokenizer, TEXTS))
     n_tokens = sum(len(tokenizer(text)) for text in TEXTS)
     assert report == {"texts": 8, "tokens": n_tokens, "width": 32, "cut": 0}
     assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
@@ -209,7 +206,7 @@ def test_an_array_of_tokens_says_where_texts_begin(model, tokenizer, tmp_path):
     rows, borders = np.load(tmp_path / "v.npy"), np.load(borders_file(tmp_path / "v.npy"))
     assert borders_file(tmp_path / "v.npy").name == "v.cu_seqlens.npy"
     assert borders.tolist() == np.cumsum([0, *(len(tokenizer(text)) for text in TEXTS)]).tolist()
-    expected = np.concatenate(features(model, tokenizer, TEXTS, "-1,-2", "none"))
+    expected = np.concatenate(vectors_of(model, tokenizer, TEXTS, "-1,-2", "none"))
     np.testing.assert_array_equal(rows, expected)
 
 
@@ -233,7 +230,7 @@ def test_lines_of_json_hold_the_same_numbers(model, tokenizer, tmp_path):
     write_features(Extractor(model, tokenizer), TEXTS, tmp_path / "v.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text("utf-8").splitlines()]
     found = np.array([line["vector"] for line in lines], np.float32)
-    np.testing.assert_array_equal(found, features(model, tokenizer, TEXTS))
+    np.testing.assert_array_equal(found, vectors_of(model, tokenizer, TEXTS))
     write_features(Extractor(model, tokenizer, pool="none"), ["rome !"], tmp_path / "t.jsonl")
     line = json.loads((tmp_path / "t.jsonl").read_text("utf-8"))
     assert line["tokens"] == ["[CLS]", "rome", "[UNK]", "[SEP]"]
@@ -268,6 +265,8 @@ def test_an_empty_text_file_makes_an_empty_array(model, tokenizer, tmp_path):
     write_features(Extractor(model, tokenizer, pool="none"), [], tmp_path / "v.npy")
     assert np.load(borders_file(tmp_path / "v.npy")).tolist() == [0]
     assert np.load(tmp_path / "v.npy").shape == (0, 32)
+    write_features(Extractor(model, tokenizer), [], tmp_path / "mean.npy")
+    assert np.load(tmp_path / "mean.npy").shape == (0, 32)
 
 
 def test_an_encoder_is_loaded_whatever_stands_on_it(folder, model):
@@ -287,7 +286,7 @@ def test_command_writes_vectors_of_the_lines_of_a_file(folder, model, tokenizer,
     assert said.startswith("8 lines, ")
     assert "64 numbers in a vector" in said
     np.testing.assert_array_equal(
-        np.load(tmp_path / "v.npy"), features(model, tokenizer, TEXTS, "-1,-2", "cls")
+        np.load(tmp_path / "v.npy"), vectors_of(model, tokenizer, TEXTS, "-1,-2", "cls")
     )
 
 

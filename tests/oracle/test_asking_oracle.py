@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from one_text import fill_masks
+from text_vectors import vectors_of
 
 from minibert import Bert, BertConfig, Tokenizer, hub
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.zero_shot import zero_shot
-from minibert.frozen.features import features
 from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.pretraining.scoring import score_texts
 from minibert.tasks.stored import TaskFile
@@ -103,7 +103,7 @@ def test_any_classes_are_chosen_as_the_pipeline_chooses_them(tmp_path, several):
 def test_vectors_of_pairs_are_those_of_transformers(pretrained, tmp_path):
     ours, theirs, tokenizer = pretrained
     pairs = [("the film is good", "a good film ."), ("it was dull", "the book")]
-    found = features(*ours, pairs, pool="max", normalize=True)
+    found = vectors_of(*ours, pairs, pool="max", normalize=True)
     for pair, vector in zip(pairs, found, strict=True):
         with torch.no_grad():
             states = theirs.bert(**tokenizer(*pair, return_tensors="pt")).last_hidden_state[0]

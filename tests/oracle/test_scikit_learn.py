@@ -72,6 +72,9 @@ def test_searches_and_pipelines_take_estimators(fast):
     assert lower.fit(TEXTS, LABELS).predict_proba(TEXTS[:3]).shape == (3, 2)
     scores = cross_val_score(minibert.TextRegressor(**fast), TEXTS, np.array(LABELS, float), cv=2)
     assert scores.shape == (2,)
+    matrix = np.array([[1, 0, 0], [0, 1, 0]] * 30)  # no row has the last class
+    several = minibert.MultilabelClassifier(**fast)
+    assert np.isfinite(cross_val_score(several, TEXTS, matrix, cv=2, scoring="f1_macro")).all()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -82,6 +85,11 @@ def test_tables_of_pandas_are_read_as_lists_are(fast):
     assert (by_name.predict_proba(table) == plain).all()
     columns = minibert.TextClassifier(**fast).fit(table["review"], table["stars"])
     assert (columns.predict_proba(table[["review"]]) == plain).all()
+    labels = minibert.TextClassifier(**fast).fit(pd.DataFrame(TEXTS), pd.DataFrame({"stars": LABELS}))
+    assert (labels.predict_proba(TEXTS) == plain).all()
+    matrix = pd.get_dummies(pd.Series(LABELS))
+    several = [minibert.MultilabelClassifier(**fast).fit(TEXTS, y) for y in (matrix, matrix.to_numpy())]
+    assert (several[0].predict_proba(TEXTS) == several[1].predict_proba(TEXTS)).all()
     table.loc[3, "review"] = pd.NA
     with pytest.raises(minibert.InputError, match="Row 3 of X is missing .(nan|<NA>).; leave the row out"):
         by_name.fit(table, "stars")

@@ -26,13 +26,13 @@ from minibert.model.config import BertConfig
 from minibert.model.params import Parameters, initialise
 from minibert.ops import Ops
 from minibert.pretraining import budget, evaluation, objective, preparation, run as pretraining
-from minibert.pretraining.evaluation import entropy, evaluation_batches, score, shuffle_contexts
+from minibert.pretraining.evaluation import entropy_of_counts, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.objective import MaskedAndNext, Pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import evaluate, fill_mask, held_out_gaps
+from minibert.pretraining.predict import evaluate, held_out_gaps
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_lengths
-from minibert.pretraining.run import pretrain, report_text
+from minibert.pretraining.run import WRITTEN, pretrain, report_text
 from minibert.tokenizer import Tokenizer
 from minibert.training import loop
 from minibert.training.checkpoint import checkpoints, latest, load_checkpoint
@@ -255,9 +255,12 @@ def two_sequences():
 
 
 def test_entropy_is_that_of_the_targets_themselves():
-    assert entropy(np.array([3, 3, 3, 3])) == 0
-    assert entropy(np.arange(8)) == pytest.approx(math.log(8))
-    assert entropy(np.array([1, 1, 1, 2])) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
+    def entropy(targets):
+        return entropy_of_counts(np.bincount(targets))
+
+    assert entropy([3, 3, 3, 3]) == 0
+    assert entropy(range(8)) == pytest.approx(math.log(8))
+    assert entropy([1, 1, 1, 2]) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.25))
 
 
 def test_only_targets_that_show_mask_are_scored():
@@ -271,6 +274,7 @@ def test_only_targets_that_show_mask_are_scored():
     expected = score(Ops(), config, params.tree, [alone], MASK).loss
     assert found.loss == pytest.approx(expected, rel=1e-12)
     assert found.perplexity == pytest.approx(math.exp(found.loss))
+    json.dumps(dataclasses.replace(found, loss=1e9).to_dict(), allow_nan=False)
     loss, _ = pretraining_loss(Ops(), config, params.tree, two_sequences())
     assert found.accuracy == (loss.mlm_predicted[1] == 9)
     as_predicted = dataclasses.replace(two_sequences(), next_sentence_labels=loss.nsp_predicted)
@@ -522,11 +526,12 @@ def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
 
 
 def test_fill_mask_knows_a_place_when_one_is_missing(run):
-    (guesses,) = fill_mask(run, "the whale sleeps in the [MASK].", top=3)
+    model = Bert.from_pretrained(run)
+    (guesses,) = model.fill_mask("the whale sleeps in the [MASK].", top=3)
     assert {guess.token for guess in guesses} <= set(PLACES.values())
     assert [probability for _, probability in guesses] == sorted((p for _, p in guesses), reverse=True)
     assert 0 < sum(probability for _, probability in guesses) <= 1
-    assert len(fill_mask(run, "the [MASK] runs in the [MASK].")) == 2
+    assert len(model.fill_mask("the [MASK] runs in the [MASK].")) == 2
 
 
 def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
@@ -559,7 +564,7 @@ def test_the_layout_that_was_found_is_told_once_and_the_one_that_was_asked_for_i
 )
 def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
     with pytest.raises(InputError, match=message):
-        fill_mask(run, text)
+        Bert.from_pretrained(run).fill_mask(text)
 
 
 def test_a_vocabulary_larger_than_the_models_is_refused_and_a_smaller_one_gives_its_own_pieces(run, tmp_path):
@@ -976,10 +981,31 @@ def test_a_vocabulary_of_ones_own_in_the_folder_is_left_alone(run, corpus, tmp_p
     Tokenizer.from_pretrained(run).save_pretrained(tmp_path / "mine")
     before = (tmp_path / "mine" / "vocab.txt").read_bytes()
     for vocab in (None, str(tmp_path / "mine")):
-        with pytest.raises(InputError, match="holds tokenizer_config.json, vocab.txt of something"):
+        with pytest.raises(InputError, match="holds tokenizer_config.json, vocab.txt, tokenizer.json of"):
             pretrain(small_options(corpus, vocab=vocab), tmp_path / "mine", show=False)
     assert (tmp_path / "mine" / "vocab.txt").read_bytes() == before
     assert not (tmp_path / "mine" / "training.json").exists()
+
+
+@pytest.mark.parametrize("name", [*WRITTEN])
+def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name):
+    out = tmp_path
+    place = out / name / "x" if name in ("shards", "checkpoints", "tensorboard") else out / name
+    place.parent.mkdir(exist_ok=True)
+    place.write_text('{"mine": 1}')
+    with pytest.raises(InputError, match=f"holds {name} of something that is no run; choose another --out"):
+        pretrain(small_options(corpus), out, show=False)
+    assert [path.name for path in out.iterdir()] == [name] and place.read_text() == '{"mine": 1}'
+
+
+def test_the_file_of_config_is_not_written_over(corpus, tmp_path, capsys):
+    (tmp_path / "training.json").write_text('{"size": "1-8-1", "steps": 1}')
+    (tmp_path / "vocab.txt").write_text("mine")
+    words = "pretrain", str(corpus), "--config", str(tmp_path / "training.json"), "--out", str(tmp_path)
+    assert cli.main([*words, "--quiet"]) == 2
+    assert "training.json would be written over by the run in --out" in capsys.readouterr().err
+    assert (tmp_path / "training.json").read_text() == '{"size": "1-8-1", "steps": 1}'
+    assert (tmp_path / "vocab.txt").read_text() == "mine"
 
 
 def test_what_a_run_without_a_first_step_left_is_made_anew(run, corpus, tmp_path):
@@ -988,6 +1014,12 @@ def test_what_a_run_without_a_first_step_left_is_made_anew(run, corpus, tmp_path
     (tmp_path / "training.json").write_text("{}")
     pretrain(small_options(corpus, steps=1, evaluations=0), tmp_path, show=False)
     assert Tokenizer.from_pretrained(tmp_path).vocab == Tokenizer.from_pretrained(run).vocab
+
+
+def test_a_text_of_words_that_are_too_long_is_not_called_empty(tmp_path):
+    (tmp_path / "text").write_text("a" * 300)
+    with pytest.raises(InputError, match="no text, or only words of more than 200 characters, in .*text;"):
+        pretrain(small_options(tmp_path / "text"), tmp_path / "run", show=False)
 
 
 def test_a_file_in_place_of_the_run_folder_is_refused(corpus):

@@ -23,7 +23,7 @@ from minibert.ops import Ops
 from minibert.pretraining import budget, evaluation
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.predict import evaluate, fill_mask
+from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import RECIPES, SCHEDULES, parse_lengths, schedule_for
 from minibert.pretraining.run import pretrain, report_text
@@ -282,7 +282,7 @@ def ids(count):
     "read",
     [
         lambda run, count: Bert.from_pretrained(run).encode(ids(count)),
-        lambda run, count: fill_mask(run, "the cat " * ((count - 4) // 2) + "[MASK]."),
+        lambda run, count: Bert.from_pretrained(run).fill_mask("the cat " * ((count - 4) // 2) + "[MASK]."),
         lambda run, count: evaluate(run, seq_length=count, targets=10),
     ],
     ids=["encode", "fill-mask", "evaluate"],

@@ -15,7 +15,6 @@ from minibert.gaps import Guess, fill_texts
 from minibert.model.batch import Batch, Sequence
 from minibert.model.params import Parameters, initialise
 from minibert.pretraining import scoring
-from minibert.pretraining.predict import fill_mask
 from minibert.pretraining.scoring import score_texts
 from minibert.tokenizer import SPECIAL_TOKENS
 
@@ -238,7 +237,7 @@ def test_fill_mask_asks_for_targets_and_for_several_pieces(folder, capsys):
     assert {line.split()[1] for line in found} == {"cat", "unaffable"} and "(log p -" in found[0]
     found, _ = lines(capsys, *model, "--pieces", "2", "--top", "3", "--json")
     (guesses,) = json.loads(found[0])
-    (expected,) = fill_mask(folder, "the [MASK] sat", 3, pieces=2)
+    (expected,) = Bert.from_pretrained(folder).fill_mask("the [MASK] sat", 3, pieces=2)
     assert guesses == pytest.approx(dict(expected))
     line = ends_badly(capsys, 2, *map(str, model), "--targets", "cat,xyz")
     assert "--targets cat,xyz: 'xyz' has no pieces in the vocabulary; leave it out." in line

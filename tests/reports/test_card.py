@@ -152,6 +152,17 @@ def test_how_to_use_it_goes_by_its_head(tmp_path, about, told, library):
     assert "{name}" not in card and not re.search(r"\n\n\n", card)
 
 
+@pytest.mark.parametrize("kind", ["classify", "multilabel", "regress", "none"])
+def test_a_model_of_pairs_is_asked_about_two_texts(tmp_path, kind):
+    card = model_card(tmp_path, Exported("x", CONFIG, 9, kind, pair=True))
+    if kind == "none":  # whatever it was trained on: a vector is that of a text
+        assert 'minibert features --out vectors.npy --model x "a text"\n' in card
+    else:
+        assert 'minibert classify --model x "a text" "another text"\n' in card
+        wanted = 'pipeline("text-classification", "x")({"text": "a text", "text_pair": "another text"})'
+        assert wanted in card
+
+
 def test_a_run_of_version_0_1_has_a_card_too(tmp_path):
     run = pretrained(tmp_path, init_from="/old/weights")
     report = json.loads((run / "report.json").read_text())

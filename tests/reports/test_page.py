@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from html_page import Page, require_self_contained
 
 from minibert.data.ner import TaggedSentence
 from minibert.reports import page as report, pictures
-from minibert.reports.page import Facts, page, write_report
+from minibert.reports.page import Facts, page, save_report
 from minibert.reports.results import measured_text
 from minibert.tasks.tagging import Tagging
 from minibert.tasks.task import Mistake
@@ -31,15 +32,18 @@ FACTS = Facts(
     labels=("negative", "positive"),
     classes=(["negative"] + 3 * ["positive"], 2 * ["negative"] + 2 * ["positive"]),
     curve=[{"step": step, "loss": 0.7 - step / 400} for step in range(1, 101)]
-    + [{"step": 50, "metric": 0.6}, {"step": 100, "metric": 0.75}],
+    + [{"step": 50, "dev_accuracy": 0.6}, {"step": 100, "dev_accuracy": 0.75}],
     mistakes=[Mistake(f"sentence {n}", "positive", "negative", 9.0 - n) for n in range(13)],
     seconds=150.0,
 )  # fmt: skip
 
 
-def test_report_is_one_file_without_network_and_scripts(tmp_path):
-    path = write_report(tmp_path / "new" / "folder", FACTS)
-    assert path == tmp_path / "new" / "folder" / "report.html" and [path] == list(path.parent.iterdir())
+def test_report_is_one_file_without_network_and_scripts(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "facts_of", lambda *_: FACTS)
+    folder, told = tmp_path / "new" / "folder", {}
+    save_report(folder, SimpleNamespace(learning_rate=5e-5, seed=1), None, [], told)
+    path = folder / "report.html"
+    assert told["page"] == str(path) and {path, folder / "report.json"} == set(folder.iterdir())
     require_self_contained(path.read_text("utf-8"))
 
 
@@ -123,7 +127,7 @@ def test_page_and_terminal_show_the_same_figures_by_the_same_names():
     assert [" ".join(row) for row in rows] == [" ".join(line.split("   95%")[0].split()) for line in told]
     assert rows[:2] == [["f1", "82.35"], ["f1 LOC", "50.00"]] and ["best f1 thresh", "-2.125"] in rows
     assert "80.12 to 85.00" in told[0]
-    found = Page(page(Facts("", "", "f1", scores, interval=interval, curve=[{"step": 1, "metric": 0.5}])))
+    found = Page(page(Facts("", "", "f1", scores, interval=interval, curve=[{"step": 1, "dev_f1": 0.5}])))
     assert found.said("b") == ["82.35"] and "95% of bootstrap samples lie from 80.12 to 85.00" in found.said(
         "span"
     )
@@ -165,7 +169,9 @@ def test_curves_go_through_what_was_measured():
 
 
 def test_one_example_more_is_small_beside_the_interval():
-    looks = [{"step": 10 * n, "metric": metric} for n, metric in enumerate((288 / 300, 289 / 300, 288 / 300))]
+    looks = [
+        {"step": 10 * n, "dev_accuracy": metric} for n, metric in enumerate((288 / 300, 289 / 300, 288 / 300))
+    ]
     facts = Facts("", "", "accuracy", {"accuracy": 289 / 300}, interval=(0.94, 0.98), curve=looks)
     heights = drawn(page(facts), "metric")[:, 1]
     [band] = Page(page(facts)).of("rect")
@@ -196,7 +202,7 @@ def test_figures_of_classes_stand_beside_those_of_the_majority_and_with_counts()
     expected = 292 * ["bad"] + 8 * ["good"]
     facts = Facts(
         "", "", learnt=OF_CLASSES["train_classes"], classes=(expected, ["bad"] + expected[:-1]),
-        labels=("bad", "good", "odd"), curve=[{"step": 1, "metric": 0.98}],
+        labels=("bad", "good", "odd"), curve=[{"step": 1, "dev_accuracy": 0.98}],
         **{name: OF_CLASSES[name] for name in names},
     )  # fmt: skip
     found = Page(page(facts))
@@ -248,8 +254,8 @@ def test_ticks_are_round_and_hold_both_ends(low, high, ticks):
     [
         [{"step": 1, "loss": 0.5}],
         [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.5}],
-        [{"step": 0, "metric": 0.0}],
-        [{"step": n, "loss": 1e9 * n, "metric": -1e-9 * n} for n in range(5000)],
+        [{"step": 0, "dev_f1": 0.0}],
+        [{"step": n, "loss": 1e9 * n, "dev_f1": -1e-9 * n} for n in range(5000)],
         [{"step": 1, "loss": 0.5}, {"step": 2, "loss": float("nan")}],
     ],
 )
@@ -283,7 +289,7 @@ def test_hostile_text_stays_text():
     facts = Facts(
         HOSTILE, HOSTILE, HOSTILE, {HOSTILE: 0.5}, HOSTILE, options={HOSTILE: {"x": HOSTILE}},
         labels=(HOSTILE, "b"), classes=([HOSTILE, "b"], ["b", HOSTILE]),
-        curve=[{"step": 1, "metric": 0.5}], mistakes=[mean],
+        curve=[{"step": 1, f"dev_{HOSTILE}": 0.5}], mistakes=[mean],
     )  # fmt: skip
     document = page(facts)
     found = Page(document)

@@ -136,7 +136,7 @@ def feature(*lengths, label=0):
 def test_a_batch_has_as_many_windows_of_each_example_as_it_needs_and_no_padding():
     head = Head("classify", 2, pool="mean")
     batch = TaskBatch.pack_features([feature(3), feature(4, 2, 5, label=1), feature(2, 2)], head)
-    batch.validate(BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2), head)
+    batch.validate(BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2))
     assert (batch.E, batch.S, batch.T) == (3, 6, 18)
     assert batch.windows.tolist() == [[0, -1, -1], [1, 2, 3], [4, 5, -1]]
     part = batch.take(1, 3)

@@ -668,44 +668,6 @@ def test_a_zip_without_some_tasks_says_so(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-COLUMNS = ("mnli", "mnli-mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
-TABLE_1 = {  # of Devlin et al. 2018 (v1), and the average that is printed there
-    "Pre-OpenAI SOTA": ([80.6, 80.1, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7], 74.0),
-    "BiLSTM+ELMo+Attn": ([76.4, 76.1, 64.8, 79.9, 90.4, 36.0, 73.3, 84.9, 56.8], 71.0),
-    "OpenAI GPT": ([82.1, 81.4, 70.3, 88.1, 91.3, 45.4, 80.0, 82.3, 56.0], 75.2),
-    "BERT BASE": ([84.6, 83.4, 71.2, 90.1, 93.5, 52.1, 85.8, 88.9, 66.4], 79.6),
-    "BERT LARGE": ([86.7, 85.9, 72.1, 91.1, 94.9, 60.5, 86.5, 89.3, 70.1], 81.9),
-}
-
-
-@pytest.mark.parametrize("system", TABLE_1)
-def test_the_average_of_table_1_is_that_of_its_nine_columns(system):
-    numbers, average = TABLE_1[system]
-    # What the table leaves out, a second metric and WNLI, has no part in it.
-    second = {"qqp": {"accuracy": 0.0}, "mrpc": {"accuracy": 0.0}, "stsb": {"pearson": 0.0}}
-    scores = {name: {TASKS[name].metrics[0]: x} for name, x in zip(COLUMNS, numbers, strict=True)}
-    scores |= {name: one | scores[name] for name, one in second.items()} | {"wnli": {"accuracy": 65.1}}
-    assert round(submissions.glue_average(scores, table_1=True), 1) == average
-
-
-def test_glues_average_is_of_tasks_and_names_those_that_are_missing():
-    scores = {
-        "cola": {"matthews": 0.5}, "sst2": {"accuracy": 0.9}, "mrpc": {"f1": 0.9, "accuracy": 0.8},
-        "stsb": {"spearman": 0.7, "pearson": 0.8}, "qqp": {"f1": 0.6, "accuracy": 0.8},
-        "mnli": {"accuracy": 0.8}, "mnli-mm": {"accuracy": 0.7}, "qnli": {"accuracy": 0.85},
-        "rte": {"accuracy": 0.65}, "wnli": {"accuracy": 0.1}, "ax": {"matthews": 0.1},
-    }  # fmt: skip
-    expected = (0.5 + 0.9 + 0.85 + 0.75 + 0.7 + 0.75 + 0.85 + 0.65) / 8
-    assert submissions.glue_average(scores) == pytest.approx(expected)
-    scores = {"cola": {"matthews": 0.5}, "mnli-mm": {"accuracy": 0.7}, "wnli": {"accuracy": 1.0}, "rte": {}}
-    with pytest.warns(UserWarning, match="without SST-2, MRPC, STS-B, QQP, MNLI-m, QNLI, RTE, which have no"):
-        assert submissions.glue_average(scores) == pytest.approx(0.6)
-    with pytest.raises(InputError, match="scores: 'snli' is no task of GLUE; there are cola, sst2"):
-        submissions.glue_average({"snli": {"accuracy": 1.0}})
-    with pytest.raises(InputError, match="no metric of a task that GLUE's average counts"):
-        submissions.glue_average({"wnli": {"accuracy": 1.0}})
-
-
 def test_the_most_frequent_class_is_that_of_the_examples():
     assert [one["label"] for one in submissions.majority(texts("0", "1", "0"), 2)] == ["0", "0"]
     assert submissions.majority(texts("1", "0"), 1)[0]["label"] == "0"
