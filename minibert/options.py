@@ -135,13 +135,14 @@ class RunOptions:
         return next((field.metadata for field in fields if field is not None and field.metadata), {})
 
     def _make_plain(self) -> None:
-        """Turn paths and what is NumPy's into what JSON has; raise InputError for a None of no meaning."""
+        """Turn paths and what is NumPy's into what JSON has; refuse None and other types for strings."""
         for field in dataclasses.fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if value is None and type(None) not in get_args(field.type):
-                wanted = next((what for what, _ in self.about(name).get("rules", ())), "a value")
+            name, value = field.name, _plain(getattr(self, field.name))
+            is_none = value is None and type(None) not in get_args(field.type)
+            if is_none or (field.type is str and not isinstance(value, str)):
+                wanted = next((what for what, _ in self.about(name).get("rules", ())), "a string")
                 raise InputError(f"${name} is not valid; give {wanted}.", **{name: value})
-            object.__setattr__(self, name, _plain(value))
+            object.__setattr__(self, name, value)
 
     def _check(self) -> None:
         """Raise InputError when a field is neither None nor what its rules say."""

@@ -197,6 +197,8 @@ class Estimator(ABC):
                     atomic_text(data / f"{name}.jsonl", text)
                 report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
             except KeyboardInterrupt:
+                if not (folder / OPTIONS_FILE).exists():  # it has not begun
+                    raise
                 advice = "call fit again with the same data and it goes on from there."
                 raise KeyboardInterrupt(f"Stopped and saved in {folder}; {advice}") from None
             except InputError as error:  # whoever calls this has rows, and no file
@@ -211,7 +213,8 @@ class Estimator(ABC):
         self._warned_of_cuts = "truncated" in report
         self._asked = y if isinstance(y, str) else None
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
-        vars(self).pop("_scratch", None)
+        if scratch := vars(self).pop("_scratch", None):
+            scratch.cleanup()
         if remark := majority_remark(report["metric"], report.get("majority"), report["interval"]):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
@@ -234,7 +237,7 @@ class Estimator(ABC):
             try:
                 engines.settled(options.resolved()).require_same_run(stored)
             except InputError:  # what was begun with other options is dropped
-                del self._scratch
+                vars(self).pop("_scratch").cleanup()
                 return self._begun(texts, columns)
         return options, folder, resume
 

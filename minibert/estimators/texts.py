@@ -90,7 +90,7 @@ class TextClassifier(_OfTexts):
         params: Parameters,
         tokenizer: Tokenizer,
         classes: Sequence[Any],
-        max_length: int = 128,
+        max_length: int | None = None,
         pairs: bool = False,
         ops: Any = None,
     ) -> "TextClassifier":
@@ -100,7 +100,7 @@ class TextClassifier(_OfTexts):
         ----------
         params, tokenizer : a BERT with a head of kind "classify", and its vocabulary.
         classes : (K,) in the order of the head's outputs.
-        max_length : longest sequence, [CLS] and [SEP] included.
+        max_length : longest sequence, [CLS] and [SEP] included; None: 128, or all positions of the model.
         pairs : whether it was trained on pairs of texts.
         ops : the engine; the fastest there is when left out.
 
@@ -117,7 +117,8 @@ class TextClassifier(_OfTexts):
         self.classes_, self._pairs = np.array(classes), pairs
         task = registry.create("classify", {"second": "second"} if pairs else {})
         ops = engines.create() if ops is None else ops
-        self._fitted = Finetuned(Path(), task, tuple(self._labels), {}, max_length, tokenizer, params, ops)
+        longest = min(128, params.config.P) if max_length is None else max_length
+        self._fitted = Finetuned(Path(), task, tuple(self._labels), {}, longest, tokenizer, params, ops)
         return self
 
     @property

@@ -1,6 +1,7 @@
 """Estimators: data as they come, scikit-learn's protocol, and what is said of data that can't be used."""
 
 import dataclasses
+import gc
 import json
 import pickle
 import random
@@ -328,6 +329,23 @@ def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tm
     assert np.allclose(chances, fitted.predict_proba(OTHERS), atol=1e-5)
     with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 3 classes"):
         minibert.TextClassifier.of(params, tokenizer, ["a", "b", "c"])
+    minibert.TextClassifier.of(params, tokenizer, ["0", "1"]).save(tmp_path / "short")
+    assert minibert.load(tmp_path / "short")._model.max_length == min(128, params.config.P)
+
+
+def test_a_temporary_folder_is_removed_and_stopped_before_it_begins_nothing_is_said(model, monkeypatch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("x", "y"))
+        gc.collect()
+    assert not classifier._model.folder.exists()
+
+    def stop(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "finetune", stop)
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        classifier.fit(FEW, alternating("x", "y"))
 
 
 def test_what_no_estimator_asks_is_named(model, tmp_path):
