@@ -35,6 +35,10 @@ from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import OnLog
 
+# In an error about files of `fit`, whose folder stands as NUL.
+_PLACE = re.compile(
+    r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|Line ([0-9,]+) of (train|dev)\.jsonl"
+)
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 # Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
 OWN = {
@@ -415,11 +419,10 @@ class Estimator(ABC):
 
 def _of_rows(message: str, data: str) -> str:
     """Return an error about the files of `fit` in `data` as one about its rows, which count from 0."""
-    path = rf"{re.escape(data)}(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?"
 
     def in_rows(at: re.Match[str]) -> str:
         part, line = "dev" if "dev" in (at[1], at[5]) else "X", at[3] or at[4]
         row = f"Row {int(line.replace(',', '')) - 1:,} of {part}" if line else part
         return "" if at[2] else row
 
-    return re.sub(rf"{path}|Line ([0-9,]+) of (train|dev)\.jsonl", in_rows, message)
+    return _PLACE.sub(in_rows, message.replace(data, "\0"))
