@@ -32,7 +32,7 @@ from minibert.errors import InputError, RunError
 from minibert.estimators.loading import load
 from minibert.estimators.texts import TextClassifier
 from minibert.experiments.cells import Cell, Plan
-from minibert.experiments.runner import Results
+from minibert.experiments.runner import Results, _check_folder
 from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
@@ -99,6 +99,7 @@ def genuine(tmp_path_factory, run) -> Path:
 
 def prepare_experiment(at: Path) -> None:
     """Make the text of an experiment ready, or see that it is."""
+    _check_folder(at / "experiment")
     Plan(at / "experiment", SCALES["smoke"], text=(str(at / "animals.txt"),)).prepare_text(show=False)
 
 

@@ -97,9 +97,7 @@ def reproduce(
 def _check_folder(out: Path) -> None:
     """See that a folder is empty or of an earlier call, which leaves ASKED or MADE before all else."""
     held = sorted(path.name for path in out.glob("[!.]*"))
-    begun = (out / MADE).is_dir()
-    with suppress(InputError):
-        begun |= bool(read_json(out / ASKED, {"vocab_size": int}))
+    begun = (out / MADE).is_dir() or ((out / ASKED).exists() and "vocab_size" in read_json(out / ASKED))
     if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
         raise InputError(f"{out} holds {some_of(held)} of something else; choose another --out.")
 

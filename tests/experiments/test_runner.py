@@ -174,7 +174,7 @@ def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
     [
         {"index.html": "mine", "tables.txt": "mine", "results.jsonl": '{"mine": 1}\n'},
         {"notes.txt": "mine"},
-        {"vocabulary.json": '["mine"]'},
+        {"vocabulary.json": '{"mine": 1}'},
         {"vocabulary.json": '{"vocab_size": 500}', "training.json": "{}"},  # of a pre-training
     ],
 )
