@@ -95,8 +95,8 @@ def run(arguments: argparse.Namespace) -> None:
         frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
         kind, known = ("tag", False) if frozen else (head, not to_google)
         pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
-        told = labels, known, folder != weights.parent, pool, pair
-        about = Exported(name, config, params.count(), kind, *told)
+        is_step = folder != weights.parent
+        about = Exported(name, config, params.count(), kind, labels, known, is_step, pool, pair)
         beside[CARD] = model_card(folder, about).encode()
 
     def fill(temporary: Path) -> None:

@@ -43,7 +43,7 @@ from minibert.terminal import emit, json_text
 from minibert.training.runlog import say
 
 MOST_EXPLORED = 8_000_000  # parameters of a model whose explorer is written by itself, of some 20 MB
-LARGE_BATCHES = """
+OPTIMIZERS = """
 large batches, --optimizer lamb (You et al. 2020):
   A step of LAMB moves each weight matrix by --lr times the norm of the matrix,
   whatever the norm of its gradient. Thousands of sequences in a step leave few
@@ -70,7 +70,7 @@ runs of a minute or two, --optimizer muon (Jordan et al. 2024):
 def add(parser: Any) -> None:
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"
-    parser.epilog = f"{defaults}{LARGE_BATCHES}{accelerators.HELP}{accelerators.MANY}\n{parser.epilog}"
+    parser.epilog = f"{defaults}{OPTIMIZERS}{accelerators.HELP}{accelerators.MANY}\n{parser.epilog}"
     flags.add_corpus(parser)
     options = PretrainOptions
     group = parser.add_argument_group("the run")
