@@ -76,6 +76,7 @@ TUNED = partial(FinetuneOptions, "rte", "/data", "/model")
         (PretrainOptions, "model", Run(Path("/runs/a"), {}), "/runs/a"),
         (PretrainOptions, "vocab", Run(Path("/runs/a"), {}), "/runs/a"),
         (PretrainOptions, "corpus", [Path("a"), Run(Path("/b"), {})], ("a", "/b")),
+        (PretrainOptions, "corpus", 5, ("5",)),
         (PretrainOptions, "mask_rates", np.array([0.5, 0.25, 0.25], np.float32), (0.5, 0.25, 0.25)),
         (TUNED, "epochs", np.arange(1, 3), (1, 2)),
         (TUNED, "learning_rates", np.array([0.5], np.float32), (0.5,)),
@@ -107,6 +108,8 @@ def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, giv
         (TUNED, "warmup", None, "at least 0 and below 1"),
         (PretrainOptions, "masked_lm_prob", "0.15", "a number"),
         (PretrainOptions, "short_seq_prob", "0.1", "a number"),
+        (PretrainOptions, "mask_rates", 5, "three numbers"),
+        (PretrainOptions, "mask_rates", ("a", 1, 0), "three numbers"),
         (PretrainOptions, "dupe_factor", 1.5, "a whole number, 0 or more"),
         (
             TUNED,

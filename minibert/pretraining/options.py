@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -107,6 +107,7 @@ class PretrainOptions(RunOptions):
     mask_rates: tuple[float, float, float] = option(
         (0.8, 0.1, 0.1),
         "shares of these that show [MASK], themselves, a random token",
+        (("three numbers", lambda x: len(x) == 3 and all(isinstance(one, int | float) for one in x)),),
         metavar="MASK,SAME,RND",
         numbers="shares",
         default="0.8,0.1,0.1",
@@ -135,9 +136,11 @@ class PretrainOptions(RunOptions):
 
     def __post_init__(self) -> None:
         self._make_plain()
-        paths = [self.corpus] if isinstance(self.corpus, str | Path) else self.corpus
+        several = isinstance(self.corpus, Iterable) and not isinstance(self.corpus, str)
+        paths: Iterable[Any] = self.corpus if several else [self.corpus]
         object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
-        object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
+        if isinstance(self.mask_rates, list):  # as JSON has it
+            object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_what_others_bring()
         if self.size is not None:
             BertConfig.from_size(self.size)  # complains of what is none
