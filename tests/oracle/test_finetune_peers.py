@@ -117,6 +117,26 @@ def test_both_sides_learn_what_can_be_learnt(options, task, tmp_path):
         assert [one["label"] for one in theirs["predictions"]] == [one["label"] for one in predicted]
 
 
+def test_a_run_of_hugging_face_that_was_stopped_goes_on_where_it_was(options, tmp_path, monkeypatch):
+    settings, said = options("sst2", dropout=0.1, epochs=3.0), []
+    straight = recipe_pytorch.finetune(settings, said.append)
+    monkeypatch.setattr(recipe_pytorch, "KEPT_EVERY", 2)
+    steps, one_step = [], recipe_pytorch.one_step
+
+    def stopped(*args):
+        if len(steps) == straight["steps"] - 2:
+            raise KeyboardInterrupt
+        steps.append(one_step(*args))
+
+    monkeypatch.setattr(recipe_pytorch, "one_step", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        recipe_pytorch.finetune(settings, said.append, (), tmp_path / "state.pt")
+    monkeypatch.setattr(recipe_pytorch, "one_step", one_step)
+    again = recipe_pytorch.finetune(settings, said.append, (), tmp_path / "state.pt")
+    assert "goes on from step" in " ".join(said)
+    assert {**again, "seconds": 0} == {**straight, "seconds": 0}
+
+
 @pytest.mark.parametrize(("dtype", "apart"), [("float32", 2e-3), ("bfloat16", 4e-2)])
 def test_the_loop_in_pytorch_follows_minibert_s_logits(options, dtype, apart):
     """The same weights under the same output layer: after an epoch, the same scores of dev."""
