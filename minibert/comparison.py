@@ -13,7 +13,7 @@ import numpy as np
 
 from minibert import metrics
 from minibert.errors import InputError
-from minibert.files import atomic_text, require_intact
+from minibert.files import atomic_text, page_path, require_intact
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
@@ -265,9 +265,7 @@ class Comparison:
 
     def write(self, path: str | Path) -> Path:
         """Write it as a page with the curves; raise InputError when the name does not end in .html."""
-        path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm"):
-            raise InputError("$out is no name of a page; give one that ends in .html.", out=str(path))
+        path = page_path(path)
         head, *rows = self._rows()
         page = rendered(
             "comparison.html.j2",

@@ -69,6 +69,14 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
             _remove_empty(new)
 
 
+def page_path(out: str | Path) -> Path:
+    """Return where a page is to be written; raise InputError when that is no name of one, or a folder."""
+    path = Path(out)
+    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
+        raise InputError("$out is no name of a page; give one that ends in .html.", out=str(out))
+    return path
+
+
 def _temporary_for(path: Path) -> Path:
     """Return where `path` is filled: known before that begins, so that no signal leaves anything behind."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"

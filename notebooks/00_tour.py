@@ -140,7 +140,7 @@ course.show(
 # others: it gives every piece of the sequence a probability, and takes the average of what they offer,
 # weighted by these probabilities. Each layer does that several times side by side, and each of these parallel
 # attentions is called a **head**. In the second half each vector is transformed on its own. Our model has
-# 2 layers with 2 heads each; BERT-base has 12 with 12.
+# 2 layers with 2 heads each; BERT-BASE has 12 with 12.
 #
 # In the picture, row *i* says where piece *i* looks. White is probability 0 and the darkest blue is probability 1. The
 # picture after training, further down, uses the same colours.
@@ -439,7 +439,8 @@ claim = lesson.claim(
 # pieces. With its context shuffled, our model does worse than someone who looks at no context at all: it has learnt to
 # trust the order of words, and here that trust is misplaced.
 #
-# What does it know? Not much after half a minute, but it is English.
+# What does it know? After half a minute, little: *unto* is followed by a person, *in the … of* wants a noun. About the
+# gap in the middle it has no idea: no guess has more than 2%.
 
 # %%
 clozes = ["And he said unto [MASK], Go.", "She was very [MASK] to see him.", "in the [MASK] of the sea"]
@@ -556,7 +557,7 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 # ## Where to go next
 #
 # In the next chapters you build all this yourself. What you write becomes part of an engine of your own, called `Mine`;
-# each operation that passes its check is kept in a file `mine.py`, and the last chapter pre-trains a BERT with it.
+# each operation that passes its check is kept in a file `mine.py`, and chapter 10 pre-trains a BERT with it.
 #
 # | | chapter | what you will have afterwards |
 # |---|---|---|

@@ -31,7 +31,7 @@
 # the results with those of a second method. If you leave an exercise open, everything else still runs. Below each one
 # are two hints and a solution, folded. A verdict ends with `(seed=…)`: `lesson.check(…, seed=that)` asks the same again.
 # From chapter 02 on, the cell `lesson.keep()` near the end writes the operations that have passed to `mine.py`, where
-# later chapters find them; after a restart, run the notebook from the top.
+# later chapters find them; after a restart, run the chapter from the top.
 
 # %%
 # %matplotlib inline
@@ -361,8 +361,9 @@ course.source(simple.neighbours)
 # %% [markdown]
 # ## 4. Which pair is the best?
 #
-# The obvious answer is the most frequent one. That rule is called **byte-pair encoding**. BERT's rule, **WordPiece**,
-# asks for something else: the pair whose joining makes the text most likely. Likely under which model? The simplest
+# The obvious answer is the most frequent one. That rule is called **byte-pair encoding** (Sennrich et al. 2016).
+# **WordPiece** (Schuster and Nakajima 2012), from which BERT's vocabulary has its name, asks for something else
+# (Google has never released the program that learnt BERT's vocabulary; we follow that paper's description): the pair whose joining makes the text most likely. Likely under which model? The simplest
 # there is: every piece is drawn by itself, with a probability $p(u)$ that depends on nothing. Let $c(u)$ be how often
 # piece $u$ occurs, and $N = \sum_u c(u)$. The logarithm of the probability of the whole text, its **log-likelihood**,
 # has one term for every piece in it:
@@ -794,7 +795,8 @@ course.say(
 # is unknown.
 #
 # ### Exercise 01.4 (core): longest match first
-# Cut a word into pieces. `pieces` is a set of strings. The answer is a list of pieces, or `["[UNK]"]`.
+# Cut a word into pieces. `pieces` is a set of strings. The answer is a list of pieces, or `["[UNK]"]`. An empty word
+# has no pieces: return `[]`.
 
 
 # %%

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # 02 · What BERT reads
 #
-# **The question.** The last notebook cut text into pieces and gave every piece a number. BERT computes with vectors.
+# **The question.** The last chapter cut text into pieces and gave every piece a number. BERT computes with vectors.
 # What exactly goes into the model, and what of the text is lost on the way?
 #
 # **Afterwards you will be able to**
@@ -51,7 +51,7 @@ plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right"
 lesson = course.begin("02")
 
 # %% [markdown]
-# First, a guess. Put your answer in place of the three dots; the answer comes at the end of this notebook.
+# First, a guess. Put your answer in place of the three dots; the answer comes at the end of this chapter.
 
 # %%
 share_guess = lesson.predict(
@@ -544,7 +544,7 @@ course.source(Ops.embedding_block)
 # %% [markdown]
 # ## 6. Why order needs positions
 #
-# Is the position table worth its place? What happens to the input next is the subject of the following notebooks. One
+# Is the position table worth its place? What happens to the input next is the subject of the following chapters. One
 # fact about it is enough here: apart from their vectors, **all tokens are treated alike**. The model computes a new
 # vector for each token from its own vector and from sums over all tokens, and a sum does not care about order. In
 # formulas, if $\Pi$ is a matrix that reorders rows, every step $f$ of this computation obeys
@@ -611,7 +611,7 @@ course.show(
 #
 # ### Learnt, or computed?
 #
-# The original Transformer (Vaswani et al. 2017) had no position table. It computed one, from sines and cosines whose
+# The original Transformer (Vaswani et al. 2017) did not learn its position table. It computed it, from sines and cosines whose
 # wavelengths grow from $2\pi$ to $10{,}000 \cdot 2\pi$. With $\omega_j = 10000^{-2j/H}$, the columns $2j$ and $2j+1$ of
 # row $p$ are
 #
@@ -957,7 +957,7 @@ counts = {
     "segment": base.type_vocab_size * base.H,
     "LayerNorm": 2 * base.H,
 }
-everything = 109_482_240  # notebook 7 counts them
+everything = 109_482_240  # chapter 7 counts them
 input_share = sum(counts.values()) / everything
 share_guess.answer(
     "about 20%" if 0.15 < input_share < 0.25 else f"{input_share:.1%}",
@@ -1013,7 +1013,7 @@ course.show(
 # What is lost? Whatever the pieces do not spell: where the spaces were, accents and capital letters in an
 # uncased model, characters without a piece. And everything beyond the last position.
 #
-# What you take from this notebook is `mine.py`, with those of your operations that have passed.
+# What you take from this chapter is `mine.py`, with those of your operations that have passed.
 
 # %%
 engine = lesson.engine()

@@ -833,15 +833,16 @@ course.show(
 course.say(
     f"So a training loss of **{copied:.2f}** nats looks like progress, **{unigram - copied:.2f}** below the unigram floor, "
     "and may be no more than copying. That is why minibert measures at places that show `[MASK]`, and only there, in "
-    "text that it holds out from training: a copier gains nothing there. The picture also shows what the "
-    "random pieces are for. Without them (dashed line) a copier is always right about what it sees, and "
-    "would gain more."
+    "text that it holds out from training: a copier gains nothing there. Random pieces keep a copier from being "
+    "sure of what it sees, but that is worth only a few hundredths of a nat (dashed line). The paper's reason is the one "
+    "above: as any piece may be wrong, the model must form an idea of every place. Its Table 8 finds that fine-tuning "
+    "hardly notices the difference."
 )
 
 # %% [markdown]
 # ## 5. Whole words
 #
-# Pieces are hidden one by one, so it may happen that `##mael` is a target while `ish` is in full view before it. How
+# Pieces are hidden one by one, so it may happen that `##ed` of *unfolded* is a target while `unfold` is in full view. How
 # much does the visible part give away? From counts of the first half of the books, two models guess those
 # pieces of the second half that continue a word. One knows only how frequent such pieces are; the other also
 # sees the piece before.
@@ -882,8 +883,27 @@ claim = lesson.claim(
 )
 
 # %% [markdown]
+# Where does the interval come from? With other pieces the mean would be another one. We have no others, but we can draw
+# as many from ours again and again, with replacement, so that some come twice and some not at all, and look how far the
+# means scatter. That is the **bootstrap** (Efron 1979); the interval holds the middle 95% of the means.
+
+# %%
+gain = loss_alone - loss_given
+means = [gain[rng.integers(len(gain), size=len(gain))].mean() for _ in range(lesson.scale(1000, 20))]
+figure, axes = plt.subplots(figsize=(6.4, 2.8))
+axes.hist(means, 40, color="C0", alpha=0.6)
+for end in np.percentile(means, [2.5, 97.5]):
+    axes.axvline(end, color="k", lw=0.8, ls="--")
+axes.set(xlabel="mean gain (nats)", ylabel="draws", title="A thousand means of pieces drawn again")
+course.show(
+    figure,
+    "Histogram of the mean gain in a thousand samples drawn with replacement: a bell, with dashed lines at the ends of the "
+    "interval that holds 95 of 100.",
+)
+
+# %% [markdown]
 # What can be learnt from such a target is spelling rather than meaning. In **whole-word masking**, which Google added
-# to BERT half a year after the paper, all pieces of a word are targets or none is. How often does it matter?
+# to BERT in May 2019, seven months after the paper, all pieces of a word are targets or none is. How often does it matter?
 
 # %%
 whole = first_sequences(
@@ -1187,7 +1207,7 @@ course.show(
 # In each case the question was the same: how well can one do without any understanding? Only what goes beyond that was
 # learnt from the context.
 #
-# What you take from this notebook is `mine.py`, with one more operation.
+# What you take from this chapter is `mine.py`, with one more operation.
 
 # %%
 lesson.keep()

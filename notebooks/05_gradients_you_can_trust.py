@@ -410,11 +410,52 @@ for saved in (LinearSaved, TanhSaved, GeluSaved):
     print(saved.__name__, saved._fields)
 
 # %% [markdown]
+# A network is a chain of such pairs. Forward runs along the top, from left to right, and each operation saves what its
+# backward will need. Backward runs along the bottom, from right to left: it begins with 1, the derivative of the loss
+# with respect to itself, and each operation turns the gradient of its output into that of its input.
+
+# %%
+figure, axes = plt.subplots(figsize=(10, 2.4), layout="constrained")
+for place, (name, kept) in enumerate(
+    (("linear", "x, W"), ("GELU", "h"), ("linear", "a, W"), ("cross-entropy", "p"))
+):
+    box = {"boxstyle": "round,pad=0.6", "fc": "#dbe7f3", "ec": "0.4"}
+    axes.text(2 * place + 1, 0.5, name, ha="center", va="center", bbox=box)
+    axes.text(
+        2 * place + 1,
+        -0.5,
+        f"{name}\nbackward",
+        ha="center",
+        va="center",
+        fontsize=8,
+        bbox=box | {"fc": "#f6dfc9"},
+    )
+    axes.annotate(
+        "", (2 * place + 1, -0.18), (2 * place + 1, 0.3), arrowprops={"arrowstyle": "->", "ls": ":"}
+    )
+    axes.text(2 * place + 1.07, 0.06, f"saved: {kept}", va="center", fontsize=8)
+for place, (value, gradient) in enumerate(
+    zip(("x", "h", "a", "z", "loss"), ("dx", "dh", "da", "dz", "1"), strict=True)
+):
+    for height, text, (begin, end) in ((0.5, value, (-0.4, 0.4)), (-0.5, gradient, (0.4, -0.4))):
+        arrow = {"arrowstyle": "->", "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (2 * place + end, height), (2 * place + begin, height), arrowprops=arrow)
+        axes.text(2 * place, height + 0.1, text, ha="center", fontsize=10)
+axes.set(xlim=(-0.6, 8.6), ylim=(-0.9, 0.9))
+axes.axis("off")
+course.show(
+    figure,
+    "Four operations in a row: linear, GELU, linear, cross-entropy. Arrows above lead from x over h, a and z to the loss; "
+    "below each operation its backward, and arrows from the right to the left: 1, dz, da, dh, dx. A dotted arrow leads "
+    "from each operation to its backward, with what it saves.",
+)
+
+# %% [markdown]
 # ### How large is a Jacobian?
 
 # %%
 jacobian_size = lesson.predict(
-    "One linear layer of BERT-base maps 512 tokens from 768 to 3,072 numbers each. "
+    "One linear layer of BERT-BASE maps 512 tokens from 768 to 3,072 numbers each. "
     "How much memory would its Jacobian with respect to x take, in float32?",
     ...,
     choices=("megabytes", "gigabytes", "terabytes"),
@@ -655,8 +696,8 @@ course.show(
 # %% [markdown]
 # The hatched bar is the right answer. Training moves scores *against* the gradient, so the right answer is pushed up
 # and the others are pushed down, in proportion to the probability they were wrongly given. The bars in each
-# panel sum to zero. And no bar is ever larger than 1, however large the loss: no single token can upset the
-# model.
+# panel sum to zero. And no bar is ever larger than 1, however large the loss: one row can never send back more than
+# its weight allows.
 #
 # In minibert the losses of a batch are *not* averaged inside the operation. It returns one loss for each row, and each
 # row's weight (such as one over the number of rows) comes back down as the upstream gradient `dnll`.

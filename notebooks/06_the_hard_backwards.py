@@ -165,8 +165,9 @@ lesson.check(take_rows_backward)
 # %% [markdown]
 # ## 2. A table whose rows are words
 #
-# The word embedding is a table $E$ of $V$ rows, and a text of $T$ pieces gathers $T$ of them. Its gradient has the shape
-# of the table: for BERT-base 30,522 rows. How many of them are not zero after one batch? We count real words (the books
+# The word embedding is a table $E$ of $V$ rows, and a text of $T$ pieces gathers $T$ of them. What comes back
+# into it from below has the shape of the table: for BERT-BASE 30,522 rows. How many of them are not zero after one
+# batch? We count real words (the books
 # that come with the package) instead of pieces; it makes no difference to the point.
 
 # %%
@@ -202,7 +203,7 @@ ax.set(
 course.show(
     figure,
     "Number of times each word occurs in a batch of 4,096, by rank, on logarithmic axes: a nearly straight fall from "
-    "the most frequent word with hundreds of occurrences to hundreds of words that occur once.",
+    "the most frequent word with more than a hundred occurrences to hundreds of words that occur once.",
 )
 once = (counts == 1).sum()
 course.say(
@@ -214,7 +215,7 @@ course.say(
 # %% [markdown]
 # `embedding_backward` differs from `take_rows_backward` in one way. It is handed the table's gradient so far, an
 # **accumulator**, and adds to it. There is a reason: a parameter may be used in several places (section 3) and over
-# several smaller batches, and an array of 30,522 × 768 that is mostly zeros should not be made from scratch
+# several smaller batches, and a contribution of 30,522 × 768 that is mostly zeros should not be made from scratch
 # each time. An accumulator is *consumed*: you may change it, and you return it.
 #
 # ### Exercise 06.2 (easy): the gradient of a table
@@ -762,7 +763,7 @@ course.show(
 # $n \times n$ array. The proof is one line:
 # $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
 #
-# What would holding such arrays cost? In BERT-base one layer keeps, for each sequence, 12 maps of
+# What would holding such arrays cost? In BERT-BASE one layer keeps, for each sequence, 12 maps of
 # $n \times n$, besides queries, keys and values of $n \times 768$ each:
 
 # %%
@@ -774,7 +775,7 @@ ax.loglog(lengths, inputs, "s--", color="C1", label="q, k and v, 3 · 768 n")
 ax.set(
     xlabel="length n",
     ylabel="MiB per layer and sequence",
-    title="Kept for the way back, BERT-base in float32",
+    title="Kept for the way back, BERT-BASE in float32",
 )
 ax.set_xticks(lengths, lengths)
 ax.minorticks_off()
@@ -901,7 +902,7 @@ lesson.check(attention_backward)
 # ```python
 # def attention_backward(self, dy, saved):
 #     groups, _ = equal_length_groups(saved.cu_seqlens)
-#     root = np.sqrt(dy.shape[-1])
+#     root = dy.shape[-1] ** 0.5
 #     dq, dk, dv = np.empty_like(dy), np.empty_like(dy), np.empty_like(dy)
 #     for rows, kept in zip(groups, saved.groups):
 #         q, k, v, d_out = (one[rows].swapaxes(1, 2) for one in (saved.q, saved.k, saved.v, dy))
@@ -920,7 +921,7 @@ lesson.check(attention_backward)
 # | `(d_out @ v.swapaxes(2, 3)) * m` | `d_out @ v.swapaxes(2, 3)` | A dropped probability has no influence, so dp needs the multipliers, too. |
 # | `(dp - (p * dp).sum(-1, keepdims=True)) / root` | `dp / root` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
 # | `keepdims=True)) / root` | `keepdims=True))` | The scores were divided by √D, and so are the gradients of q and k. |
-# | `root = np.sqrt(dy.shape[-1])` | `root = np.sqrt(dy.shape[-2])` | √D is the root of the size of a head, the last dimension; A is the number of heads. |
+# | `root = dy.shape[-1] ** 0.5` | `root = dy.shape[-2] ** 0.5` | √D is the root of the size of a head, the last dimension; A is the number of heads. |
 # | `(ds.swapaxes(2, 3) @ q)` | `(ds @ q)` | Row j of dk collects column j of dS: transpose it. |
 #
 # </details>

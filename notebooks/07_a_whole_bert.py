@@ -58,8 +58,8 @@ lesson = course.begin("07")
 # ## 1. The plan of the house
 #
 # BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. On its
-# way it passes through a few blocks, groups of operations that belong together, and the paper names every one of them
-# in section 3. We need not draw the plan from memory. An engine is an object, so we let a real one run and write down
+# way it passes through a few blocks, groups of operations that belong together. Section 3 of the paper gives their
+# sizes and leaves the rest to Vaswani et al. (2017); the pooler is found in the authors' code alone. We need not draw the plan from memory. An engine is an object, so we let a real one run and write down
 # which block is called with what.
 
 # %%
@@ -501,9 +501,6 @@ lesson.check(attention_block_backward)
 #    \qquad \delta_m = w_m \bigl(\mathrm{softmax}(z_m) - e_{\mathrm{label}(m)}\bigr) $$
 #
 # where $e_v$ has a one at $v$ and zeros elsewhere, and $w_m$ is the weight of the hidden piece in the loss.
-# The two sums could hardly be more different. The second touches only pieces that occur in the batch. The
-# first touches *every* row: each piece that was not the answer is pushed away a little, in proportion to the
-# probability it was given.
 
 # %%
 guess = lesson.predict(
@@ -539,6 +536,11 @@ course.equal(
     np.delete(whole, used, 0),
     np.delete(as_output, used, 0),
 )
+
+# %% [markdown]
+# The two sums could hardly be more different. The second touches only pieces that occur in the batch. The first touches
+# *every* row: each piece that was not the answer is pushed away a little, in proportion to the probability it was
+# given.
 
 # %%
 figure, axes = plt.subplots(figsize=(9, 3.2), layout="constrained")
@@ -603,6 +605,8 @@ def scores_hold(answer, x, rows, params, table, config):
     ops, (scores, saved) = Ops(), answer
     if not isinstance(saved, MaskedLmLogitsSaved):
         return f"it saves a {type(saved).__name__}; expected MaskedLmLogitsSaved."
+    if missing := [name for name, one in zip(saved._fields, saved, strict=True) if one is None]:
+        return f"nothing is saved for {', '.join(missing)}."
     if np.shape(scores) != (len(rows), len(table)):
         return f"the scores have the shape {np.shape(scores)}; expected (M,V) = {(len(rows), len(table))}."
     for m, row in enumerate(rows):
@@ -991,7 +995,8 @@ course.show(
 # But look at the triangles: with weights four times as large, the path alone does not save the tokens.
 # LayerNorm gives every block an input of one fixed length, so $x$ and $f(x)$ compete, and if $f$ is large,
 # $x$ loses. Only while the branches are small is a block close to doing nothing, so that text and gradient
-# pass almost unchanged through a stack of them. This is why BERT's weights begin as small as they do.
+# pass almost unchanged through a stack of them. That is what small initial weights are
+# good for (BERT's spread of 0.02 is in the authors' code; the paper does not mention it).
 #
 # ## 8. A fault, found from its gradients
 #
@@ -1029,7 +1034,7 @@ def no_mean(self, right, dy, saved):
 FAULTS = {  # backward begins at the top: call 1 is that of layer 1, call 2 that of layer 0
     "feed-forward of layer 1: residual path forgotten": ("feed_forward_block_backward", no_residual, 1),
     "attention of layer 1: dq and dk exchanged": ("attention_backward", lambda _, r, *__: (r[1], r[0], r[2]), 1),
-    "GELU of layer 0: half of the slope": ("gelu_backward", lambda _, r, dy, saved, form: dy * saved.cdf, 3),
+    "GELU of layer 0: x Φ′ forgotten": ("gelu_backward", lambda _, r, dy, saved, form: dy * saved.cdf, 3),
     "attention of layer 0: residual path forgotten": ("attention_block_backward", no_residual, 2),
     "LayerNorm: the mean of g forgotten": ("layer_norm_backward", no_mean),
     "linear: the bias gets a mean": ("linear_backward", lambda _, r, dy, saved: (*r[:2], dy.mean(0))),
@@ -1057,8 +1062,8 @@ figure.colorbar(image, ax=axes, label="log10 of the error", shrink=0.8)
 course.show(
     figure,
     "A matrix with a row for each of eight planted faults and a column for each tensor in forward order. Faults in a "
-    "gradient that is handed down mark every tensor to their left; faults in the gradient of a parameter mark single "
-    "columns.",
+    "gradient that is handed down mark all tensors below them (in row five, LayerNorm, all but the other branch); faults in the gradient of a "
+    "parameter mark single columns.",
 )
 
 # %% [markdown]
@@ -1157,13 +1162,17 @@ lesson.check(locate, draw=draw_errors, same_as=by_rows, times=150)
 # %%
 mystery = list(FAULTS)[int(np.random.default_rng().integers(len(FAULTS)))]
 if lesson.passed("07.6"):
-    highest, above, travels = locate(tensor_errors(faulty(*FAULTS[mystery])), 1e-10)
-    print(f"The highest wrong tensor is {highest}; next in the list is {above}, which is right.")
-    print(
-        "Everything below is wrong: look at what is handed down."
-        if travels
-        else "The fault does not travel everywhere: look at gradients of parameters, or at the fork."
-    )
+    errors = tensor_errors(faulty(*FAULTS[mystery]))
+    highest, above, travels = locate(errors, 1e-10)
+    right = f"the next, {above}, is right" if above else "it is the last in the list"
+    print(f"The highest wrong tensor is {highest}; {right}.")
+    if highest == next(iter(errors)):
+        print("Nothing lies below it: look at what is added to its own gradient.")
+    elif travels:
+        print("Everything below is wrong: look at what is handed down.")
+    else:
+        print("Some below are right. A comb of wrong ones points at gradients of parameters;")
+        print("a whole branch that is right lies on the other side of a fork.")
     print(f"\n{'It was':>60}: {mystery}")
 else:
     print("Exercise 07.6 is open; with it, this cell reads a fingerprint for you.")
@@ -1180,7 +1189,7 @@ else:
 # * The word table is used twice and has two gradients: one reaches every piece, the other only the pieces of the batch.
 # * The count of parameters is a formula with $12H^2$ in it, and it comes to 109,482,240 and 335,141,888 exactly.
 # * Residual paths keep tokens apart, as long as the branches beside them are small. That is what small initial weights
-#   are for.
+#   are good for.
 # * Gradients travel down, so the border between right and wrong ones points at a fault.
 #
 # Your engine now has everything that a loss and its gradient need:

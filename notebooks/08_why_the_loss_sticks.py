@@ -105,12 +105,10 @@ print(" ".join(names[i] for i in draw_batch(training, 16, 2, np.random.default_r
 # ## 2. Where a loss begins
 #
 # At the very start the hidden states say nothing, so the model makes the same guess at every masked position: the
-# softmax of its output bias $b$. Let letter $i$ make up the share $f_i$ of the text, and let $g = \operatorname{softmax}(b)$. The
-# loss of a **constant guess** is
+# softmax of its output bias $b$. Let letter $i$ make up the share $f_i$ of the text, and let $g = \operatorname{softmax}(b)$. By
+# chapter 3, such a **constant guess** costs
 #
-# $$ L(b) = -\sum_i f_i \ln g_i
-#         = \underbrace{-\sum_i f_i \ln f_i}_{\text{entropy of } f}
-#         + \underbrace{\sum_i f_i \ln \frac{f_i}{g_i}}_{\mathrm{KL}(f \,\|\, g)\; \ge\; 0} . $$
+# $$ L(b) = -\sum_i f_i \ln g_i = H(f) + \mathrm{KL}(f \,\|\, g) . $$
 #
 # Two cases matter. With $b = 0$ all guesses are equal, $g_i = 1/V$, and the loss is exactly $\ln V$ whatever the text.
 # And there is a $b$ for which the second term is zero. Then the loss is the entropy of the letters, and no constant guess
@@ -264,10 +262,10 @@ course.equal("loss of the log-shares, entropy", nll.mean(), -(some * np.log(some
 unigram = best_bias(counts) if lesson.passed("08.2") else np.log(shares)
 
 # %% [markdown]
-# Now to the training loop. You know all of it but one line: the **optimizer**, which turns a gradient into a step.
-# Chapter 9 takes it apart. The **learning rate** is how far a step goes.
+# Now to the training loop. You know all of it but two lines: `clip_factor` limits the length of the gradient, and the
+# **optimizer** turns it into a step. Chapter 9 takes both apart. The **learning rate** is how far a step goes.
 #
-# The loop never reads the same window twice, so the loss of a batch, measured before its step, is as honest as one on
+# The loop hardly ever reads the same window twice, so the loss of a batch, measured before its step, is as honest as one on
 # held-out text. We keep the **gain**: by how much the loss is below that of the best constant guess on the same letters.
 # A gain of zero means that the context was of no use.
 
@@ -396,9 +394,10 @@ course.say(
 #
 # $$ p_j = \frac1n, \qquad y = \frac1n \sum_j v_j, \qquad \frac{\partial y}{\partial v_j} = \frac1n . $$
 #
-# The neighbour's voice is one among $n$. For the conclusions, this means that the gradient which could teach them
-# carries a factor $1/n$. For the looking it is worse. Let $g$ be the gradient of the loss with respect to $y$. By the
-# slope of the softmax (chapter 4), the gradient of score $j$ is, for even weights,
+# So the neighbour is one voice among $n$, and the gradient that could teach what to conclude carries a factor $1/n$.
+# The gradient that could teach where to look is worse off. Let $g$ be the gradient of the loss with respect to $y$. By
+# the Jacobian of the softmax, $\operatorname{diag}(p) - p\,p^{\mathsf T}$ (chapter 5), the gradient of score $j$ is, for
+# even weights,
 #
 # $$ \frac{\partial L}{\partial s_j} = \frac1n \, (v_j - \bar v) \cdot g , $$
 #
@@ -526,13 +525,6 @@ course.show(
     "on logarithmic scales: the points lie along the line 1/n.",
 )
 
-# %%
-guess = lesson.predict(
-    "If the window is twice as long, how long is the plateau?",
-    ...,
-    choices=["as long as before", "twice as long", "four times as long"],
-)
-
 # %% [markdown]
 # ## 4. A model of two numbers
 #
@@ -544,7 +536,15 @@ guess = lesson.predict(
 # $$ p(b) = \frac{e^b}{e^b + n - 1}, \qquad L(a, b) = \ln\bigl(1 + e^{-a\,p(b)}\bigr) . $$
 #
 # Both begin at zero. Then $p = 1/n$ and the loss is $\ln 2$, the entropy of two letters.
-#
+
+# %%
+guess = lesson.predict(
+    "In this model of two numbers: with twice as many tokens, how long is the plateau?",
+    ...,
+    choices=["as long as before", "twice as long", "four times as long"],
+)
+
+# %% [markdown]
 # ### Exercise 08.4 (hard): the gradient of two numbers
 #
 # Find both derivatives with the chain rule, and write them as code. Three numbers go in, and two come out.
@@ -573,7 +573,7 @@ lesson.check(
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Work from the outside in: the derivative of $\ln(1 + e^{-x})$ is $-\sigma(-x)$, with $x = a\,p$. Then ask
+# Work from the outside in: the derivative of $\ln(1 + e^{-x})$ is $-1/(1 + e^{x})$, with $x = a\,p$. Then ask
 # how $x$ depends on each of the two.
 #
 # </details>
@@ -693,7 +693,7 @@ course.show(
 )
 
 # %%
-guess.answer("twice as long", "two numbers wait in proportion to n.")
+guess.answer("twice as long", "two numbers wait in proportion to n. Section 5 asks the real model.")
 
 # %% [markdown]
 # Two numbers are enough for a plateau, a sudden fall, and a head that appears at that very moment. The points lie a
@@ -908,6 +908,10 @@ shares_of = ((6, 0.2), (8, 0.1), (12, 0.15), (16, 0.15), (LONG, 0.4))
 plan = [(n, round(share * STEPS)) for n, share in shares_of]
 config, rescued, _, rescued_gains = train(plan)
 *_, faster_gains = train([(LONG, STEPS)], rate=1e-2)
+again = {
+    "short windows first": train(plan, seed=1)[-1],
+    "three times the rate": train([(LONG, STEPS)], rate=1e-2, seed=1)[-1],
+}
 figure, axes = plt.subplots(figsize=(8, 3.6))
 axes.plot(smoothed(stuck_gains, 30), color="grey", label=f"windows of {LONG}")
 axes.plot(smoothed(faster_gains, 30), "C1--", label=f"windows of {LONG}, three times the rate")
@@ -944,6 +948,11 @@ ends = {
     "three times the rate": faster_gains[-40:].mean(),
 }
 left_it = [name for name, gain in ends.items() if gain > 0.05]
+course.say(
+    "From another seed the same runs end with gains of "
+    + " and ".join(f"**{gains[-40:].mean():.2f}** ({name})" for name, gains in again.items())
+    + " nats."
+)
 guess.answer(
     "both" if len(left_it) == 2 else left_it[0] if left_it else "neither",
     "see the gains at the end of the curves.",

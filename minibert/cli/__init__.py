@@ -49,8 +49,8 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
 
 def _run(argv: Sequence[str] | None) -> int:
     write_what_can_be_written()
-    arguments = parse_arguments(argv)
     try:
+        arguments = parse_arguments(argv)
         with warnings.catch_warnings():
             warnings.showwarning = cast(Any, _show_warning)
             if "device" in arguments:

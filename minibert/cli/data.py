@@ -40,7 +40,7 @@ import numpy as np
 from minibert.cli.shared.flags import add_corpus, add_flag, add_json, add_layout, add_quiet, add_switches
 from minibert.errors import InputError
 from minibert.files import require_folder
-from minibert.terminal import emit, json_text, printable
+from minibert.terminal import counted, emit, json_text, printable
 
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> None:
     if part.parts > 1:
         emit(f"Part {part}, {len(own):,} of {len(files):,} files:")
     if shards:
-        counts = "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens".format_map(facts)
+        counts = ", ".join(counted(facts[noun + "s"], noun) for noun in ("document", "sentence", "token"))
         emit(f"{counts}, {facts['bytes'] / facts['tokens']:.2f} bytes a token in {place}")
     else:
         emit(f"no text, as no file with text has its middle in this share; {place} says so.")

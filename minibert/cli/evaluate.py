@@ -22,6 +22,8 @@ from minibert.cli.shared.measured import add_measured, measured_as
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text
 
+TARGETS, COLUMN = 20000, "text"
+
 
 def add(parser: Any) -> None:
     text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
@@ -32,12 +34,12 @@ def add(parser: Any) -> None:
     text += "(default: the held-out documents)"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
     flags.add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
-    flags.add_flag(masked, "--targets", "[MASK]s to score", 20000)
-    flags.add_layout(masked)
-    flags.add_column(masked)
+    flags.add_number(masked, "--targets", f"[MASK]s to score (default: {TARGETS})")
+    flags.add_layout(masked, None)
+    flags.add_column(masked, None)
     text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
     flags.add_switches(masked, per_byte=text)
-    add_measured(parser.add_argument_group("after fine-tuning"))
+    add_measured(parser.add_argument_group("after fine-tuning"), split=None)
     flags.add_engine(parser)
     flags.add_json(parser)
 
@@ -51,22 +53,31 @@ def run(arguments: argparse.Namespace) -> None:
     model = next(one for one in arguments.model if not is_finetuned(one))
     if len(arguments.model) > 1:
         raise InputError(f"{model} is not fine-tuned, so it can't be averaged with others; give it alone.")
-    if arguments.data or arguments.task or arguments.dtype:
-        raise InputError(f"{model} is not fine-tuned; leave out --data, --task and --dtype.")
+    _refuse(arguments, f"{model} is not fine-tuned", "data", "split", "task", "dtype")
+    if arguments.per_byte:
+        _refuse(arguments, "--per-byte reads windows of its own", "seq_length", "targets")
     from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
-    given = {name: getattr(arguments, name) for name in ("layout", "column", "engine", "threads")}
+    given = {name: getattr(arguments, name) for name in ("engine", "threads")}
+    given |= {"layout": arguments.layout or "auto", "column": arguments.column or COLUMN}
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
         found = evaluate_words(model, corpus, **given)
         text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({found.words:,} words)"
         emit(json_text(asdict(found)) if arguments.json else text)
         return
-    more = {"seq_length": arguments.seq_length, "targets": arguments.targets}
+    targets = TARGETS if arguments.targets is None else arguments.targets
+    more = {"seq_length": arguments.seq_length, "targets": targets}
     plain, shuffled = evaluate(model, corpus, **given, **more)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
+
+
+def _refuse(arguments: argparse.Namespace, why: str, *names: str) -> None:
+    """Raise InputError when one of these flags is given."""
+    if given := [flags.flag_of(name) for name in names if getattr(arguments, name) not in (None, False)]:
+        raise InputError(f"{why}; leave out {', '.join(given)}.")
 
 
 def _run_task(arguments: argparse.Namespace) -> None:
@@ -76,8 +87,9 @@ def _run_task(arguments: argparse.Namespace) -> None:
     if arguments.corpus:
         what = f"{arguments.model[0]} holds a fine-tuned model, which is measured on its task"
         raise InputError(f"{what} and not on {arguments.corpus[0]}; name a folder with --data, or nothing.")
-    if arguments.per_byte:
-        raise InputError(f"--per-byte guesses words, and {arguments.model[0]} is fine-tuned; leave it out.")
+    why = f"{arguments.model[0]} is fine-tuned"
+    _refuse(arguments, why, "per_byte", "seq_length", "targets", "layout", "column")
+    arguments.split = arguments.split or "dev"
     show = not (arguments.json or arguments.quiet)
     report = evaluate(arguments.model, **measured_as(arguments), show=show)
     emit(json_text(report) if arguments.json else measured_text(report))

@@ -12,6 +12,7 @@ examples:
 """
 
 import argparse
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     out = Path(arguments.out)
     check_format(out)
+    read = [file for file in arguments.file or () if not arguments.texts and os.path.exists(file)]
+    if out.exists() and any(os.path.samefile(out, file) for file in read):
+        raise InputError("$out is the file that is read; name another.", out=str(out))
     model, tokenizer = load_encoder(arguments.model, arguments.pool, arguments.engine, arguments.threads)
     how = arguments.layers, arguments.pool, arguments.max_length, arguments.normalize
     extractor = Extractor(model, tokenizer, *how)

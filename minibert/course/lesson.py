@@ -131,7 +131,8 @@ class Lesson:
         """Make the reader's engine, and say which operations of pre-training minibert stands in for."""
         own = self._complete()
         missing = [name for name in OPERATIONS if name not in own]
-        stands_in = f"; minibert's stand in for {', '.join(missing)}" if missing else ""
+        which = ", ".join(missing) if len(missing) < 6 else "the others, which lesson.sheet() lists"
+        stands_in = f"; minibert's stand in for {which}" if missing else ""
         print(f"Mine: {len(OPERATIONS) - len(missing)} of {len(OPERATIONS)} operations are yours{stands_in}.")
         return engine_of(own)
 

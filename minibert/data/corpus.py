@@ -70,7 +70,9 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names:
         raise InputError("paths=[] names no corpus; give a text file, a folder or a glob.")
-    return list(dict.fromkeys(path for name in names for path in _files_of(Path(name))))
+    files = [path for name in names for path in _files_of(Path(name))]
+    first = {os.path.realpath(path): path for path in reversed(files)}  # a link is the file that it leads to
+    return list(dict.fromkeys(first[os.path.realpath(path)] for path in files))
 
 
 def _files_of(path: Path) -> list[Path]:

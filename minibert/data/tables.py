@@ -9,7 +9,7 @@ Each may be compressed besides, and is UTF-8.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
@@ -205,6 +205,7 @@ def _records(
 def _of_json(
     path: Path, columns: dict[str, Column | None], lists: bool
 ) -> Iterator[tuple[int, dict[str, Any]]]:
+    _require_own_columns(path, columns)
     for number, (line, value) in enumerate(json_lines(path)):
         row = {}
         for role, column in columns.items():
@@ -231,6 +232,7 @@ def _of_table(
         if places is None:
             names, width = (row if header else None), len(row)
             places = {role: _place(role, column, names, width, path) for role, column in columns.items()}
+            _require_own_columns(path, places)
             if header:
                 continue
         if len(row) != width:
@@ -238,6 +240,14 @@ def _of_table(
             advice = f"check the delimiter {delimiter!r}, and the quotation marks of columns that hold one."
             raise InputError(f"{path}, line {line} has {both}; {advice}")
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
+
+
+def _require_own_columns(path: Path, columns: Mapping[str, Column | None]) -> None:
+    """Raise InputError when one column would be two things."""
+    of: dict[Column, str] = {}
+    for role, column in columns.items():
+        if column is not None and of.setdefault(column, role) != role:
+            raise InputError(f"{path}: {of[column]} and {role} are one column; give each its own.")
 
 
 def _place(role: str, column: Column | None, names: list[str] | None, width: int, path: Path) -> int | None:

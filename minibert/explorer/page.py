@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from minibert.errors import InputError
 from minibert.explorer.packing import Model, packed_checkpoint, packed_size, packed_tokenizer, read_model
-from minibert.files import atomic_text
+from minibert.files import atomic_text, page_path
 from minibert.inference import Bert
 from minibert.reports.markup import framed, rendered
 
@@ -41,8 +41,11 @@ class Explorer(NamedTuple):
         return framed(self.html, f"Explorer of {self.title}", scripts=True)
 
     def save(self, out: str | Path) -> int:
-        """Write the page, an .html file that opens by a double click; return how many bytes it has."""
-        atomic_text(out, self.html)
+        """Write the page, an .html file that opens by a double click; return how many bytes it has.
+
+        Raise InputError when the name does not end in .html.
+        """
+        atomic_text(page_path(out), self.html)
         return len(self.html.encode())
 
 

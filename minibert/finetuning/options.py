@@ -50,7 +50,10 @@ RECIPES = {
 def _each(rules: Rules) -> Rules:
     """Make rules of one value those of several."""
     one_by_one = ((what, lambda x, holds=holds: all(map(holds, _listed(x)))) for what, holds in rules)
-    return *one_by_one, ("each value once", lambda x: 0 < len(set(_listed(x))) == len(_listed(x)))
+    return *one_by_one, (
+        "each value once, at least one",
+        lambda x: 0 < len(set(_listed(x))) == len(_listed(x)),
+    )
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,8 @@ def report_text(report: dict[str, Any]) -> str:
         for name, title in (titles | {"nats_per_byte": "loss of whole words, nats per byte"}).items():
             if name in measured:
                 lines.append(f"  {title:<38}{measured[name][0]:>8.4f}{measured[name][1]:>8.4f}")
-        lines.append(f"{measured['cut_anew']:.2%} of the words are cut anew, these into several pieces:")
+        several = ", these into several pieces:" if measured["of_several_pieces"] else "."
+        lines.append(f"{measured['cut_anew']:.2%} of the words are cut anew{several}")
         for one in measured["of_several_pieces"]:
             cut = f"{' '.join(one['before'])} -> {' '.join(one['after'])}"
             lines.append(f"  {printable(one['word'])} ({one['times']:,}): {printable(cut)}")

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
-from minibert.errors import InputError
+from minibert.errors import Arguments, InputError
 from minibert.model.config import GELU_FORMS, BertConfig
 from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, REAL, SHARE, WHOLE, RunOptions, option
 from minibert.pretraining import recipes
@@ -158,9 +157,9 @@ class PretrainOptions(RunOptions):
         if self.shards is not None:
             if given := [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]:
                 raise InputError(
-                    f"$shards brings text and vocabulary, so {' and '.join(given)} can't be given "
-                    "beside it; leave one of them out.",
+                    "$shards brings text and vocabulary, so $given can't be given beside it; leave one out.",
                     shards=self.shards,
+                    given=Arguments({name: getattr(self, name) for name in given}),
                 )
             object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
@@ -284,7 +283,9 @@ class PretrainOptions(RunOptions):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Let a new number of steps take the place of stored minutes, and the other way round."""
+        """Let new steps take the place of stored minutes, or the other way round; shards that of a text."""
+        if given.get("shards"):
+            given = {name: getattr(PretrainOptions, name) for name in IN_SHARDS} | given
         if "steps" in given:
             return {"minutes": None, **given}
         return {"steps": None, **given} if "minutes" in given else given

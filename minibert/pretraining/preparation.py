@@ -1,5 +1,6 @@
 """From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -236,6 +237,6 @@ def watched(
                 if count > most:
                     most, example = count, sentence
     if number >= FEW_LINES and repeated > MUCH * characters:
-        share = f"{repeated / characters:.0%} of the text or more are lines that stood before"
+        share = f"At least {math.floor(100 * repeated / characters)}% of the text are lines that stood before"
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Duplicates teach nothing new.")
     tell(repeated / max(1, characters))

@@ -124,8 +124,9 @@ def learn_vocab(
     seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
     if (room := vocab_size - len(vocab) - len(seen)) < 0:
         needed = f"special tokens and alphabet alone take {vocab_size - room}"
-        message = f"$vocab_size is too small: {needed}; ask for more pieces or lower $alphabet_limit."
-        raise InputError(message, vocab_size=vocab_size, alphabet_limit=alphabet_limit)
+        fewer = "keep fewer characters (--alphabet-limit of minibert vocab)"
+        message = f"$vocab_size is too small: {needed}; ask for as many pieces, or {fewer}."
+        raise InputError(message, vocab_size=vocab_size)
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
     merger = make_merger(text, min_frequency, objective)
@@ -155,9 +156,11 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     seen = set(pieces)
     for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:
         if not isinstance(token, str) or not token or token.split() != [token]:
-            raise InputError(f"user_tokens has {token!r}; give strings without white space, not empty.")
+            message = "$user_token is no token; give a string without white space, not empty."
+            raise InputError(message, user_token=token)
         if token in seen:
-            raise InputError(f"user_tokens has {token!r}, which is in the vocabulary already; give it once.")
+            message = "$user_token is in the vocabulary already, or given twice; leave it out."
+            raise InputError(message, user_token=token)
         seen.add(token)
         pieces.append(token)
     return pieces

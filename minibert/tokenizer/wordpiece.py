@@ -271,6 +271,9 @@ class Tokenizer:
             When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
         """
         stored = formats.read(Path(path))
+        if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
+            what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
+            warn(f"{what}: words with capitals become [UNK]. Leave out --cased, or take a cased vocabulary.")
         try:
             return cls(stored.vocab, **{**stored.options, **overrides})
         except InputError as error:

@@ -269,7 +269,10 @@ def test_flags_are_not_abbreviated(capsys):
         ("vocab {corpus} --out {new} --user-token ##Est", "--user-token '##Est' would never be found"),
         ("vocab {corpus} --out {new} --cased --user-token e-mail", "becomes 'e - mail'; spell it as"),
         ("vocab {corpus} --out {new} --user-token [É]", "--user-token '[É]' would never be found"),
-        ("vocab {corpus} --out {new} --user-token [PAD]", "user_tokens has '[PAD]'"),
+        (
+            "vocab {corpus} --out {new} --user-token [PAD]",
+            "--user-token '[PAD]' is in the vocabulary already",
+        ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
         ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is so small"),
         ("vocab {corpus} --out {new} --threads 0", "--threads 0"),

@@ -206,6 +206,13 @@ def test_classify_prints_every_class_the_likeliest_first(run, capsys):
     assert chances[0] > 60 and sum(chances) == pytest.approx(100, abs=0.02)
 
 
+def test_features_are_not_written_over_the_text_that_is_read(model, tmp_path, capsys):
+    text = tmp_path / "texts.jsonl"
+    text.write_text("a film\n")
+    said = ends_badly(capsys, 2, "features", "--model", str(model), "--file", str(text), "--out", str(text))
+    assert "texts.jsonl is the file that is read; name another." in said and text.read_text() == "a film\n"
+
+
 @pytest.mark.parametrize("json_too", [False, True])
 def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_path, json_too):
     rows = [(f"the film is {word}", label) for word in ("warm", "cold") for label in ("é", "€ 😀")]
@@ -375,9 +382,15 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("predict --model {run} --task nonsense --out {new}", "minibert: --task nonsense is not known"),
         (
             "evaluate --model {model} --data {sst2}",
-            "is not fine-tuned; leave out --data, --task and --dtype",
+            "is not fine-tuned; leave out --data.",
         ),
-        ("evaluate --model {model} --dtype float64", "leave out --data, --task and --dtype"),
+        ("evaluate --model {model} --dtype float64", "is not fine-tuned; leave out --dtype."),
+        ("evaluate --model {model} --split test", "is not fine-tuned; leave out --split."),
+        ("evaluate --model {model} --per-byte --targets 7", "reads windows of its own; leave out --targets."),
+        (
+            "evaluate --model {run} --seq-length 8 --layout prose --column a",
+            "is fine-tuned; leave out --seq-length, --layout, --column.",
+        ),
         ("evaluate --model {run} letters.txt", "is measured on its task and not on letters.txt"),
         ("evaluate --model {run} --split test", "has no labels to score against"),
         ("classify --model {run} film story", "was fine-tuned for single texts"),
@@ -425,7 +438,7 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("finetune rte --lr 0.1,0.1", "--lr 0.1,0.1 is not valid; give each value once."),
+        ("finetune rte --lr 0.1,0.1", "--lr 0.1,0.1 is not valid; give each value once, at least one."),
         ("finetune sst-2", "TASK sst-2 is not known; did you mean sst2?"),
         (
             "finetune rte --column text=review",

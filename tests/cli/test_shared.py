@@ -3,8 +3,11 @@
 import argparse
 import io
 import json
+import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from command import ends_badly, notice  # noqa: F401 (a fixture)
@@ -119,6 +122,21 @@ def test_zsh_has_a_script_of_its_own_that_it_can_read(tmp_path, capsys):
     if shell := shutil.which("zsh"):
         (tmp_path / "_minibert").write_text(text)
         subprocess.run([shell, "-n", tmp_path / "_minibert"], check=True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full without being so")
+@pytest.mark.parametrize("words", [["--print-completion", "bash"], ["--help"], ["--version"], ["show", "-h"]])
+def test_a_full_disk_and_a_closed_pipe_are_told_in_a_line(words):
+    command = [sys.executable, "-m", "minibert", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "No space left on device" in done.stderr
+    assert done.stderr.startswith("minibert: ") and done.stderr.count("\n") == 1
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_there_is_no_completion_for_other_shells(capsys):

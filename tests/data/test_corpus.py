@@ -205,6 +205,13 @@ def test_a_linked_folder_is_read_and_a_circle_of_links_ends(tmp_path):
     assert find_files(corpus) == [corpus / "a.txt", corpus / "link" / "b.txt"]
 
 
+def test_a_file_and_a_link_to_it_are_read_once(tmp_path):
+    write(tmp_path / "a.txt", "one.\n")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    assert find_files([tmp_path / "link.txt", tmp_path / "a.txt"]) == [tmp_path / "link.txt"]
+    assert find_files(tmp_path) == [tmp_path / "a.txt"]
+
+
 def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
     (tmp_path / "closed").mkdir()
     write(tmp_path / "a.txt", "one.\n")

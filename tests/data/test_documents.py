@@ -255,7 +255,7 @@ def test_many_repeated_lines_are_told_of_with_one_of_them(tmp_path):
     assert told(tmp_path, lines) == []
     assert told(tmp_path, [*lines, *lines[:80]]) == []  # 4%
     assert told(tmp_path, [*lines, *["line 00007"] * 200, *lines[:50]]) == [
-        "11% of the text or more are lines that stood before, one of them 202 times: 'line 00007'. "
+        "At least 11% of the text are lines that stood before, one of them 202 times: 'line 00007'. "
         "Duplicates teach nothing new."
     ]
 
@@ -273,4 +273,4 @@ def test_lines_beyond_those_that_are_kept_cost_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("minibert.pretraining.preparation.DIFFERENT_LINES", 1000)
     lines = [f"line {number:05}" for number in range(3000)]
     (said,) = told(tmp_path, lines * 2)
-    assert said.startswith("17% of the text or more")  # a third of one half
+    assert said.startswith("At least 16% of the text")  # a third of one half

@@ -122,6 +122,8 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "review,label\na,1\n", {}, r"no column 'text', its header is review, label; name a column"),
         ("a.csv", "a,1\n", {"text": 1, "label": 3}, r"no column 3, it has 2 columns"),
         ("a.csv", "a,1\n", {"text": 0, "label": 2}, r"no column 0"),
+        ("a.csv", "a,1\n", {"text": 1, "label": -2}, r"text and label are one column; give each its own"),
+        ("a.jsonl", '{"a": "b"}\n', {"text": "a", "label": "a"}, r"text and label are one column; give each"),
         ("a.csv", "text,text\na,1\n", {"label": None}, r"several columns 'text'; give the one that is meant"),
         ("a.csv", "text,label\na,b,1\n", {}, "line 2 has 3 columns and the first row has 2; check the"),
         ("a.csv", 'text,label\na,1\n"b,1\n', {}, r"line 3: unexpected end of data; a column that holds"),

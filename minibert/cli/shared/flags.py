@@ -54,9 +54,10 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
-def add_column(group: Any) -> None:
-    """Add --column."""
-    add_flag(group, "--column", "where JSON lines have their text", "text", metavar="NAME")
+def add_column(group: Any, default: str | None = "text") -> None:
+    """Add --column; `default=None` for a command that has to know whether it was given."""
+    text = "where JSON lines have their text (default: text)"
+    group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 
 def add_model(parser: Any, text: str) -> None:

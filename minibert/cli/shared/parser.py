@@ -42,6 +42,14 @@ class Parser(argparse.ArgumentParser):
         self._words: Sequence[str] = []
         self.set_defaults(parser=self)  # the one that knows the flags of the command
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or a version so that a full disk is told; argparse says nothing."""
+        if file is not sys.stdout:
+            super()._print_message(message, file)
+            return
+        file.write(message)
+        file.flush()
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words, and remember them: one that is misspelt explains why a flag is missing."""
         self._words = args or []
@@ -141,7 +149,7 @@ class PrintCompletion(argparse.Action):
                     one.complete = getattr(shtab, PATHS[str(one.metavar)])  # type: ignore[attr-defined]
                 elif one.metavar == "TASK":
                     one.choices = tuple(TASKS)
-        emit(shtab.complete(every, shell=values))
+        emit(shtab.complete(every, shell=values), flush=True)  # while an error can still be caught
         parser.exit()
 
 
