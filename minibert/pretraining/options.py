@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from minibert.data.corpus import LAYOUTS

@@ -636,7 +636,7 @@ ROWS = (
         "“LTR & No NSP: A left-context-only model … trained using a standard Left-to-Right (LTR) LM”",
         "ops/attention.py:Attention._probabilities",
         "ops/test_ops.py::test_causal_attention_is_that_of_the_prefix_alone_whatever_comes_later",
-        "np.tril(np.ones((length, length), bool))", "np.tril(np.ones((length, length), bool), 1)",
+        "np.tri(rows.shape[1], dtype=bool)", "np.tri(rows.shape[1], k=1, dtype=bool)",
     ),
     Row(
         "5.1-c", "“a standard LTR LM”: the label of a token is the one after it",
