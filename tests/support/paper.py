@@ -134,7 +134,7 @@ ROWS = (
         "“uses bidirectional self-attention”, not one where a token attends “to context to its left” only",
         "ops/attention.py:Attention._probabilities",
         "model/test_bert.py::test_every_token_sees_every_other_both_ways",
-        "if not causal:", "if False:",
+        "if causal:", "if True:",
     ),
     Row(
         "3-m", "“a single sentence and a pair of sentences … in one token sequence”",
