@@ -1,7 +1,8 @@
 """Guesses for gaps: what a BERT with its masked-LM head expects at each [MASK] of a text."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence as Many
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from minibert.vocabularies import check_vocabulary
 
 BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
 LOGITS = 1 << 24  # computed at once: 64 MiB in float32
-Masked = tuple[np.ndarray, Many[int]]  # the ids of a sequence (n,), and positions to predict in it
+Masked = tuple[np.ndarray, abc.Sequence[int]]  # the ids of a sequence (n,), and positions to predict in it
 
 
 class Guess(NamedTuple):
@@ -40,7 +41,7 @@ Ask = Callable[[Iterable[Begun]], Iterator[Array]]
 def fill_texts(
     model: Any,
     tokenizer: Tokenizer,
-    texts: Many[str],
+    texts: abc.Sequence[str],
     top: int = 5,
     *,
     targets: Iterable[str] = (),

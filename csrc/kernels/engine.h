@@ -392,7 +392,7 @@ class Engine {
 
     void adamw(const py::array &params, const py::array &grads, const py::array &m, const py::array &v,
                const py::array &decayed, double lr, double beta1, double beta2, double eps,
-               double weight_decay, double lr_scale, double v_scale, double clip, bool clears) {
+               double weight_decay, double m_scale, double v_scale, double clip, bool clears) {
         auto P = line_out<float>("params", params);
         auto *g = clears ? sized<float>("grads", grads, P.size)
                          : const_cast<float *>(sized<const float>("grads", grads, P.size));
@@ -408,7 +408,7 @@ class Engine {
         }
         py::gil_scoped_release released;
         kernels_->adamw(pool_, P.size, P.data, g, first, second, K, ranges,
-                        {lr, beta1, beta2, eps, weight_decay, lr_scale, v_scale, clip, clears});
+                        {lr, beta1, beta2, eps, weight_decay, m_scale, v_scale, clip, clears});
     }
 
     double multiply_add_rate(double seconds, bool narrow) {

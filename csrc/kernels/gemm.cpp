@@ -122,8 +122,9 @@ MB_INLINE void ask_for(const float *c, int64_t ldc, int64_t rows) {
 
 // C as parts for the threads: blocks of rows times groups of columns. Rows are divided evenly, columns only where one
 // block has all rows and they are fewer than the columns. Neighbouring parts go to the same thread (Pool::run), so that
-// rows of activations stay in one thread's cache from loop to loop. Each thread gets four parts where they are large enough, so that one that is done early can help another; fewer where they
-// would be small, since every group of columns packs its rows anew.
+// rows of activations stay in one thread's cache from loop to loop. Each thread gets four parts where they are large
+// enough, so that one that is done early can help another; fewer where they would be small, since every group of
+// columns packs its rows anew.
 class Grid {
   public:
     Grid(int64_t M, int64_t N, int64_t tile, int64_t strip, int64_t threads)

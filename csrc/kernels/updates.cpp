@@ -45,18 +45,18 @@ double sum_of_squares(int64_t n, const float *x) {
 }
 
 // m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2,   g = clip grads
-// params -= lr (lr_scale m / (sqrt(v_scale v) + eps) + weight_decay params)
+// params -= lr (m_scale m / (sqrt(v_scale v) + eps) + weight_decay params)
 template <bool decays>
 void sweep(int64_t begin, int64_t end, float *params, float *grads, float *m, float *v, const AdamW &step) {
     const float clip = (float)step.clip, eps = (float)step.eps, lr = (float)step.lr;
-    const float beta1 = (float)step.beta1, rest1 = (float)(1 - step.beta1), lr_scale = (float)step.lr_scale;
+    const float beta1 = (float)step.beta1, rest1 = (float)(1 - step.beta1), m_scale = (float)step.m_scale;
     const float beta2 = (float)step.beta2, rest2 = (float)(1 - step.beta2), v_scale = (float)step.v_scale;
     const float weight_decay = (float)step.weight_decay;
     each_vector(begin, end, [&](int64_t i, int n) {
         vf p = load_some(params + i, n), g = load_some(grads + i, n) * clip;
         vf first = load_some(m + i, n) * beta1 + g * rest1;
         vf second = load_some(v + i, n) * beta2 + g * g * rest2;
-        vf direction = first * lr_scale / (sqrt(second * v_scale) + eps);
+        vf direction = first * m_scale / (sqrt(second * v_scale) + eps);
         if (decays) {
             direction += p * weight_decay;
         }

@@ -36,7 +36,8 @@ class Runtime:
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
         """Put what was computed from a prepared batch into the order of the batch as it was before.
 
-        `per` says what has a row: "tokens", "sequences", "masked" (positions) or "labels" (rows with a tag).
+        `per` says what has a row: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows
+        with a tag).
         """
         return np.asarray(values)
 

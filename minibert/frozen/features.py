@@ -9,7 +9,8 @@ memory.
 import json
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence as Many
+from collections import abc
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -47,7 +48,7 @@ class Extractor:
     # Which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1 to L the
     # layers, negative ones from the end), in a list or with commas between; "all", the layers 1 to L;
     # "embeddings", number 0.
-    layers: str | int | Many[int] = -1
+    layers: str | int | abc.Sequence[int] = -1
     # What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"), their
     # largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to right of the
     # last token), or every token ("none").
@@ -137,7 +138,7 @@ def load_encoder(
 
 # -> S of (width,) or (n,width)
 def pooled_states(
-    model: Bert, batch: Batch, numbers: Many[int], pool: str, normalize: bool = False
+    model: Bert, batch: Batch, numbers: abc.Sequence[int], pool: str, normalize: bool = False
 ) -> list[np.ndarray]:
     """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
     states = np.concatenate(model.hidden_states(batch, numbers), axis=-1)
@@ -150,7 +151,7 @@ def pooled_states(
     return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(pool, normalize))
 
 
-def layer_numbers(layers: str | int | Many[int], count: int) -> tuple[int, ...]:
+def layer_numbers(layers: str | int | abc.Sequence[int], count: int) -> tuple[int, ...]:
     """Numbers of hidden states, from 0 for the embeddings to `count`.
 
     Examples
@@ -254,7 +255,9 @@ def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]")
     return file.tell()
 
 
-def _write_lines(path: Path, vectors: Iterable[tuple[np.ndarray, np.ndarray]], vocab: Many[str]) -> None:
+def _write_lines(
+    path: Path, vectors: Iterable[tuple[np.ndarray, np.ndarray]], vocab: abc.Sequence[str]
+) -> None:
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         for ids, vector in vectors:
             if vector.ndim == 1:

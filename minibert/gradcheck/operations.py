@@ -118,7 +118,7 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
 
     predictions, x, table = {"predictions": draw(S)}, {"x": draw((T, F))}, {"table": draw((V, H))}
     return [
-        compared("mean_squared_error", predictions, targets),
+        compared("squared_error", predictions, targets),
         Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
         Case("embedding", "", {}, table, embedding, embedding_backward),
         compared("sigmoid_cross_entropy", {"logits": 3 * draw((S, F))}, applies),

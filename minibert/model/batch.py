@@ -4,7 +4,8 @@ Only attention and the heads look at where one sequence ends and the next begins
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence as Many
+from collections import abc
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -112,7 +113,7 @@ class Batch:
         return np.repeat(self.sequence_index, self.lengths)
 
     @classmethod
-    def pack(cls, sequences: Many[Sequence], first: int = 0) -> "Batch":
+    def pack(cls, sequences: abc.Sequence[Sequence], first: int = 0) -> "Batch":
         """Lay sequences end to end, as one global batch, or as a part of it.
 
         The weights are those of a global batch of just these sequences; `first` is the number that the first
@@ -253,7 +254,7 @@ class TaskBatch(Batch):
         return len(self.row_counts)
 
     @classmethod
-    def pack_features(cls, features: Many[Feature], head: Head) -> "TaskBatch":
+    def pack_features(cls, features: abc.Sequence[Feature], head: Head) -> "TaskBatch":
         """Lay the sequences of features end to end, as one global batch.
 
         Raise InputError when there is no feature, when features have different numbers of sequences, when one
@@ -272,8 +273,15 @@ class TaskBatch(Batch):
                 raise InputError(f"{found}; put examples with as many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         rows = [NOTHING if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features]
+        for number, (feature, own) in enumerate(zip(features, rows, strict=True)):
+            n = len(feature.sequences[0].input_ids)
+            if len(wrong := own[(own < 0) | (own >= n)]):
+                found = f"Feature {number} has a label for row {wrong[0]} in a sequence of {n} tokens"
+                raise InputError(f"{found}; count from its [CLS], which is 0.")
         begins = batch.cu_seqlens[:-1:choices] if windows is None else batch.cu_seqlens[windows[:, 0]]
         labels, known = _labels(features, rows, head)
+        if KINDS[head.kind].label_dtype == "int32" and (labels < 0).any():
+            raise InputError(f"A label is {labels.min()}; give 0 or more, and None where it is not known.")
         return cls(
             **vars(batch),
             labels=labels,
@@ -309,7 +317,10 @@ class VectorBatch(TaskBatch):
 
     @classmethod
     def pack_vectors(
-        cls, vectors: Many[np.ndarray], labels: Many[np.ndarray | None], rows: Many[np.ndarray] | None = None
+        cls,
+        vectors: abc.Sequence[np.ndarray],
+        labels: abc.Sequence[np.ndarray | None],
+        rows: abc.Sequence[np.ndarray] | None = None,
     ) -> "VectorBatch":
         """Lay sequences of vectors, (n,I), or (N,n,I) where N layers are to be mixed, end to end.
 
@@ -332,7 +343,7 @@ class VectorBatch(TaskBatch):
 
 
 # -> (n,) int32
-def _joined(sequences: Many[Sequence], name: str) -> np.ndarray:
+def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
     """Return one part of all sequences, end to end."""
     parts = [getattr(sequence, name) for sequence in sequences]
     for number, part in enumerate(parts):
@@ -356,7 +367,9 @@ def _whole(name: str, given: np.ndarray) -> np.ndarray:
 
 
 # -> labels, and for each of them whether it is known
-def _labels(features: Many[Feature], rows: list[np.ndarray], head: Head) -> tuple[np.ndarray, np.ndarray]:
+def _labels(
+    features: abc.Sequence[Feature], rows: list[np.ndarray], head: Head
+) -> tuple[np.ndarray, np.ndarray]:
     """Collect the labels of all features, zeros in place of those that are not known."""
     given, known = [feature.label for feature in features], [f.label is not None for f in features]
     kind = KINDS[head.kind]

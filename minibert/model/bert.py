@@ -7,6 +7,7 @@ as `Parameters.tree` holds them, `batch` is flat tokens, `drop` the source of dr
 """
 
 from collections import namedtuple
+from functools import partial
 from typing import NamedTuple
 
 from minibert.arrays import Array, Grads, Params, Saved
@@ -51,6 +52,18 @@ def encoder_layer(
     return x, LayerSaved(saved_attention, saved_feed_forward)
 
 
+# dy (T,H), or (R,H) with rows -> dx (T,H), grads
+def encoder_layer_backward(
+    ops: Ops, config: BertConfig, dy: Array, saved: Saved, params: Params, grads: Grads
+) -> tuple[Array, Grads]:
+    """Add the gradients of `encoder_layer` to `grads`."""
+    dy, feed_forward = ops.feed_forward_block_backward(
+        dy, saved.feed_forward, params["feed_forward"], grads["feed_forward"], config
+    )
+    dx, attention = ops.attention_block_backward(dy, saved.attention, params["attention"], grads["attention"])
+    return dx, {"attention": attention, "feed_forward": feed_forward}
+
+
 # -> (T,H), or (R,H) with rows (R,)
 def encoder(
     ops: Ops,
@@ -66,9 +79,9 @@ def encoder(
     """
     x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
 
-    def layer(x: Array, one: Params, number: int) -> tuple[Array, Saved]:
+    def layer(x: Array, layer_params: Params, number: int) -> tuple[Array, Saved]:
         read = rows if number == config.L - 1 else None
-        return encoder_layer(ops, config, x, one, batch, drop, number, read)
+        return encoder_layer(ops, config, x, layer_params, batch, drop, number, read)
 
     x, saved_layers = ops.layers(layer, params["layers"], x)
     return x, EncoderSaved(saved_embedding, saved_layers)
@@ -88,16 +101,7 @@ def encoder_backward(
 
     With `frozen` = n, backward stops above the first n layers: they and the embeddings get no gradient.
     """
-
-    def layer_backward(dy: Array, kept: Saved, one: Params, one_grads: Grads) -> tuple[Array, Grads]:
-        dy, feed_forward = ops.feed_forward_block_backward(
-            dy, kept.feed_forward, one["feed_forward"], one_grads["feed_forward"], config
-        )
-        dy, attention = ops.attention_block_backward(
-            dy, kept.attention, one["attention"], one_grads["attention"]
-        )
-        return dy, {"attention": attention, "feed_forward": feed_forward}
-
+    layer_backward = partial(encoder_layer_backward, ops, config)
     dx, layers = ops.layers_backward(
         layer_backward, dy, saved.layers, params["layers"], grads["layers"], frozen or 0
     )
@@ -123,9 +127,9 @@ def hidden_states(
     """
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
     states = {0: ops.upcast(x)} if 0 in numbers else {}
-    for number, one in enumerate(params["layers"][: max(numbers)]):
+    for number, layer_params in enumerate(params["layers"][: max(numbers)]):
         read = rows if number == config.L - 1 else None
-        x, _ = encoder_layer(ops, config, x, one, batch, None, number, read)
+        x, _ = encoder_layer(ops, config, x, layer_params, batch, None, number, read)
         if number + 1 in numbers:
             states[number + 1] = ops.upcast(x)
     return [states[number] for number in numbers]
@@ -150,7 +154,7 @@ def pretraining_loss(
     result : the loss, its parts, and what was predicted.
     saved : what `pretraining_loss_backward` needs.
     """
-    rows, first, masked = _rows_read(ops, config, batch)
+    rows, first, masked = _last_layer_rows(ops, config, batch)
     x, saved_encoder = encoder(ops, config, params, batch, drop, rows)
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
         x, masked, batch.masked_labels, params["mlm"], params["embeddings"]["word"], config
@@ -172,7 +176,7 @@ def pretraining_loss(
 
 
 # -> (S+M,) rows of the batch, or None for all; (S,) and (M,): where among them each head reads
-def _rows_read(ops: Ops, config: BertConfig, batch: Batch) -> tuple[Array | None, Array, Array]:
+def _last_layer_rows(ops: Ops, config: BertConfig, batch: Batch) -> tuple[Array | None, Array, Array]:
     """Return the rows of the last layer that the heads read: each sequence's first and the masked ones."""
     first, masked = batch.first_rows, batch.masked_rows
     if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
@@ -192,10 +196,7 @@ def pretraining_loss_backward(
     """
     d_logits = ops.softmax_cross_entropy_backward(saved.nsp_weights, saved.nsp_loss)
     d_pooled, d_weight, d_bias = ops.linear_backward(d_logits, saved.nsp)
-    nsp = {
-        "weight": ops.accumulate(grads["nsp"]["weight"], d_weight),
-        "bias": ops.accumulate(grads["nsp"]["bias"], d_bias),
-    }
+    nsp = ops.add_gradients(grads["nsp"], weight=d_weight, bias=d_bias)
     dx, pooler = ops.pooler_backward(d_pooled, saved.pooler, params["pooler"], grads["pooler"])
     dx_mlm, mlm, word = ops.masked_lm_head_backward(
         saved.mlm_weights, saved.mlm, params["mlm"], grads["mlm"], grads["embeddings"]["word"], config

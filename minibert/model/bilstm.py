@@ -131,14 +131,11 @@ def logits_backward(
     dy = ops.take_rows_backward(d_read, saved.rows)
     unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
     dx, lstm = ops.bilstm_block_backward(dy, saved.lstm, params["lstm"], grads["lstm"], unread)
-    head = {
-        "weight": ops.accumulate(grads["head"]["weight"], dweight),
-        "bias": ops.accumulate(grads["head"]["bias"], dbias),
-    }
+    head = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     grads = grads | {"lstm": lstm, "head": head}
     if config.mixed:
         dx, d_weights = ops.layer_mix_backward(dx, saved.mix, frozen)
-        grads = grads | {"mix": {"weights": ops.accumulate(grads["mix"]["weights"], d_weights)}}
+        grads = grads | {"mix": ops.add_gradients(grads["mix"], weights=d_weights)}
     return None if frozen else dx, grads
 
 

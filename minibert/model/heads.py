@@ -75,16 +75,13 @@ def logits_backward(
     """Add the gradients of `logits` to `grads`, which is consumed and returned."""
     output = saved.output
     dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
-    own = {
-        "weight": ops.accumulate(grads["head"]["weight"], dweight),
-        "bias": ops.accumulate(grads["head"]["bias"], dbias),
-    }
+    own = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     if output.dropout is not None:
         dx = dx * output.dropout.mask
     if head.pool:
         dx, dquery = ops.pool_windows_backward(dx, output.pool)
         if dquery is not None:
-            own["query"] = ops.accumulate(grads["head"]["query"], dquery)
+            own = ops.add_gradients(own, query=dquery)
     grads = grads | {"head": own}
     if head.pooled:
         dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
@@ -121,7 +118,7 @@ def loss(
         nll, saved_loss = span_weight * (start_nll + end_nll), SpanSaved(saved_start, saved_end)
         dnll = span_weight * weights  # of start and of end
     elif head.kind == "regress":
-        nll, saved_loss = ops.mean_squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
+        nll, saved_loss = ops.squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
     elif head.kind == "multilabel":
         nll, saved_loss = ops.sigmoid_cross_entropy(scores, ops.cast(batch.labels, scores.real.dtype))
     elif head.kind == "choice":
@@ -151,7 +148,7 @@ def loss_backward(
         dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in both]
         dlogits = ops.xp.stack(dscores, axis=1)
     elif head.kind == "regress":
-        dlogits = ops.mean_squared_error_backward(dnll, saved_loss)[:, None]
+        dlogits = ops.squared_error_backward(dnll, saved_loss)[:, None]
     elif head.kind == "multilabel":
         dlogits = ops.sigmoid_cross_entropy_backward(dnll, saved_loss)
     elif head.kind == "choice":

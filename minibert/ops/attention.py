@@ -96,13 +96,9 @@ class Attention(Primitives):
     # -> (n,A,length,length)
     def _probabilities(self, q: Array, k: Array, rows: np.ndarray, causal: bool) -> Array:
         scores = _heads(q, rows) @ transpose_last(_heads(k, rows)) * (1 / math.sqrt(q.shape[-1]))
-        if not causal:
-            p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
-            return p / p.sum(-1, keepdims=True)
-        length = rows.shape[1]
-        seen = np.tril(np.ones((length, length), bool))
-        highest = self.xp.where(seen, scores.real, scores.real.min()).max(-1, keepdims=True)
-        p = self.xp.where(seen, self.xp.exp(self.xp.where(seen, scores - highest, 0)), 0)
+        if causal:
+            scores = self.xp.where(np.tri(rows.shape[1], dtype=bool), scores, -np.inf)
+        p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
         return p / p.sum(-1, keepdims=True)
 
     # -> (n,A,length,length) multipliers or None

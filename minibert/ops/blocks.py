@@ -170,7 +170,7 @@ class Blocks(Attention, Losses):
     # y = sum w x: dx = w dy. Attention: w = softmax(s), s = x·q: ds = w (x·dy - y·dy), dx += ds q, dq = ds x
     # dy (E,H) -> dx (S,H)  dquery (H,) or None
     def pool_windows_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array | None]:
-        """Return the gradients of `pool_windows`; where elements are equally large, the first has it."""
+        """Return the gradients of `pool_windows`; ties go to the first window."""
         each, weights, dy, dquery = saved.x[saved.windows], saved.weights, dy[:, None], None
         d_each = weights * dy
         if saved.query is not None:
@@ -213,23 +213,25 @@ class Blocks(Attention, Losses):
         dlogits, saved = self.softmax_cross_entropy_backward(dnll, saved.loss), saved.logits
         dx, dtable_transposed, dbias = self.linear_backward(dlogits, saved.decoder)
         dtable = self.accumulate(dtable, dtable_transposed.T)
-        grads = grads | {"output_bias": self.accumulate(grads["output_bias"], dbias)}
+        grads = self.add_gradients(grads, output_bias=dbias)
         dx, grads = self._norm_backward(dx, saved.norm, grads)
         dx = self.gelu_backward(dx, saved.gelu, config.gelu_form)
         dx, grads = self._linear_backward(dx, saved.linear, grads, "weight", "bias")
         return self.take_rows_backward(dx, saved.rows), grads, dtable
 
-    def layers(self, block: Callable[..., Any], params: list[Params], x: Array) -> tuple[Array, Saved]:
-        """Send x through all layers: `block(x, params of one layer, its number) -> x, saved`."""
+    # x (T,H) -> (T,H), or (R,H) where the last layer computes some rows
+    def layers(self, layer: Callable[..., Any], params: list[Params], x: Array) -> tuple[Array, Saved]:
+        """Send x through all layers: `layer(x, params of one layer, its number) -> x, saved`."""
         kept = []
-        for number, one in enumerate(params):
-            x, saved = block(x, one, number)
+        for number, layer_params in enumerate(params):
+            x, saved = layer(x, layer_params, number)
             kept.append(saved)
         return x, tuple(kept)
 
+    # dy (T,H) or (R,H) -> dx (T,H), grads
     def layers_backward(
         self,
-        block_backward: Callable[..., Any],
+        layer_backward: Callable[..., Any],
         dy: Array,
         saved: Saved,
         params: list[Params],
@@ -238,33 +240,33 @@ class Blocks(Attention, Losses):
     ) -> tuple[Array, list[Grads]]:
         """Send dy back through the layers, from the last down to `first`.
 
-        `block_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them. Layers
+        `layer_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them. Layers
         below `first` are not touched, and their accumulators are returned as they are.
         """
-        finished = []
-        above = (reversed(one[first:]) for one in (saved, params, grads))
-        for kept, one, one_grads in zip(*above, strict=True):
-            dy, one_grads = block_backward(dy, kept, one, one_grads)
-            finished.append(one_grads)
-        return dy, [*grads[:first], *finished[::-1]]
+        grads = list(grads)
+        for number in reversed(range(first, len(params))):
+            dy, grads[number] = layer_backward(dy, saved[number], params[number], grads[number])
+        return dy, grads
 
+    # dy (T,N) -> dx (T,K), grads
     def _linear_backward(
         self, dy: Array, saved: Saved, grads: Grads, weight: str, bias: str
     ) -> tuple[Array, Grads]:
         dx, dweight, dbias = self.linear_backward(dy, saved)
-        fresh = {weight: dweight, bias: dbias}
-        return dx, grads | {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
+        return dx, self.add_gradients(grads, **{weight: dweight, bias: dbias})
 
+    # dy (T,H) -> dx (T,H), grads
     def _norm_backward(self, dy: Array, saved: Saved, grads: Grads) -> tuple[Array, Grads]:
         dx, dgamma, dbeta = self.layer_norm_backward(dy, saved)
-        fresh = {"gamma": dgamma, "beta": dbeta}
-        return dx, grads | {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
+        return dx, self.add_gradients(grads, gamma=dgamma, beta=dbeta)
 
+    # x (T,H) -> (T,H)
     def _dropout(self, x: Array, drop: Dropout | None, site: int) -> tuple[Array, Saved]:
         if drop is None or not drop.rate:
             return x, None
         mask = self.dropout_mask(drop, site, x.shape[-1], x.dtype)
         return x * mask, DropoutSaved(mask)
 
+    # dy (T,H) -> dx (T,H)
     def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
         return dy if saved is None else dy * saved.mask

@@ -95,13 +95,13 @@ class Losses(Primitives):
         return self.xp.where(labels > 0, -labels, 1) * slope * (dnll / labels.shape[-1])[:, None]
 
     # predictions targets (N,) -> (N,)
-    def mean_squared_error(self, predictions: Array, targets: Array) -> tuple[Array, Saved]:
+    def squared_error(self, predictions: Array, targets: Array) -> tuple[Array, Saved]:
         """Return (prediction - target)^2 of every row; with weights 1/N from above the sum is the mean."""
         difference = predictions - targets
         return difference * difference, SquaredErrorSaved(difference)
 
     # dloss (N,) -> dpredictions (N,)
-    def mean_squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
+    def squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
         """Return the gradient with respect to the predictions."""
         return 2 * saved.difference * dloss
 

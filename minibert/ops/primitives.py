@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.arrays import Array, Saved
+from minibert.arrays import Array, Grads, Saved
 from minibert.ops import random
 from minibert.ops.erf import erfc
 
@@ -21,7 +21,7 @@ from minibert.ops.erf import erfc
 LinearSaved = namedtuple("LinearSaved", "x weight")
 GeluSaved = namedtuple("GeluSaved", "x cdf")
 TanhSaved = namedtuple("TanhSaved", "y")
-LayerNormSaved = namedtuple("LayerNormSaved", "normal inverse gamma")
+LayerNormSaved = namedtuple("LayerNormSaved", "x_hat rstd gamma")
 EmbeddingSaved = namedtuple("EmbeddingSaved", "ids")
 TakeRowsSaved = namedtuple("TakeRowsSaved", "rows x")
 
@@ -49,6 +49,10 @@ class Primitives:
         """Add to an accumulator, which is consumed and returned: in place for NumPy, a new array for JAX."""
         total += extra
         return total
+
+    def add_gradients(self, grads: Grads, **fresh: Array) -> Grads:
+        """Add gradients to the accumulators of the same names."""
+        return grads | {name: self.accumulate(grads[name], gradient) for name, gradient in fresh.items()}
 
     # a (M,K)  b (K,N) -> (M,N)
     def _product(self, a: Array, b: Array) -> Array:
@@ -113,21 +117,19 @@ class Primitives:
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row (Ba et al. 2016)."""
         centred = x - x.mean(-1, keepdims=True)
-        inverse = 1 / self.xp.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
-        normal = centred * inverse
-        return normal * gamma + beta, LayerNormSaved(normal, inverse, gamma)
+        rstd = 1 / self.xp.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
+        x_hat = centred * rstd
+        return x_hat * gamma + beta, LayerNormSaved(x_hat, rstd, gamma)
 
-    # n = (x - mean) r with r = 1/sqrt(var + eps), and g = dy gamma the gradient of n. Mean and variance both
-    # depend on x: the first takes out the mean of g, the second the part of g along n:
-    #   dx = r (g - mean(g) - n mean(g n))
+    # x_hat = (x - mean) rstd with rstd = 1/sqrt(var + eps), and g = dy gamma the gradient of x_hat. Mean and
+    # variance both depend on x: the first takes out the mean of g, the second the part of g along x_hat:
+    #   dx = rstd (g - mean(g) - x_hat mean(g x_hat))
     # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         """Return the gradients of `layer_norm`."""
-        normal = saved.normal
-        along = dy * normal
-        g = dy * saved.gamma
-        dx = saved.inverse * (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True))
-        return dx, along.sum(0), dy.sum(0)
+        x_hat, g = saved.x_hat, dy * saved.gamma
+        dx = saved.rstd * (g - g.mean(-1, keepdims=True) - x_hat * (g * x_hat).mean(-1, keepdims=True))
+        return dx, (dy * x_hat).sum(0), dy.sum(0)
 
     # ids (T,)  table (V,H) -> (T,H)
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
@@ -155,7 +157,7 @@ class Primitives:
 
     # x (T,H)  rows (M,) -> (M,H)
     def take_rows(self, x: Array, rows: Array) -> tuple[Array, Saved]:
-        """Take some rows of x, as precise as x: the masked positions, the [CLS] of each sequence."""
+        """Take some rows of x, in its dtype: the masked positions, the [CLS] of each sequence."""
         return x[rows], TakeRowsSaved(rows, x)
 
     # dy (M,H) -> (T,H)
@@ -163,7 +165,7 @@ class Primitives:
         """Put the rows of dy back where they were taken, zeros elsewhere."""
         return self.scatter_add(self.xp.zeros_like(saved.x), saved.rows, dy)
 
-    # sequence_index (S,), lengths and positions from the batch -> row keys (T,2)
+    # token_sequences positions (T,), from the batch -> row keys (T,2)
     def dropout(
         self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
     ) -> random.Dropout | None:
@@ -171,7 +173,7 @@ class Primitives:
 
         Parameters
         ----------
-        batch : its `sequence_index` and `positions` name each row, whatever the layout of the batch.
+        batch : its `token_sequences` and `positions` name each row, whatever the layout of the batch.
         rate, attention_rate : probabilities of dropping an element.
         seed, step : what makes this run and this step different from others.
         """

@@ -7,6 +7,7 @@ called counter-based (Salmon et al. 2011); the mixing steps are those of Chris W
 second half of the key folded in between its rounds, so that two rows share no stretch of bits.
 """
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from minibert.arrays import Array
@@ -19,7 +20,7 @@ WORD = 0xFFFFFFFF
 
 
 class Dropout(NamedTuple):
-    """What every dropout site of one batch needs; `None` in its place means no dropout at all."""
+    """The source of one batch's dropout; `None` in its place means no dropout."""
 
     rate: float  # on embeddings and sublayer outputs
     attention_rate: float  # on attention probabilities
@@ -44,10 +45,8 @@ def fold(xp: Any, key: Array, word: Array) -> Array:
 
 def words(xp: Any, *values: Any) -> list[Array]:
     """Return counters as (1,) words (NumPy warns of overflow in scalars only); high bits fold in."""
-    return [
-        xp.asarray([(v ^ (v >> 32)) & WORD] if isinstance(v, int) else v, xp.uint32).reshape(-1)
-        for v in values
-    ]
+    folded = ([(int(v) ^ (int(v) >> 32)) & WORD] if isinstance(v, Integral) else v for v in values)
+    return [xp.asarray(v, xp.uint32).reshape(-1) for v in folded]
 
 
 # sequence (T,)  position (T,) -> (T,2)

@@ -1,8 +1,8 @@
-"""What the feature-based approach adds (Devlin et al. 2019, section 5.3): LSTMs, a weighted sum of layers.
+"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs over time, a weighted sum of layers.
 
 Time steps follow one another, but the sequences of a batch go through each of them together. Rows are laid
 out in the order of time for that, the longest sequence first in every step: what a step reads and writes then
-lies in one piece, and the sequences that go on to the next step are the first ones.
+is contiguous, and the sequences that go on to the next step are the first ones.
 """
 
 from collections import namedtuple
@@ -135,8 +135,7 @@ class Recurrent(Blocks):
             dx, dw_in, dbias = None, self._product(saved.linear.x.T, d_gates), d_gates.sum(0)
         else:
             dx, dw_in, dw_state, dbias = self.lstm_backward(dy, saved)
-        fresh = {"w_in": dw_in, "w_state": dw_state, "bias": dbias}
-        return dx, {name: self.accumulate(grads[name], one) for name, one in fresh.items()}
+        return dx, self.add_gradients(grads, w_in=dw_in, w_state=dw_state, bias=dbias)
 
     # layers (N,T,H)  weights (N,) -> (T,H)
     def layer_mix(self, layers: Array, weights: Array) -> tuple[Array, Saved]:

@@ -1,4 +1,4 @@
-"""What happens to parameters once their gradients are known, over flat buffers."""
+"""Update parameters from their gradients, over flat buffers."""
 
 import math
 from typing import NamedTuple
@@ -12,7 +12,10 @@ CHUNK = 1 << 16  # elements handled at a time, so that the temporaries stay in c
 
 
 class AdamRule(NamedTuple):
-    """The numbers of one step of Adam; with `lr` and `step` alone, those of the paper (appendix A.2)."""
+    """The numbers of one step of Adam.
+
+    Defaults: the paper's (appendix A.2), eps of its released code, Kingma and Ba's bias correction.
+    """
 
     lr: float  # learning rate of this step
     step: int  # its number, from 1
@@ -32,17 +35,21 @@ class AdamRule(NamedTuple):
 
 
 class Updates(Primitives):
-    """Optimizer arithmetic. Parameters and moments are consumed and returned: in place for NumPy."""
+    """Optimizer arithmetic. Parameters and moments are consumed and returned: in place for NumPy.
+
+    Gradients are consumed, too: from an update to the next `zero` they belong to the engine, which may have
+    cleared them early. Neither read them then nor add to them.
+    """
 
     # grads (N,)
     def zero(self, grads: Array) -> None:
-        """Set accumulators to zero; an engine may do so early, after the update that consumed them."""
+        """Set accumulators to zero, unless the update that consumed them has done so."""
         grads.fill(0)
 
     # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together."""
-        return math.sqrt(math.fsum(float(grads[s] @ grads[s]) for s in pieces(0, len(grads))))
+        return math.sqrt(math.fsum(float(self._squares(grads[s])) for s in chunks(0, len(grads))))
 
     # -> scalar
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
@@ -59,7 +66,7 @@ class Updates(Primitives):
         """
         m_scale, v_scale = rule.corrections
         for begin, end, decays in spans(decayed, len(params)):
-            for s in pieces(begin, end):
+            for s in chunks(begin, end):
                 g = grads[s] * rule.clip
                 m[s] = rule.beta1 * m[s] + (1 - rule.beta1) * g
                 v[s] = rule.beta2 * v[s] + (1 - rule.beta2) * (g * g)
@@ -82,8 +89,8 @@ class Updates(Primitives):
         So does this: what does not decay takes Adam's step. Other implementations scale every tensor, which
         is what comes out where every tensor decays.
 
-        There is a row [begin, end, decays] of `tensors`, int64, for each tensor in the buffers, in order. The
-        Algorithm has the correction for moments, m and v, that began at zero.
+        There is a row [begin, end, decays] of `tensors`, int64, for each tensor in the buffers, in order.
+        Algorithm 2 includes bias correction.
         """
         m_scale, v_scale = rule.corrections
 
@@ -93,7 +100,7 @@ class Updates(Primitives):
 
         for begin, end, decays in tensors.tolist():
             length = update_length = 0.0
-            for s in pieces(begin, end):
+            for s in chunks(begin, end):
                 g = grads[s] * rule.clip
                 m[s] = rule.beta1 * m[s] + (1 - rule.beta1) * g
                 v[s] = rule.beta2 * v[s] + (1 - rule.beta2) * (g * g)
@@ -102,7 +109,7 @@ class Updates(Primitives):
                     update_length = update_length + self._squares(update(s, decays))
             trust = self._trust_ratio(np.sqrt(length), np.sqrt(update_length)) if decays else 1.0
             rate = rule.lr * trust
-            for s in pieces(begin, end):  # computed anew: all of an embedding's would be a second embedding
+            for s in chunks(begin, end):  # computed anew: all of an embedding's would be a second embedding
                 params[s] -= self.cast(rate, params.dtype) * update(s, decays)
         return params, m, v
 
@@ -130,13 +137,13 @@ class Updates(Primitives):
     def _muon_direction(
         self, grads: Array, m: Array, rows: int, matrices: int, rule: AdamRule
     ) -> tuple[Array, Array]:
-        """Return what Muon goes along, and the mean of gradients after these."""
+        """Return Muon's direction and the new momentum."""
         fresh = (1 - rule.beta1) * rule.clip * grads
         m = rule.beta1 * m + fresh
         ahead = (rule.beta1 * m + fresh).reshape(rows, matrices, -1)  # Nesterov's
         scale = math.sqrt(max(rows, ahead.shape[2]))
-        found = [scale * self._orthogonal(ahead[:, i]) for i in range(matrices)]
-        return self.xp.stack(found, 1).reshape(grads.shape), m
+        directions = [scale * self._orthogonal(ahead[:, i]) for i in range(matrices)]
+        return self.xp.stack(directions, 1).reshape(grads.shape), m
 
     # X <- (a + b X X^T + c (X X^T)^2) X  makes a s + b s^3 + c s^5 of every singular value s and leaves the
     # singular vectors as they are; five times over that brings all above 0.002 to between 0.68 and 1.21.
@@ -164,7 +171,7 @@ class Updates(Primitives):
         return self.xp.where(both, length / self.xp.where(both, update_length, 1), 1)
 
 
-def pieces(begin: int, end: int) -> list[slice]:
+def chunks(begin: int, end: int) -> list[slice]:
     """Cut the range [begin, end) into chunks."""
     return [slice(low, min(low + CHUNK, end)) for low in range(begin, end, CHUNK)]
 

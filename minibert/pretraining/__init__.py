@@ -1,1 +1,1 @@
-"""The rooms behind `pretrain.py`: options, recipes, text to learn from, task, budget, evaluation."""
+"""Pre-training: options, recipes, text to learn from, objective, budget, evaluation; begin with `run.py`."""

@@ -132,34 +132,35 @@ class Pretraining:
                 length, *rest = position
                 at = Position(*rest) if length == stage.seq_length else Position(rest[0] + 1, 0, 0)
             runtime = runtime_of(self.ops)
-            stream = self.stage_batches(stage.seq_length, at, (runtime.rank, runtime.world_size))
+            stream = self.stage_batches(stage.seq_length, at, runtime.rank, runtime.world_size)
+            # The last position tells the next stage which epoch is over.
             for batch, position in islice(stream, stage.end - max(step, stage.begin)):
                 yield batch, position
 
     def stage_batches(
-        self, seq_length: int, at: Position = BEGINNING, part: tuple[int, int] = (0, 1)
+        self, seq_length: int, at: Position = BEGINNING, rank: int = 0, world_size: int = 1
     ) -> Iterator[tuple[Batch, list[int]]]:
         """Yield endless batches of one sequence length from a position on, with the position after each.
 
-        Of `part` (i, n) only the i-th of n, from 0 on, of every batch; the tokens of others are not read.
-        Its weights are those of a batch of nothing else.
+        Of every batch only the share of process `rank` is read. Its weights are those of a batch of nothing
+        else.
         """
         o, count = self.options, max(1, self.options.tokens_per_step // seq_length)
-        if count < part[1]:
+        if count < world_size:
             raise InputError(
-                f"A step of {count} sequences of {seq_length} tokens leaves some of {part[1]} processes "
+                f"A step of {count} sequences of {seq_length} tokens leaves some of {world_size} processes "
                 "without any; raise --batch-size or start fewer."
             )
-        first, last = (count * border // part[1] for border in (part[0], part[0] + 1))
+        first, last = (count * border // world_size for border in (rank, rank + 1))
         stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
         while True:
             sequences, after = zip(*islice(stream, count), strict=True)
             batch = Batch.pack(sequences[first:last], first)
-            if part[1] > 1:
+            if world_size > 1:
                 most = seq_length if o.left_to_right else o.instance_options(seq_length).most_predictions
                 batch = BatchPart(
                     **vars(batch),
-                    parts=part[1],
+                    parts=world_size,
                     sequences=count,
                     longest=seq_length,
                     most_masked=most,

@@ -35,7 +35,7 @@ class WordLoss:
     pieces: int
 
 
-def score_words(ops: Any, config: BertConfig, params: Any, text: Text, words: int = WORDS) -> WordLoss:
+def score_words(ops: Any, config: BertConfig, params: Any, text: Text) -> WordLoss:
     """Measure the loss of whole words on the held-out documents of a text, in nats per byte.
 
     Words that are [UNK] are read and not guessed; a window that is too long for the model loses its end. The
@@ -45,7 +45,7 @@ def score_words(ops: Any, config: BertConfig, params: Any, text: Text, words: in
     if config.is_decoder:
         raise InputError("A left-to-right model fills no gaps; whole words are measured with [MASK] models.")
     guessed: list[int] = []  # the bytes of each word
-    batches = list(_batches(text, config.P, words, guessed))
+    batches = list(_batches(text, config.P, guessed))
     if not guessed:
         raise InputError("The text has no word to guess that is not [UNK]; give more.")
     found = evaluation.score(ops, config, params, batches, text.tokenizer.mask_id)
@@ -53,11 +53,11 @@ def score_words(ops: Any, config: BertConfig, params: Any, text: Text, words: in
     return WordLoss(found.loss * n_pieces / n_bytes, len(guessed), n_bytes, n_pieces)
 
 
-def _batches(text: Text, positions: int, words: int, guessed: list[int]) -> Iterator[Batch]:
+def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
     """Yield windows with [MASK] for words, and note these, until there are enough."""
     waiting: list[Sequence] = []
     for tokens, borders, draws in _windows(text):
-        if len(guessed) >= words:
+        if len(guessed) >= WORDS:
             break
         n_words = len(borders) - 1
         drawn = np.sort(draws.permutation(n_words)[: max(1, round(SHARE * n_words))])

@@ -7,8 +7,8 @@ reads windows of a longer text instead.
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
+from collections import Counter, abc
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -53,7 +53,12 @@ class Sentences(Task):
     refuses_blanks = False  # official files are taken as they are, with a warning
 
     def __init__(
-        self, name: str, title: str, classes: Many[str] | None, scored: Many[str], pair: bool | None = None
+        self,
+        name: str,
+        title: str,
+        classes: abc.Sequence[str] | None,
+        scored: abc.Sequence[str],
+        pair: bool | None = None,
     ) -> None:
         self.name, self.title, self.pair = name, title, pair
         self.kind = "regress" if classes is None else "classify"

@@ -102,7 +102,7 @@ def loss(
     weights = ops.cast(batch.label_weights, y.real.dtype)
     if head.kind == "cosine":
         scores = (first * second).sum(-1)
-        nll, saved_loss = ops.mean_squared_error(scores, ops.cast(batch.labels, y.real.dtype))
+        nll, saved_loss = ops.squared_error(scores, ops.cast(batch.labels, y.real.dtype))
     else:
         labels, own = batch.labels, xp.arange(len(first), dtype=batch.labels.dtype)
         alike = (labels[:, None] == labels).any(-1)  # (E,E)
@@ -127,7 +127,7 @@ def loss_backward(
     xp, y = ops.xp, saved.vectors.unit.unit
     first, second = y[::2], y[1::2]
     if head.kind == "cosine":
-        ds = ops.mean_squared_error_backward(saved.dnll, saved.loss)[:, None]
+        ds = ops.squared_error_backward(saved.dnll, saved.loss)[:, None]
         dfirst, dsecond = ds * second, ds * first
     else:
         ds = SCALE * xp.where(saved.compared, ops.softmax_cross_entropy_backward(saved.dnll, saved.loss), 0)

@@ -5,8 +5,8 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
+from collections import Counter, abc
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -199,7 +199,7 @@ def sentence_bounds(examples: Examples) -> np.ndarray:
 
 # scores (T,K)  seen (T,) bool  bounds (S+1,) -> S lists
 def predicted_tags(
-    scores: np.ndarray, seen: np.ndarray, bounds: np.ndarray, labels: Many[str]
+    scores: np.ndarray, seen: np.ndarray, bounds: np.ndarray, labels: abc.Sequence[str]
 ) -> list[list[str]]:
     """Choose the likeliest tag of every word, sentence by sentence; O where a word was not seen."""
     pairs = zip(scores.argmax(-1).tolist(), seen.tolist(), strict=True)
@@ -207,12 +207,12 @@ def predicted_tags(
     return [tags[begin:end] for begin, end in pairwise(bounds.tolist())]
 
 
-def tag_numbers(examples: Examples, labels: Many[str]) -> np.ndarray:
+def tag_numbers(examples: Examples, labels: abc.Sequence[str]) -> np.ndarray:
     """(T,) int32 the tags of all words as numbers of labels; InputError where one is no label, or missing."""
     return _numbered(examples, {label: number for number, label in enumerate(labels)}, 0, training=True)
 
 
-def entities_text(words: Many[str], chunks: Many[entities.Chunk]) -> str:
+def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]) -> str:
     """`PER Peter Blackburn; LOC Brussels`."""
     return "; ".join(f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks) or "none"
 
@@ -224,7 +224,7 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     return example.tags
 
 
-def comparable(examples: Examples, predictions: Predictions) -> list[list[Many[str]]]:
+def comparable(examples: Examples, predictions: Predictions) -> list[list[abc.Sequence[str]]]:
     """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
 
     Each tag is looked at by itself: one in dev that is like no other changes nothing for those.
@@ -243,7 +243,7 @@ def _tells_entity(tag: str) -> bool:
 
 # -> (words of all sentences,)
 def _numbered(
-    sentences: Many[TaggedSentence], numbers: Mapping[str, int], before: int, training: bool
+    sentences: abc.Sequence[TaggedSentence], numbers: Mapping[str, int], before: int, training: bool
 ) -> Any:
     """Turn the tags into numbers; None where one is not known and need not be. Errors count from `before`."""
     if not training and any(sentence.tags is None for sentence in sentences):

@@ -7,7 +7,8 @@ the next, as in Google's run_squad. Nothing lies in memory twice: the pieces of 
 paragraphs stand end to end, a window is two numbers, and a `Feature` is made when one is asked for.
 """
 
-from collections.abc import Iterable, Sequence as Many
+from collections import abc
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ UNKNOWN, NOWHERE = -1, -2  # in place of an answer: nobody knows it; there is no
 BLOCK = 4096  # questions that are tokenised together
 
 
-class Windows(Many[Feature]):
+class Windows(abc.Sequence[Feature]):
     """All windows of many questions: a list of features that takes hardly more memory than the pieces.
 
     Raise InputError when there is no question, or none to train on; when a question leaves no room for its

@@ -53,14 +53,12 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> lis
     return list(found.values())
 
 
-def learn_pieces(
-    tokenizer: Tokenizer, words: WordCounts, n: int, *, min_frequency: int = 2, core: str = "auto"
-) -> list[NewPiece]:
+def learn_pieces(tokenizer: Tokenizer, words: WordCounts, n: int, *, core: str = "auto") -> list[NewPiece]:
     """Learn pieces from words and their counts: `learn_vocab`, gone on with from a vocabulary that there is.
 
     Words begin as the pieces that the tokenizer cuts them into, not as characters; then the two neighbours
     are joined whose merge raises the likelihood of the text most, again and again. Words that are [UNK] are
-    left out. There are fewer than `n` where no more neighbours occur `min_frequency` times. Raise InputError
+    left out. There are fewer than `n` where no more neighbours occur twice. Raise InputError
     when `n` is no positive whole number, or not one piece can be learned.
     """
     whole_number("n", n, 1)
@@ -71,7 +69,7 @@ def learn_pieces(
     bounds = np.concatenate([[0], lengths[known].cumsum()])
     symbols = batch.ids[np.repeat(known, lengths)].astype(np.int32)
     text = native.Symbols(symbols, bounds, words.counts[known], tokenizer.vocab_size)
-    merger = (native.Merger if native.choose(core) else Merger)(text, min_frequency, "likelihood")
+    merger = (native.Merger if native.choose(core) else Merger)(text, 2, "likelihood")
     every = [NewPiece(piece, [number]) for number, piece in enumerate(tokenizer.vocab)]  # symbols
     found: dict[str, NewPiece] = {}
     while len(found) < n:

@@ -311,6 +311,7 @@ def test_arrays_end_to_end_are_one_array(lengths, rng):
     for _ in range(6):
         begin, end = rng.randrange(len(whole) + 2), rng.randrange(len(whole) + 2)
         assert joined[begin:end].tolist() == whole[begin:end].tolist()
+        assert joined[begin:end:3].tolist() == whole[begin:end:3].tolist()
     assert joined[:].tolist() == whole.tolist()
 
 
@@ -538,7 +539,7 @@ def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
     task = Pretraining(options, prepare_text(options, straight, show=False), None)
     for at in (Position(0, 0, 0), Position(2, 0, 5)):
         whole, *parts = (
-            list(itertools.islice(task.stage_batches(16, at, part), 20))
+            list(itertools.islice(task.stage_batches(16, at, *part), 20))
             for part in ((0, 1), (0, 3), (1, 3), (2, 3))
         )
         for (batch, after), *own in zip(whole, *parts, strict=True):

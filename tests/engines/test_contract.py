@@ -123,6 +123,22 @@ def test_every_backward_has_its_forward_and_takes_the_gradient_and_what_was_save
             assert saved == "saved"
 
 
+@every_engine
+def test_a_backward_may_be_called_again_with_what_was_saved(ops):
+    logits, labels = np.arange(6, dtype=np.float32).reshape(3, 2) % 4, np.array([0, 1, 0], np.int32)
+    _, saved = ops.softmax_cross_entropy(logits, labels)
+    dnll = np.array([0.5, 1.0, 0.25], np.float32)
+    first = np.array(ops.softmax_cross_entropy_backward(dnll, saved))
+    assert np.array_equal(np.asarray(ops.softmax_cross_entropy_backward(dnll, saved)), first)
+
+
+@every_engine
+def test_the_norm_of_gradients_neither_overflows_nor_vanishes_in_single_precision(ops):
+    for size in (1e20, 1e-23):
+        grads = np.full(4, size, np.float32)
+        assert float(ops.global_norm(ops.xp.asarray(grads))) == pytest.approx(2 * size, rel=1e-6)
+
+
 def test_every_public_operation_says_what_it_does():
     operations = [getattr(Ops, name) for name in public(Ops)]
     assert [one.__name__ for one in operations if callable(one) and not one.__doc__] == []
@@ -232,7 +248,7 @@ def test_loss_is_the_weighted_sum_of_its_rows(ops):
     [
         "softmax_cross_entropy",
         "segment_softmax_cross_entropy",
-        "mean_squared_error",
+        "squared_error",
         "sigmoid_cross_entropy",
     ],
 )

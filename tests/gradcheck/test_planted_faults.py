@@ -108,9 +108,9 @@ class _LayerNorm(Ops):
     """LayerNorm's backward with parts that can be left out."""
 
     def layer_norm_backward(self, dy, saved):
-        normal = saved.normal
+        normal = saved.x_hat
         g = self.scaled(dy, saved.gamma)
-        dx = saved.inverse * (g - self.mean_term(g) - self.variance_term(g, normal))
+        dx = saved.rstd * (g - self.mean_term(g) - self.variance_term(g, normal))
         return dx, self.dgamma(dy, normal), dy.sum(0)
 
     def scaled(self, dy, gamma):
@@ -159,8 +159,8 @@ class GammaGradientNotNormalised(_LayerNorm):
 @seen_in("layer_norm")
 class EpsilonForgottenInBackward(_LayerNorm):
     def layer_norm_backward(self, dy, saved):
-        spread = np.sqrt((saved.normal * saved.normal).mean(-1, keepdims=True))  # one but for eps
-        without = saved._replace(normal=saved.normal / spread, inverse=saved.inverse / spread)
+        spread = np.sqrt((saved.x_hat * saved.x_hat).mean(-1, keepdims=True))  # one but for eps
+        without = saved._replace(x_hat=saved.x_hat / spread, rstd=saved.rstd / spread)
         return super().layer_norm_backward(dy, without)
 
 
@@ -322,10 +322,10 @@ class SegmentsLeftInTheOrderOfTheirLengths(Ops):
         return super().segment_softmax_cross_entropy_backward(dnll, saved)[np.argsort(back)]
 
 
-@seen_in("mean_squared_error", "head_loss")
+@seen_in("squared_error", "head_loss")
 class HalfTheSquaredError(Ops):
-    def mean_squared_error_backward(self, dloss, saved):
-        return super().mean_squared_error_backward(dloss, saved) / 2
+    def squared_error_backward(self, dloss, saved):
+        return super().squared_error_backward(dloss, saved) / 2
 
 
 @seen_in("sigmoid_cross_entropy", "head_loss")

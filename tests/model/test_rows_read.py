@@ -81,7 +81,7 @@ def all_rows(monkeypatch):
     def every(ops, config, batch):
         return None, batch.first_rows, batch.masked_rows
 
-    monkeypatch.setattr(bert, "_rows_read", every)
+    monkeypatch.setattr(bert, "_last_layer_rows", every)
     monkeypatch.setattr(heads, "_encoder_rows", lambda config, head, rows: None)
 
 

@@ -187,7 +187,7 @@ def test_sigmoid_cross_entropy_has_its_slope_at_zero_as_well():
 
 
 def test_squared_error_is_squared_by_row():
-    loss, _ = OPS.mean_squared_error(np.array([1.0, 2.0, -1.0]), np.array([1.0, -1.0, 0.5]))
+    loss, _ = OPS.squared_error(np.array([1.0, 2.0, -1.0]), np.array([1.0, -1.0, 0.5]))
     assert loss.tolist() == [0, 9, 2.25]
 
 

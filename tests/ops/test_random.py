@@ -309,3 +309,4 @@ def test_micro_batches_drop_what_the_whole_batch_drops():
 def test_seeds_and_steps_may_be_numpy_integers_and_longer_than_32_bits():
     assert np.array_equal(kept(SQUARE, seed=3, step=9), kept(SQUARE, seed=np.int64(3), step=np.int64(9)))
     assert not np.array_equal(kept(SQUARE, seed=3), kept(SQUARE, seed=3 + 2**32))
+    assert np.array_equal(kept(SQUARE, seed=3 + 2**40), kept(SQUARE, seed=np.int64(3 + 2**40)))

@@ -134,7 +134,7 @@ ROWS = (
         "“uses bidirectional self-attention”, not one where a token attends “to context to its left” only",
         "ops/attention.py:Attention._probabilities",
         "model/test_bert.py::test_every_token_sees_every_other_both_ways",
-        "if not causal:", "if False:",
+        "if causal:", "if True:",
     ),
     Row(
         "3-m", "“a single sentence and a pair of sentences … in one token sequence”",
@@ -636,7 +636,7 @@ ROWS = (
         "“LTR & No NSP: A left-context-only model … trained using a standard Left-to-Right (LTR) LM”",
         "ops/attention.py:Attention._probabilities",
         "ops/test_ops.py::test_causal_attention_is_that_of_the_prefix_alone_whatever_comes_later",
-        "np.tril(np.ones((length, length), bool))", "np.tril(np.ones((length, length), bool), 1)",
+        "np.tri(rows.shape[1], dtype=bool)", "np.tri(rows.shape[1], k=1, dtype=bool)",
     ),
     Row(
         "5.1-c", "“a standard LTR LM”: the label of a token is the one after it",

@@ -110,7 +110,8 @@ class EndToEnd:
     # where (m,) from 0 on, or a slice -> (m,)
     def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
         if isinstance(where, slice):
-            return self._slice(*where.indices(len(self))[:2])
+            begin, end, step = where.indices(len(self))
+            return self._slice(begin, end)[::step]  # from left to right
         found = np.empty(len(where), self.arrays[0].dtype)
         part = np.searchsorted(self.ends, where, "right")
         borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
-from minibert.engines.cpp.primitives import INDEX, CppPrimitives, draws, empty, in_one_piece, indices, whole
+from minibert.engines.cpp.primitives import (
+    INDEX,
+    CppPrimitives,
+    as_contiguous,
+    draws,
+    empty,
+    indices,
+    is_contiguous,
+)
 from minibert.ops import Dropout
 from minibert.ops.blocks import EMBEDDING_SITE, layer_sites
 
@@ -22,10 +30,10 @@ CppAttentionBlockSaved = namedtuple(
 )
 CppFeedForwardBlockSaved = namedtuple("CppFeedForwardBlockSaved", "x u norm")
 CppMaskedLmHeadSaved = namedtuple(
-    "CppMaskedLmHeadSaved", "rows shape taken u inner normal mean inverse gradient table"
+    "CppMaskedLmHeadSaved", "rows shape taken u inner normal mean rstd gradient table"
 )
 ChosenSaved = namedtuple("ChosenSaved", "rows borders asking")  # the rows alone that ask, where not all do
-NormSaved = namedtuple("NormSaved", "total mean inverse dropped")  # total: the sum that is normalised
+NormSaved = namedtuple("NormSaved", "total mean rstd dropped")  # total: the sum that is normalised
 
 TABLES = ("word", "position", "segment")
 LANES = 16  # in the widest vector: rows of the gradient of logits begin at multiples of it
@@ -59,30 +67,30 @@ class CppOps(CppPrimitives):
 
     def _fits(self, x: Array, params: Params) -> bool:
         """Tell whether a sublayer with these arrays is one for the fused kernels."""
-        return self._fuse and whole(*params.values()) and whole(x, dtype=self._kept)
+        return self._fuse and is_contiguous(*params.values()) and is_contiguous(x, dtype=self._kept)
 
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: Dropout | None
     ) -> tuple[Array, Saved]:
         """Return dropout(LayerNorm(word + position + segment)), in one pass."""
         ids = batch.input_ids, batch.positions, batch.token_type_ids
-        if not (self._fuse and whole(*params.values()) and all(map(indices, ids))):
+        if not (self._fuse and is_contiguous(*params.values()) and all(map(indices, ids))):
             return super().embedding_block(batch, params, config, drop)
         T, H = len(batch.input_ids), params["word"].shape[1]
-        total, y, mean, inverse = self._activations(T, H), self._activations(T, H), empty((T,)), empty((T,))
+        total, y, mean, rstd = self._activations(T, H), self._activations(T, H), empty((T,)), empty((T,))
         dropped = draws(drop, drop.rate if drop else 0.0, EMBEDDING_SITE)
         tables = chain.from_iterable(zip(ids, (params[name] for name in TABLES), strict=True))
         norm = params["gamma"], params["beta"], config.layer_norm_eps
-        self._run.embedding_layer_norm(*tables, *norm, dropped, total, y, mean, inverse)
-        return y, CppEmbeddingBlockSaved(*ids, NormSaved(total, mean, inverse, dropped))
+        self._run.embedding_layer_norm(*tables, *norm, dropped, total, y, mean, rstd)
+        return y, CppEmbeddingBlockSaved(*ids, NormSaved(total, mean, rstd, dropped))
 
     def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
         if not isinstance(saved, CppEmbeddingBlockSaved):
             return super().embedding_block_backward(dy, saved, params, grads)
-        total, mean, inverse, dropped = saved.norm
+        total, mean, rstd, dropped = saved.norm
         gamma, sums = params["gamma"], (grads["gamma"], grads["beta"])
-        dy, dsum = in_one_piece(dy), empty(total.shape)
-        self._run.embedding_layer_norm_backward(dy, total, mean, inverse, gamma, dropped, dsum, *sums)
+        dy, dsum = as_contiguous(dy), empty(total.shape)
+        self._run.embedding_layer_norm_backward(dy, total, mean, rstd, gamma, dropped, dsum, *sums)
         for name in TABLES:
             self._run.scatter_add(getattr(saved, name), dsum, grads[name])
         return grads
@@ -193,18 +201,18 @@ class CppOps(CppPrimitives):
         One (M,V) array in all: logits become the gradient of each row's nll in place. What backward is given
         for each row multiplies the few columns on both sides of it instead.
         """
-        if not (self._fits(x, params) and whole(table) and indices(rows) and indices(labels)):
+        if not (self._fits(x, params) and is_contiguous(table) and indices(rows) and indices(labels)):
             return super().masked_lm_head(x, rows, labels, params, table, config)
         (V, H), M = table.shape, len(rows)
         taken, u, inner, normal = (empty((M, H)) for _ in range(4))
-        mean, inverse, nll, predicted = empty((M,)), empty((M,)), empty((M,)), np.empty(M, INDEX)
+        mean, rstd, nll, predicted = empty((M,)), empty((M,)), empty((M,)), np.empty(M, INDEX)
         self._run.gather(rows, x, taken)
         self._run.linear_gelu(taken, params["weight"], params["bias"], config.gelu_form == "tanh", u, inner)
         gamma, beta, bias = params["gamma"], params["beta"], params["output_bias"]
-        self._run.layer_norm(inner, gamma, beta, config.layer_norm_eps, normal, mean, inverse)
+        self._run.layer_norm(inner, gamma, beta, config.layer_norm_eps, normal, mean, rstd)
         gradient = self._activations(M, -(-V // LANES) * LANES)[:, :V]
         self._run.linear_softmax_cross_entropy(normal, table.T, bias, labels, gradient, nll, predicted)
-        saved = (rows, np.array(x.shape), taken, u, inner, normal, mean, inverse, gradient, table)
+        saved = (rows, np.array(x.shape), taken, u, inner, normal, mean, rstd, gradient, table)
         return (nll, predicted), CppMaskedLmHeadSaved(*saved)
 
     def masked_lm_head_backward(
@@ -213,14 +221,14 @@ class CppOps(CppPrimitives):
         if not isinstance(saved, CppMaskedLmHeadSaved):
             return super().masked_lm_head_backward(dnll, saved, params, grads, dtable, config)
         taken, u, normal, gradient = saved.taken, saved.u, saved.normal, saved.gradient
-        mean, inverse = saved.mean, saved.inverse
-        dnll, d, gamma, beta = in_one_piece(dnll), empty(u.shape), grads["gamma"], grads["beta"]
+        mean, rstd = saved.mean, saved.rstd
+        dnll, d, gamma, beta = as_contiguous(dnll), empty(u.shape), grads["gamma"], grads["beta"]
         self._run.column_sums(gradient, dnll, grads["output_bias"], True)
         self._run.gemm(gradient, saved.table, d, False)
         self._run.scale_rows(d, dnll)
         self._run.scale_rows(normal, dnll)
         self._run.gemm(gradient.T, normal, dtable, True)
-        self._run.layer_norm_backward(d, saved.inner, mean, inverse, params["gamma"], d, gamma, beta, True)
+        self._run.layer_norm_backward(d, saved.inner, mean, rstd, params["gamma"], d, gamma, beta, True)
         self._run.gelu_backward(d, u, d, config.gelu_form == "tanh")
         self._run.gemm(taken.T, d, grads["weight"], True)
         self._run.column_sums(d, None, grads["bias"], True)
@@ -235,21 +243,25 @@ class CppOps(CppPrimitives):
         self, x: Array, out: Array, bias: str, params: Params, config: Any, drop: Dropout | None, site: int
     ) -> tuple[Array, Saved]:
         """Return LayerNorm(x + dropout(out + bias)), the end of a sublayer; the sum is kept."""
-        y, mean, inverse = self._activations(*x.shape), empty(x.shape[:1]), empty(x.shape[:1])
+        y, mean, rstd = self._activations(*x.shape), empty(x.shape[:1]), empty(x.shape[:1])
         total = self._activations(*x.shape) if self._narrow else out
         dropped = draws(drop, drop.rate if drop else 0.0, site)
         how = params[bias], dropped, params["gamma"], params["beta"], config.layer_norm_eps
-        self._run.dropout_residual_layer_norm(x, out, *how, total, y, mean, inverse)
-        return y, NormSaved(total, mean, inverse, dropped)
+        self._run.dropout_residual_layer_norm(x, out, *how, total, y, mean, rstd)
+        return y, NormSaved(total, mean, rstd, dropped)
 
     # dy (T,H) -> dx d_out (T,H), and the memory of the sum, which is free now
     def _norm_gradient(
         self, dy: Array, saved: Saved, bias: str, params: Params, grads: Grads
     ) -> tuple[Array, Array, Array]:
         """Return the gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
-        total, mean, inverse, dropped = saved
+        total, mean, rstd, dropped = saved
         d_out = self._activations(*total.shape) if dropped or self._narrow else None
-        dy, dx, known = in_one_piece(dy), empty(total.shape), (total, mean, inverse, params["gamma"], dropped)
+        dy, dx, known = (
+            as_contiguous(dy),
+            empty(total.shape),
+            (total, mean, rstd, params["gamma"], dropped),
+        )
         sums = grads["gamma"], grads["beta"], grads[bias]
         self._run.dropout_residual_layer_norm_backward(dy, *known, dx, d_out, *sums)
         return dx, dx if d_out is None else d_out, total

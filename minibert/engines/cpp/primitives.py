@@ -22,7 +22,7 @@ from minibert.ops.primitives import EmbeddingSaved, LinearSaved, TakeRowsSaved, 
 
 # What is kept where it is not what the reference keeps.
 CppGeluSaved = namedtuple("CppGeluSaved", "x")
-CppLayerNormSaved = namedtuple("CppLayerNormSaved", "x mean inverse gamma")
+CppLayerNormSaved = namedtuple("CppLayerNormSaved", "x mean rstd gamma")
 CppAttentionSaved = namedtuple("CppAttentionSaved", "q k v cu_seqlens y softmax causal dropped")
 CppCrossEntropySaved = namedtuple("CppCrossEntropySaved", "gradient")
 Draws = namedtuple("Draws", "rows place")  # row keys; (site, threshold)
@@ -79,14 +79,14 @@ class CppPrimitives(Ops):
 
     def accumulate(self, total: Array, extra: Array) -> Array:
         """Add to an accumulator, in place."""
-        if not whole(total, extra) or total.shape != extra.shape:
+        if not is_contiguous(total, extra) or total.shape != extra.shape:
             return super().accumulate(total, extra)
         self._run.accumulate(total, extra)
         return total
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         x = self.upcast(x)
-        if not (_matrices(x, weight) and whole(bias)):
+        if not (_matrices(x, weight) and is_contiguous(bias)):
             return super().linear(x, weight, bias)
         y = empty((x.shape[0], weight.shape[1]))
         self._run.linear(x, weight, bias, y)
@@ -94,7 +94,7 @@ class CppPrimitives(Ops):
 
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         x, weight = saved.x, saved.weight
-        if not (_matrices(x, weight) and whole(dy)):
+        if not (_matrices(x, weight) and is_contiguous(dy)):
             return super().linear_backward(dy, saved)
         dx, dweight, dbias = empty(x.shape), empty(weight.shape), empty(weight.shape[1:])
         self._run.gemm(dy, weight.T, dx, False)
@@ -112,7 +112,7 @@ class CppPrimitives(Ops):
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
         """Return x Phi(x); backward computes Phi anew, so only x is kept."""
-        if not whole(x):
+        if not is_contiguous(x):
             return super().gelu(x, form)
         y = empty(x.shape)
         self._run.gelu(x, y, form == "tanh")
@@ -122,18 +122,18 @@ class CppPrimitives(Ops):
         if not isinstance(saved, CppGeluSaved):
             return super().gelu_backward(dy, saved, form)
         dx = empty(saved.x.shape)
-        self._run.gelu_backward(in_one_piece(dy), saved.x, dx, form == "tanh")
+        self._run.gelu_backward(as_contiguous(dy), saved.x, dx, form == "tanh")
         return dx
 
     def tanh(self, x: Array) -> tuple[Array, Saved]:
-        if not whole(x):
+        if not is_contiguous(x):
             return super().tanh(x)
         y = empty(x.shape)
         self._run.tanh(x, y)
         return y, TanhSaved(y)
 
     def tanh_backward(self, dy: Array, saved: Saved) -> Array:
-        if not whole(dy, saved.y):
+        if not is_contiguous(dy, saved.y):
             return super().tanh_backward(dy, saved)
         dx = empty(saved.y.shape)
         self._run.tanh_backward(dy, saved.y, dx)
@@ -141,18 +141,18 @@ class CppPrimitives(Ops):
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta; kept are x, mean and 1/sqrt."""
-        if not whole(x, gamma, beta) or x.ndim != 2:
+        if not is_contiguous(x, gamma, beta) or x.ndim != 2:
             return super().layer_norm(x, gamma, beta, eps)
-        y, mean, inverse = empty(x.shape), empty(x.shape[:1]), empty(x.shape[:1])
-        self._run.layer_norm(x, gamma, beta, eps, y, mean, inverse)
-        return y, CppLayerNormSaved(x, mean, inverse, gamma)
+        y, mean, rstd = empty(x.shape), empty(x.shape[:1]), empty(x.shape[:1])
+        self._run.layer_norm(x, gamma, beta, eps, y, mean, rstd)
+        return y, CppLayerNormSaved(x, mean, rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         if not isinstance(saved, CppLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
-        x, mean, inverse, gamma = saved.x, saved.mean, saved.inverse, saved.gamma
+        x, mean, rstd, gamma = saved.x, saved.mean, saved.rstd, saved.gamma
         dx, dgamma, dbeta = empty(x.shape), empty(gamma.shape), empty(gamma.shape)
-        self._run.layer_norm_backward(in_one_piece(dy), x, mean, inverse, gamma, dx, dgamma, dbeta, False)
+        self._run.layer_norm_backward(as_contiguous(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, False)
         return dx, dgamma, dbeta
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
@@ -169,7 +169,7 @@ class CppPrimitives(Ops):
         return self.scatter_add(np.zeros(saved.x.shape, FLOAT), saved.rows, dy)
 
     def _rows(self, ids: Array, table: Array) -> Array:
-        if not (indices(ids) and whole(table) and table.ndim == 2):
+        if not (indices(ids) and is_contiguous(table) and table.ndim == 2):
             return table[ids]
         out = empty((len(ids), table.shape[1]))
         self._run.gather(ids, table, out)
@@ -177,7 +177,7 @@ class CppPrimitives(Ops):
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
         """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place."""
-        if not (indices(ids) and whole(total, rows) and total.ndim == 2):
+        if not (indices(ids) and is_contiguous(total, rows) and total.ndim == 2):
             return super().scatter_add(total, ids, rows)
         self._run.scatter_add(ids, rows, total)
         return total
@@ -200,13 +200,13 @@ class CppPrimitives(Ops):
         q, k, v, y, softmax = saved.q, saved.k, saved.v, saved.y, saved.softmax
         borders, causal, dropped = saved.cu_seqlens, bool(saved.causal), saved.dropped
         dq, dk, dv = (empty(q.shape) for _ in "qkv")
-        dy = dy if _heads(dy) else in_one_piece(dy)
+        dy = dy if _heads(dy) else as_contiguous(dy)
         self._run.attention_backward(dy, q, k, v, borders, causal, dropped, y, softmax, dq, dk, dv)
         return dq, dk, dv
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
         ids = as_indices(labels)
-        if ids is None or not whole(logits) or logits.ndim != 2:
+        if ids is None or not is_contiguous(logits) or logits.ndim != 2:
             return super().softmax_cross_entropy(logits, labels)
         gradient, nll = empty(logits.shape), empty(logits.shape[:1])
         np.copyto(gradient, logits)
@@ -217,8 +217,7 @@ class CppPrimitives(Ops):
         """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's nll."""
         if not isinstance(saved, CppCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
-        self._run.scale_rows(saved.gradient, in_one_piece(dnll))
-        return saved.gradient
+        return saved.gradient * as_contiguous(dnll)[:, None]
 
     def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
         """Draw the multipliers of dropout at one place in the network."""
@@ -230,7 +229,7 @@ class CppPrimitives(Ops):
         return mask
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
-        if drop is None or not drop.rate or not whole(x):
+        if drop is None or not drop.rate or not is_contiguous(x):
             return super()._dropout(x, drop, site)
         y, dropped = empty(x.shape), draws(drop, drop.rate, site)
         self._run.dropout(x, y, dropped)
@@ -240,18 +239,18 @@ class CppPrimitives(Ops):
         if not isinstance(saved, Draws):
             return super()._dropout_backward(dy, saved)
         dx = empty(dy.shape)
-        self._run.dropout(in_one_piece(dy), dx, saved)
+        self._run.dropout(as_contiguous(dy), dx, saved)
         return dx
 
     def zero(self, grads: Array) -> None:
         """Set accumulators to zero, unless the AdamW of the step before has left them so."""
         if not (grads is self._accumulators and self._cleared):
-            self._run.clear(grads) if whole(grads) and grads.ndim == 1 else super().zero(grads)
+            self._run.clear(grads) if is_contiguous(grads) and grads.ndim == 1 else super().zero(grads)
         self._accumulators, self._cleared = grads, False
 
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together, summed in double precision."""
-        if not whole(grads) or grads.ndim != 1:
+        if not is_contiguous(grads) or grads.ndim != 1:
             return super().global_norm(grads)
         return self._run.global_norm(grads)
 
@@ -259,12 +258,12 @@ class CppPrimitives(Ops):
         self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
         """Take one step of AdamW in one sweep over memory, which leaves the accumulators at zero."""
-        if not (whole(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
+        if not (is_contiguous(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
             return super().adamw(params, grads, m, v, decayed, rule)
         m_scale, v_scale = rule.corrections
         ours = grads is self._accumulators
         names = ("lr", "beta1", "beta2", "eps", "weight_decay", "clip")
-        numbers = {name: getattr(rule, name) for name in names} | {"lr_scale": m_scale, "v_scale": v_scale}
+        numbers = {name: getattr(rule, name) for name in names} | {"m_scale": m_scale, "v_scale": v_scale}
         self._run.adamw(params, grads, m, v, decayed, **numbers, clears=ours)
         self._cleared = ours
         return params, m, v
@@ -278,8 +277,8 @@ class CppPrimitives(Ops):
         return wide.T if tall else wide
 
 
-def whole(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
-    """Tell whether all are of one type, float32 in general, and each in one piece."""
+def is_contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
+    """Tell whether all are contiguous and of one dtype, float32 in general."""
     return all(type(a) is np.ndarray and a.dtype == dtype and a.flags.c_contiguous for a in arrays)
 
 
@@ -289,7 +288,7 @@ def _matrices(*arrays: Any) -> bool:
 
 
 def indices(x: Array) -> bool:
-    """Tell whether x is a line of int32 in one piece."""
+    """Tell whether x is one-dimensional, contiguous and of int32."""
     return type(x) is np.ndarray and x.dtype == INDEX and x.ndim == 1 and x.flags.c_contiguous
 
 
@@ -301,8 +300,8 @@ def as_indices(x: Array) -> Array:
     return narrow if narrow.ndim == 1 and np.array_equal(narrow, x) else None
 
 
-def in_one_piece(dy: Array) -> Array:
-    """Return a gradient as float32 in one piece; that of a block of this engine is so already."""
+def as_contiguous(dy: Array) -> Array:
+    """Return a gradient as contiguous float32; that of a block of this engine is so already."""
     return np.ascontiguousarray(dy, FLOAT)
 
 

@@ -17,9 +17,10 @@ from minibert.arrays import Array, Grads, Params, Saved
 from minibert.engines.jax import attention as jax_attention, norms as jax_norms
 from minibert.engines.jax.attention import choose
 from minibert.engines.jax.flash import Plan
+from minibert.engines.jax.fsdp import DATA
 from minibert.engines.jax.recurrent import RecurrentOverRows
 from minibert.engines.jax.rows import Borders
-from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
+from minibert.engines.jax.runtime import JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
 from minibert.ops import AdamRule, random
 from minibert.ops.losses import CrossEntropySaved
@@ -28,7 +29,7 @@ from minibert.ops.primitives import LayerNormSaved, LinearSaved
 # What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
 # what `attention.forward` keeps with its plan; of segments: what a softmax over each row keeps.
 JaxGeluSaved = namedtuple("JaxGeluSaved", "x")
-JaxLayerNormSaved = namedtuple("JaxLayerNormSaved", "x mean inverse gamma")
+JaxLayerNormSaved = namedtuple("JaxLayerNormSaved", "x mean rstd gamma")
 JaxAttentionSaved = namedtuple("JaxAttentionSaved", "q kept")
 JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
 
@@ -128,17 +129,17 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         return super().gelu_backward(self.upcast(dy), again, form).astype(dy.dtype)
 
     # What is kept is x itself with what is known of its rows. From normal values XLA would go back to x all
-    # the same, and add up dy n over the columns by way of an array of wide numbers.
+    # the same, and add up dy x_hat over the columns by way of an array of wide numbers.
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row, in float32 at least."""
         wide = self.upcast(x)
         y, saved = super().layer_norm(wide, gamma, beta, eps)
-        return y.astype(x.dtype), JaxLayerNormSaved(x, wide.mean(-1, keepdims=True), saved.inverse, gamma)
+        return y.astype(x.dtype), JaxLayerNormSaved(x, wide.mean(-1, keepdims=True), saved.rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        x, mean, inverse, gamma = jax.lax.optimization_barrier(saved)
-        normal = (self.upcast(x) - mean) * inverse
-        saved = LayerNormSaved(normal, inverse, gamma)
+        x, mean, rstd, gamma = jax.lax.optimization_barrier(saved)
+        x_hat = (self.upcast(x) - mean) * rstd
+        saved = LayerNormSaved(x_hat, rstd, gamma)
         dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
         # Two need dx, and each would compute it for itself.
         return jax.lax.optimization_barrier(dx.astype(dy.dtype)), dgamma, dbeta
@@ -200,7 +201,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         """Take one step of Adam with decoupled weight decay, on arrays of any shape."""
         direction, m, v = _adam(grads, m, v, rule)
         layout = self.runtime.layout
-        decays = _in_ranges(decayed, params.shape) if layout is None else layout.decaying(DATA)
+        decays = _in_ranges(decayed, params.shape) if layout is None else layout.decaying()
         direction = direction + jnp.where(decays, rule.weight_decay, 0) * params
         return params - rule.lr * direction, m, v
 
@@ -292,7 +293,7 @@ def _in_ranges(ranges: np.ndarray, shape: tuple[int, ...]) -> Any:
 
 # grads m v (...) -> direction m v (...)
 def _adam(grads: Array, m: Array, v: Array, rule: AdamRule) -> tuple[Array, Array, Array]:
-    """Return what Adam goes along, and the moments after these gradients."""
+    """Return Adam's direction and the new moments."""
     grads, betas = grads * rule.clip, (rule.beta1, rule.beta2)
     # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
     count = jnp.asarray(rule.step, m.dtype)

@@ -10,11 +10,9 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, PartitionSpec as P
 
 from minibert.engines.jax import cluster as jax_cluster, failures as jax_failures, rows as jax_rows
-from minibert.engines.jax.shards import Layout
+from minibert.engines.jax.fsdp import DATA, Layout
 from minibert.engines.runtime import Runtime
 from minibert.errors import InputError
-
-DATA = "data"  # the one axis of the mesh
 
 
 @jax.tree_util.register_dataclass

@@ -22,8 +22,8 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 
 from minibert.arrays import Params
 from minibert.engines.jax import failures as jax_failures, rows as jax_rows
-from minibert.engines.jax.runtime import DATA, JaxRuntime, Kept
-from minibert.engines.jax.shards import Layout, Shard
+from minibert.engines.jax.fsdp import DATA, Layout, Shard
+from minibert.engines.jax.runtime import JaxRuntime, Kept
 from minibert.model.batch import BatchPart
 from minibert.model.params import Entry, leaf_of, nest, unflatten
 from minibert.ops import Ops
@@ -46,7 +46,7 @@ def whole_step(
     """
     number, update, rate = numbers
     layout = ops.runtime.layout
-    params = _tree(table, buffers[0]) if layout is None else layout.tree(*buffers[0], DATA)
+    params = _tree(table, buffers[0]) if layout is None else layout.tree(*buffers[0])
 
     def add(grads: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         metrics, saved = objective.forward(ops, params, batch, number)
@@ -54,7 +54,7 @@ def whole_step(
             tree = objective.backward(ops, saved, params, _tree(table, grads))
             return _tensors(table, tree), metrics
         tree = objective.backward(ops, saved, params, layout.zeros(*grads))
-        return [grads[0] + layout.collected(tree, DATA)], metrics
+        return [grads[0] + layout.reduce_scatter(tree)], metrics
 
     grads, metrics = scan(add, jax.tree.map(jnp.zeros_like, buffers[0]), parts)
     if layout is not None:  # gradients have been summed over the devices already
@@ -257,35 +257,35 @@ class LayersOnDevices(Ops):
         # Of a spread layer only what entered it is kept: with the rest its weights would be kept, whole.
         self._recompute = recompute or runtime.shard
 
-    def layers(self, block: Callable[..., Any], params: Any, x: Any) -> tuple[Any, Any]:
+    def layers(self, layer: Callable[..., Any], params: Any, x: Any) -> tuple[Any, Any]:
         """Send x through all layers; with `recompute`, what enters each is all that is kept."""
         if not self._recompute:
-            return super().layers(block, params, x)
+            return super().layers(layer, params, x)
         kept = []
         for number, one in enumerate(params):
-            kept.append(Kept(x, (block, number)))
-            x, _ = block(x, self._whole(one), number)
+            kept.append(Kept(x, (layer, number)))
+            x, _ = layer(x, self._whole(one), number)
         return x, tuple(kept)
 
     def layers_backward(
-        self, block_backward: Callable[..., Any], dy: Any, saved: Any, params: Any, grads: Any, first: int = 0
+        self, layer_backward: Callable[..., Any], dy: Any, saved: Any, params: Any, grads: Any, first: int = 0
     ) -> tuple[Any, list[Any]]:
         """Send dy back through the layers, computed again where no more than what entered them is kept."""
         if not self._recompute:
-            return super().layers_backward(block_backward, dy, saved, params, grads, first)
+            return super().layers_backward(layer_backward, dy, saved, params, grads, first)
 
         def again(dy: Any, kept: Kept, one: Any, one_grads: Any) -> tuple[Any, Any]:
-            block, number = kept.how
+            layer, number = kept.how
             # The barrier keeps XLA from seeing that this was computed before, and from keeping it after all.
             x, dy, one = jax.lax.optimization_barrier((kept.arrays, dy, one))
             one = self._whole(one)
-            _, saved = block(x, one, number)
-            dx, one_grads = block_backward(dy, saved, one, self._whole(one_grads))
+            _, saved = layer(x, one, number)
+            dx, one_grads = layer_backward(dy, saved, one, self._whole(one_grads))
             layout = self.runtime.layout
-            return dx, one_grads if layout is None else layout.scattered(number, one_grads, DATA)
+            return dx, one_grads if layout is None else layout.reduce_scatter_layer(number, one_grads)
 
         return super().layers_backward(again, dy, saved, params, grads, first)
 
     def _whole(self, one: Any) -> Any:
         """Return a layer's tree, brought together where it is spread."""
-        return one.whole(DATA) if isinstance(one, Shard) else one
+        return one.gather() if isinstance(one, Shard) else one

@@ -30,7 +30,7 @@ NO_KEYS = np.empty((0, 0, 2), np.uint32)
 
 # What is kept where it is not what the reference keeps.
 NumbaGeluSaved = namedtuple("NumbaGeluSaved", "slope")
-NumbaLayerNormSaved = namedtuple("NumbaLayerNormSaved", "x mean inverse gamma")
+NumbaLayerNormSaved = namedtuple("NumbaLayerNormSaved", "x mean rstd gamma")
 NumbaAttentionSaved = namedtuple("NumbaAttentionSaved", "q given largest inverse")
 NumbaCrossEntropySaved = namedtuple("NumbaCrossEntropySaved", "logits labels largest inverse")
 NumbaDropoutSaved = namedtuple("NumbaDropoutSaved", "keys threshold scale")
@@ -45,7 +45,7 @@ class NumbaOps(Ops):
 
     Parameters
     ----------
-    threads : that share the rows of an operation. The matrix library has its own.
+    threads : that share the rows of an operation, and call the matrix library, which gets one thread a call.
     """
 
     name = "numba"
@@ -82,20 +82,20 @@ class NumbaOps(Ops):
         self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), COLUMNS), dy, dbias)
         # A weight that is a table transposed gets its gradient so as well: the table's then lies row by row.
         transposed = weight.T.flags.c_contiguous
-        dweight = self._matmul(dy.T, x).T if transposed else self._matmul(x.T, dy)
+        dweight = self._product(dy.T, x).T if transposed else self._product(x.T, dy)
         return self._by_rows(dy, weight), dweight, dbias
 
     # a (M,K)  b (N,K) -> (M,N)
     def _by_rows(self, a: Array, b: Array) -> Array:
         """Return a @ b.T, by our own loops for few rows and long sums."""
         if not (a.ndim == b.ndim == 2 and len(a) <= FEW and LONG <= a.shape[1] == b.shape[1] and _fit(a, b)):
-            return self._matmul(a, b.T)
+            return self._product(a, b.T)
         c = np.empty((len(a), len(b)), a.dtype)
         self._threads.run(products.matmul, cut(len(b), a.size // 16, products.TILE), a, b, c)
         return c
 
     # a (M,K)  b (K,N) -> (M,N)
-    def _matmul(self, a: Array, b: Array) -> Array:
+    def _product(self, a: Array, b: Array) -> Array:
         """Return a @ b by NumPy's library, range of rows by range."""
         if not a.ndim == b.ndim == 2:
             return a @ b
@@ -129,9 +129,9 @@ class NumbaOps(Ops):
         """Return gamma (x - mean) / sqrt(variance + eps) + beta of each row; kept are x, mean and 1/sqrt."""
         if not (x.ndim == 2 and _fit(x, gamma, beta) and gamma.shape == beta.shape == x.shape[1:]):
             return super().layer_norm(x, gamma, beta, eps)
-        y, mean, inverse = np.empty_like(x), np.empty(len(x), x.dtype), np.empty(len(x), x.dtype)
-        self._threads.run(loops.layer_norm, cut(*x.shape), x, gamma, beta, eps, y, mean, inverse)
-        return y, NumbaLayerNormSaved(x, mean, inverse, gamma)
+        y, mean, rstd = np.empty_like(x), np.empty(len(x), x.dtype), np.empty(len(x), x.dtype)
+        self._threads.run(loops.layer_norm, cut(*x.shape), x, gamma, beta, eps, y, mean, rstd)
+        return y, NumbaLayerNormSaved(x, mean, rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         if not isinstance(saved, NumbaLayerNormSaved):

@@ -237,10 +237,10 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> Non
 
 
 # LayerNorm. Kept: x itself, and two numbers a row; the normalised row is made anew.
-# x (T,H)  gamma beta (H,) -> y (T,H)  mean inverse (T,)
+# x (T,H)  gamma beta (H,) -> y (T,H)  mean rstd (T,)
 @kernel
 def layer_norm(
-    x: Rows, gamma: Row, beta: Row, eps: Real, y: Rows, mean: Row, inverse: Row, begin: int, end: int
+    x: Rows, gamma: Row, beta: Row, eps: Real, y: Rows, mean: Row, rstd: Row, begin: int, end: int
 ) -> None:
     count = np.float32(x.shape[1])
     for t in range(begin, end):
@@ -251,30 +251,30 @@ def layer_norm(
         scale = ONE / math.sqrt(dot(out, out) / count + eps)
         for j in range(row.size):
             out[j] = out[j] * scale * gamma[j] + beta[j]
-        mean[t], inverse[t] = centre, scale
+        mean[t], rstd[t] = centre, scale
 
 
-# dx = r (g - mean(g) - n mean(g n)) with g = dy gamma, n the normalised row, r what it was scaled with.
-# dy x (T,H)  mean inverse (T,)  gamma (H,) -> dx (T,H)  dgamma dbeta (parts,H)
+# dx = rstd (g - mean(g) - x_hat mean(g x_hat)) with g = dy gamma, x_hat the normalised row.
+# dy x (T,H)  mean rstd (T,)  gamma (H,) -> dx (T,H)  dgamma dbeta (parts,H)
 @kernel
 def layer_norm_backward(
-    dy: Rows, x: Rows, mean: Row, inverse: Row, gamma: Row, step: int,
+    dy: Rows, x: Rows, mean: Row, rstd: Row, gamma: Row, step: int,
     dx: Rows, dgamma: Rows, dbeta: Rows, begin: int, end: int,
 ) -> None:  # fmt: skip
     count = np.float32(x.shape[1])
     along, across = dgamma[begin // step], dbeta[begin // step]
     along[:], across[:] = ZERO, ZERO
-    normal_row = np.empty_like(gamma)
+    x_hat = np.empty_like(gamma)
     for t in range(begin, end):
         row, d, out = x[t], dy[t], dx[t]
         for j in range(row.size):
-            normal_row[j] = (row[j] - mean[t]) * inverse[t]
-            along[j] += d[j] * normal_row[j]
+            x_hat[j] = (row[j] - mean[t]) * rstd[t]
+            along[j] += d[j] * x_hat[j]
             across[j] += d[j]
             out[j] = d[j] * gamma[j]
-        level, tilt = total(out) / count, dot(out, normal_row) / count
+        level, tilt = total(out) / count, dot(out, x_hat) / count
         for j in range(row.size):
-            out[j] = inverse[t] * (out[j] - level - normal_row[j] * tilt)
+            out[j] = rstd[t] * (out[j] - level - x_hat[j] * tilt)
 
 
 # Softmax and cross-entropy. Kept: the logits themselves, and two numbers a row.

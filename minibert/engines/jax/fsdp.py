@@ -1,4 +1,4 @@
-"""A flat buffer spread over devices so that each has its piece of every layer.
+"""A flat buffer spread over devices, as FSDP does: each has its piece of every layer.
 
 The buffer is cut into units: the embeddings, each layer, and what stands on them. Each is padded to a
 multiple of the number of devices D and cut into D pieces; row d of a spread buffer is device d's pieces.
@@ -14,7 +14,9 @@ import numpy as np
 
 from minibert.arrays import Params
 from minibert.engines.jax.rows import static
-from minibert.model.params import Entry, leaf_of, unflatten
+from minibert.model.params import Entry, FlatParameters, leaf_of, unflatten
+
+DATA = "data"  # the one axis of the mesh
 
 
 class Unit(NamedTuple):
@@ -36,11 +38,11 @@ class Shard:
     entries: tuple[Entry, ...] = static()
     zeros: bool = static()
 
-    def whole(self, axis: str) -> Params:
+    def gather(self) -> Params:
         """Return the layer's tree; for an accumulator, zeros."""
         if self.zeros:
             return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
-        return unflatten(self.entries, jax.lax.all_gather(self.piece, axis, tiled=True))
+        return unflatten(self.entries, jax.lax.all_gather(self.piece, DATA, tiled=True))
 
 
 class Layout(NamedTuple):
@@ -50,10 +52,10 @@ class Layout(NamedTuple):
     devices: int
 
     @classmethod
-    def of(cls, names: Any, devices: int) -> "Layout":
-        """Lay a `FlatParameters` out over so many devices."""
+    def of(cls, params: FlatParameters, devices: int) -> "Layout":
+        """Lay parameters out over so many devices."""
         groups: dict[str, list[Entry]] = {}
-        for entry in names.table:
+        for entry in params.table:
             path = entry.name.split(".")
             group = {"layers": ".".join(path[:2]), "embeddings": "embeddings"}.get(path[0], "")
             groups.setdefault(group, []).append(entry)
@@ -82,9 +84,9 @@ class Layout(NamedTuple):
         return np.concatenate([part.reshape(-1)[: one.size] for one, part in pairs])
 
     # local (n,)
-    def tree(self, local: Any, axis: str) -> Params:
+    def tree(self, local: Any) -> Params:
         """Nest a device's pieces as the model takes them: layers as shards, the rest brought together."""
-        return self._nested(local, lambda piece, _: jax.lax.all_gather(piece, axis, tiled=True))
+        return self._nested(local, lambda piece, _: jax.lax.all_gather(piece, DATA, tiled=True))
 
     # local (n,)
     def zeros(self, local: Any) -> Params:
@@ -105,25 +107,25 @@ class Layout(NamedTuple):
         return merged | ({"layers": layers} if layers else {})
 
     # -> (n,)
-    def collected(self, tree: Params, axis: str) -> Any:
+    def reduce_scatter(self, tree: Params) -> Any:
         """Return a device's pieces of the sum over all devices of a tree of gradients."""
         pieces, layers = [], iter(tree.get("layers", ()))
         for one in self.units:
-            pieces.append(next(layers).piece if one.layer else _scattered(one, tree, one.entries, axis))
+            pieces.append(next(layers).piece if one.layer else _reduce_scatter(one, tree, one.entries))
         return jnp.concatenate(pieces)
 
-    def scattered(self, number: int, tree: Params, axis: str) -> Shard:
+    def reduce_scatter_layer(self, number: int, tree: Params) -> Shard:
         """Return the same of one layer."""
         one = [unit for unit in self.units if unit.layer][number]
         entries = _inside(one.entries)
-        return Shard(_scattered(one, tree, entries, axis), entries, zeros=False)
+        return Shard(_reduce_scatter(one, tree, entries), entries, zeros=False)
 
     # -> (n,) bool
-    def decaying(self, axis: str) -> Any:
+    def decaying(self) -> Any:
         """Tell which of a device's elements have weight decay."""
         found = []
         for one in self.units:
-            place = jax.lax.axis_index(axis) * one.piece + jnp.arange(one.piece)
+            place = jax.lax.axis_index(DATA) * one.piece + jnp.arange(one.piece)
             decays, begin = jnp.zeros(one.piece, bool), 0
             for entry in one.entries:
                 if entry.decays:
@@ -139,9 +141,9 @@ def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 
 # -> (piece,)
-def _scattered(one: Unit, tree: Params, entries: tuple[Entry, ...], axis: str) -> Any:
+def _reduce_scatter(one: Unit, tree: Params, entries: tuple[Entry, ...]) -> Any:
     """Sum over devices, each getting its piece."""
     leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
-    pads = one.piece * jax.lax.axis_size(axis) - one.size
+    pads = one.piece * jax.lax.axis_size(DATA) - one.size
     flat = jnp.concatenate([*leaves, jnp.zeros(pads, leaves[0].dtype)])
-    return jax.lax.psum_scatter(flat, axis, tiled=True)
+    return jax.lax.psum_scatter(flat, DATA, tiled=True)
