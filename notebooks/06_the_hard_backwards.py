@@ -513,12 +513,12 @@ for number, (radius, angle) in enumerate(((2.9, 40), (1.0, 180), (2.6, 80), (0.8
     turn = 2 * np.pi * (number + 0.35) / 5
     point = flat.T @ (radius * np.array([np.cos(turn), np.sin(turn)])) + draws.standard_normal()
     centred = point - point.mean()
-    inverse = 1 / np.sqrt((centred * centred).mean())
-    normal = centred * inverse
+    rstd = 1 / np.sqrt((centred * centred).mean())
+    x_hat = centred * rstd
     towards = turn + np.deg2rad(angle)
     pull = 0.8 * flat.T @ np.array([np.cos(towards), np.sin(towards)]) + draws.standard_normal()
-    back = (pull - pull.mean() - normal * (pull * normal).mean()) * inverse
-    a, b = flat @ centred, flat @ normal
+    back = (pull - pull.mean() - x_hat * (pull * x_hat).mean()) * rstd
+    a, b = flat @ centred, flat @ x_hat
     ax.plot(*np.stack([a, b]).T, ":", color="0.5", lw=1)
     ax.plot(*a, "o", color="0.4", ms=5, label="x, mean removed" if not number else None)
     ax.plot(*b, "D", color="k", ms=5, label="n" if not number else None)
@@ -594,19 +594,19 @@ course.equal("the last two are 0", 1 + stretch[1.0][-2:], np.ones(2))
 # %% [markdown]
 # ### Exercise 06.3 (core): LayerNorm, there and back
 #
-# `x` is (T, H); each row is normalised on its own. Keep `LayerNormSaved(normal, inverse, gamma)`, where
-# `normal` (T, H) is $n$ and `inverse` (T, 1) is $r$. Remember chapter 05: no `abs`, no `var`.
+# `x` is (T, H); each row is normalised on its own. Keep `LayerNormSaved(x_hat, rstd, gamma)`, where
+# `x_hat` (T, H) is $n$ and `rstd` (T, 1) is $r$, by PyTorch's names. Remember chapter 05: no `abs`, no `var`.
 
 
 # %%
 # Exercise 06.3
 def layer_norm(self, x, gamma, beta, eps):
-    """Return gamma n + beta (T,H) and LayerNormSaved(normal, inverse, gamma); gamma and beta are (H,)."""
+    """Return gamma n + beta (T,H) and LayerNormSaved(x_hat, rstd, gamma); gamma and beta are (H,)."""
     ...
 
 
 def layer_norm_backward(self, dy, saved):
-    """Return dx (T,H), dgamma (H,) and dbeta (H,); saved has normal, inverse and gamma."""
+    """Return dx (T,H), dgamma (H,) and dbeta (H,); saved has x_hat, rstd and gamma."""
     ...
 
 
@@ -631,28 +631,28 @@ lesson.check(layer_norm_backward)
 # ```python
 # def layer_norm(self, x, gamma, beta, eps):
 #     centred = x - x.mean(1, keepdims=True)
-#     inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + eps)
-#     normal = centred * inverse
-#     return normal * gamma + beta, LayerNormSaved(normal, inverse, gamma)
+#     rstd = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + eps)
+#     x_hat = centred * rstd
+#     return x_hat * gamma + beta, LayerNormSaved(x_hat, rstd, gamma)
 #
 #
 # def layer_norm_backward(self, dy, saved):
-#     normal = saved.normal
+#     x_hat = saved.x_hat
 #     g = dy * saved.gamma
-#     dx = saved.inverse * (g - g.mean(1, keepdims=True) - normal * (g * normal).mean(1, keepdims=True))
-#     return dx, (dy * normal).sum(0), dy.sum(0)
+#     dx = saved.rstd * (g - g.mean(1, keepdims=True) - x_hat * (g * x_hat).mean(1, keepdims=True))
+#     return dx, (dy * x_hat).sum(0), dy.sum(0)
 # ```
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `g - g.mean(1, keepdims=True) - normal` | `g - normal` | The mean of g is missing: the gradient of the mean that was subtracted. |
-# | `- normal * (g * normal).mean(1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
+# | `g - g.mean(1, keepdims=True) - x_hat` | `g - x_hat` | The mean of g is missing: the gradient of the mean that was subtracted. |
+# | `- x_hat * (g * x_hat).mean(1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
 # | `g = dy * saved.gamma` | `g = dy` | gamma is missing: the gradient of n is dy times gamma. |
-# | `saved.inverse * (g` | `(g` | The factor r, one over the spread, is missing. |
-# | `(dy * normal).sum(0)` | `(g * normal).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
-# | `(dy * normal).sum(0)` | `(dy * normal).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
+# | `saved.rstd * (g` | `(g` | The factor r, one over the spread, is missing. |
+# | `(dy * x_hat).sum(0)` | `(g * x_hat).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
+# | `(dy * x_hat).sum(0)` | `(dy * x_hat).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
 # | `(centred * centred).mean(1, keepdims=True)` | `(centred * centred).sum(1, keepdims=True) / (x.shape[1] - 1)` | LayerNorm divides by H, not by H - 1. |
-# | `normal * gamma + beta` | `normal * gamma` | beta is missing. |
+# | `x_hat * gamma + beta` | `x_hat * gamma` | beta is missing. |
 #
 # </details>
 

@@ -1028,7 +1028,7 @@ def no_residual(self, right, dy, saved, params, grads, *rest):
 
 
 def no_mean(self, right, dy, saved):
-    return right[0] + saved.inverse * (dy * saved.gamma).mean(-1, keepdims=True), *right[1:]
+    return right[0] + saved.rstd * (dy * saved.gamma).mean(-1, keepdims=True), *right[1:]
 
 
 FAULTS = {  # backward begins at the top: call 1 is that of layer 1, call 2 that of layer 0

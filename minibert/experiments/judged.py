@@ -98,7 +98,7 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
             continue  # every training of it was given up
         if column.held_out and column.name in found.baselines:
             floor = Outcomes("mean", -np.log([found.baselines[column.name][1]]))
-        judged = Judge(rows, floor)
+        judged = Judge(rows, floor, _pool(found, plan, table, column, results))
         for title in rows:
             estimate = judged.estimate(title)
             found.estimates[title, column.name] = _perplexity(estimate) if column.held_out else estimate
@@ -111,6 +111,19 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
             reason = f"no result of {' and '.join(lacking)}" + ", see what was given up" * bool(found.failed)
             not_run.append((one, why.get(one.column, reason)))
     return found
+
+
+def _pool(
+    found: Judged, plan: Plan, table: Table, column: Column, results: Results
+) -> dict[str, dict[int, Outcomes]]:
+    """Collect what tells how much seeds change a column: the rows of all tables that have it."""
+    apart = found._replace(failed={}, baselines={})
+    pool: dict[str, dict[int, Outcomes]] = {}
+    for one in (table, *TABLES.values()):
+        for row in one.rows if column in one.columns else ():
+            if seen := _of_row(apart, plan, row, column, results):
+                pool[row.model if column.held_out else plan.row_name(row, column)] = seen
+    return pool
 
 
 def _of_row(found: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:

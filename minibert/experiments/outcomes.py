@@ -1,5 +1,6 @@
 """What a metric of the paper's tables is computed from, example by example: for tests of differences."""
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -35,4 +36,9 @@ def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcom
     kind, values = outcomes(task, examples, predictions)
     if not kind:
         kind, values = "mean", [task.score(examples, predictions)[task.metric]]
-    return Outcomes(kind, np.asarray(values))
+    groups: list[int] = []
+    if isinstance(task, Tagging):  # sentences of one document are alike
+        runs = [(document, len(list(own))) for document, own in groupby(one.document for one in examples)]
+        if len({document for document, _ in runs}) == len(runs) < len(examples):
+            groups = [count for _, count in runs]
+    return Outcomes(kind, np.asarray(values), tuple(groups))

@@ -76,7 +76,7 @@ SCALES = {
         ),
         Scale(
             "day",
-            "Four times the width and thirteen times the tokens of laptop, on a machine with many cores",
+            "Four times the width and twenty times the tokens of laptop, on a machine with many cores",
             {"steps": 40000, "batch_size": 64, "vocab_size": 16384, "max_positions": 512, "evaluations": 5,
              "seq_length": "16:0.06,32:0.14,64:0.3,128:0.5"},
             _shrunk("1-384-12", "2-384-3", "2-384-12", "4-384-12", "4-512-16", "8-512-16"),

@@ -26,6 +26,9 @@ class Outcomes(NamedTuple):
 
     kind: str  # "mean": the metric is the mean of the values; "f1": micro F1 of counts
     values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, found, expected
+    groups: tuple[
+        int, ...
+    ] = ()  # how many neighbours each group of like examples has, a document's sentences
 
     def score(self, rows: Any = None) -> float:
         """Return the metric of all examples, or of those numbered, some of them several times."""
@@ -35,30 +38,43 @@ class Outcomes(NamedTuple):
         right, found, expected = values.sum(axis=0).tolist()
         return 2 * right / (found + expected) if found + expected else 0.0
 
-    def parts(self) -> np.ndarray:
-        """Return (n,) with the metric as mean and its noise as spread; of F1, to first order."""
-        if self.kind == "mean":
-            return self.values
-        score, marked = self.score(), self.values[:, 1] + self.values[:, 2]
-        return score + (2 * self.values[:, 0] - score * marked) / (marked.mean() or 1.0)
+    def parts(self, grouped: bool = True) -> np.ndarray:
+        """Return (n,), or one for each group, with the metric as mean and its noise as spread.
+
+        Of F1 it is that to first order.
+        """
+        parts = self.values
+        if self.kind == "f1":
+            score, marked = self.score(), self.values[:, 1] + self.values[:, 2]
+            parts = score + (2 * self.values[:, 0] - score * marked) / (marked.mean() or 1.0)
+        if not self.groups or not grouped:
+            return parts
+        begins, mean = np.cumsum((0, *self.groups[:-1])), parts.mean()
+        return mean + np.add.reduceat(parts - mean, begins) * (len(self.groups) / len(parts))
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` reads."""
         digits, flat = DIGITS[self.kind], self.values.ravel().tolist()
         short = set(flat) <= set(range(len(digits)))
-        return {"kind": self.kind, "values": "".join(digits[int(x)] for x in flat) if short else flat}
+        groups = {"groups": list(self.groups)} if self.groups else {}
+        return {
+            "kind": self.kind,
+            "values": "".join(digits[int(x)] for x in flat) if short else flat,
+        } | groups
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
         """Return the outcomes that `to_json` was given; raise InputError when this is none of its results."""
         try:
-            kind, given = found["kind"], found["values"]
+            kind, given, groups = found["kind"], found["values"], tuple(found.get("groups", ()))
             flat = [DIGITS[kind].index(x) for x in given] if isinstance(given, str) else given
             values = np.array(flat, np.int64).reshape(-1, 3) if kind == "f1" else np.array(flat, np.float64)
             if kind == "f1" and (values.min() < 0 or (values[:, :1] > values).any()):
                 raise ValueError("counts")
+            if groups and (min(groups) < 1 or sum(groups) != len(values)):
+                raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
-                return cls(kind, values)
+                return cls(kind, values, groups)
         except (KeyError, OverflowError, TypeError, ValueError):
             pass
         raise InputError(f"{found!r:.60} are no outcomes; give a kind and values as Outcomes.to_json does.")
@@ -84,17 +100,30 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """One column of a table: trainings by row and seed, and the strongest trivial baseline beside them."""
+    """One column of a table: trainings by row and seed, and the strongest trivial baseline beside them.
 
-    def __init__(self, rows: Mapping[str, Mapping[int, Outcomes]], floor: Outcomes | None = None) -> None:
+    What another seed would change is estimated from the trainings in `pool`, by default those of the rows.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, Mapping[int, Outcomes]],
+        floor: Outcomes | None = None,
+        pool: Mapping[str, Mapping[int, Outcomes]] | None = None,
+    ) -> None:
         if not rows or not all(rows.values()):
             raise InputError(f"rows={list(rows)}: one has no training; give at least one of each.")
-        cells = [(row, seed, one) for row, seeds in rows.items() for seed, one in seeds.items()]
-        shapes = {(one.kind, one.values.shape) for one in (*(cell[2] for cell in cells), floor) if one}
+        given = [one for part in (rows, pool or {}) for seeds in part.values() for one in seeds.values()]
+        given += [floor] if floor is not None else []
+        shapes = {(one.kind, one.values.shape) for one in given}
         if len(shapes) > 1:
             raise InputError(f"Outcomes of one column are {sorted(shapes)}; give the same examples.")
-        self._parts = {name: {seed: one.parts() for seed, one in rows[name].items()} for name in rows}
-        self._floor = floor.parts() if floor else None
+        # Results of earlier versions know no groups: then each example counts for itself everywhere.
+        grouped = len({one.groups for one in given}) == 1
+        self._parts = {name: {seed: one.parts(grouped) for seed, one in rows[name].items()} for name in rows}
+        self._floor = floor.parts(grouped) if floor else None
+        rows = rows if pool is None else pool
+        cells = [(row, seed, one) for row, seeds in rows.items() for seed, one in seeds.items()]
         # A row that has collapsed to one answer has no noise, and would hide that of the others.
         steady = {row for row in rows if len({one.score() for one in rows[row].values()}) == 1}
         noisy = [cell for cell in cells if cell[0] not in steady or len(rows) - len(steady) < 2]
@@ -173,6 +202,6 @@ def verdict_text(title: str, verdict: Verdict, percent: bool = True) -> str:
     effect, low, high, smallest = (f"{100 * x:.1f}" if percent else f"{x:.3f}" for x in verdict[1:])
     ends = f" [{low}, {high}]"
     if verdict.answer == "undecided":
-        seen = f"{ends}; an effect of {smallest} would have been seen"
+        seen = f"{ends}; an effect of about {smallest} would be seen in four of five"
         ends = "; one seed does not show how much seeds differ" if math.isinf(verdict.smallest) else seen
     return f"{title}: {verdict.answer}, {'+' * (verdict.effect >= 0)}{effect}{ends}"

@@ -8,7 +8,7 @@ from real_data import FIXTURES
 
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
-from minibert.experiments.outcomes import outcomes
+from minibert.experiments.outcomes import measured, outcomes
 from minibert.metrics.entities import chunks
 from minibert.tasks.registry import create
 
@@ -66,6 +66,16 @@ def test_f1_of_entities_is_that_of_the_sums(tags):
     if "O" in tags:
         first = set(chunks(examples[0].tags)), set(chunks(predictions[0]))
         assert values[0] == [len(first[0] & first[1]), len(first[1]), len(first[0])]
+
+
+@pytest.mark.parametrize(
+    ("documents", "groups"),
+    [([0, 0, 0, 1, 2, 2], (3, 1, 2)), ([0, 1, 2, 3, 4, 5], ()), ([0, 1, 0, 2, 2, 2], ())],
+    ids=["documents", "sentences alone", "in another order"],
+)
+def test_sentences_of_one_document_are_a_group(documents, groups):
+    examples = [TaggedSentence(("w",), ("B-PER",), number) for number in documents]
+    assert measured(create("ner"), examples, [["B-PER"]] * 6).groups == groups
 
 
 def test_a_correlation_has_no_such_parts():

@@ -5,17 +5,18 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minibert.data.glue import TASKS
 from minibert.experiments import page
 from minibert.experiments.cells import Plan
-from minibert.experiments.judged import Judged
+from minibert.experiments.judged import Judged, judge
 from minibert.experiments.plots import drawn
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import SCALES
 from minibert.experiments.tables import TABLES, Row
-from minibert.experiments.verdicts import Estimate, Verdict
+from minibert.experiments.verdicts import Estimate, Judge, Outcomes, Verdict
 from minibert.reports.markup import TEMPLATES
 
 HOSTILE = "<script>alert(1)</script> | & \"'\x1b[31m"
@@ -213,6 +214,25 @@ def test_what_was_not_run_or_left_out_is_on_the_page_and_in_the_text(plan):
         assert f"BERT > No NSP on QNLI (paper 88.4 > 84.9): not run, {why}" in text
         assert f"QNLI (acc): {why}" in text
     assert read.attributes.count(("class", "verdict not run")) == 1
+
+
+def test_the_same_trainings_are_judged_alike_in_every_table(plan):
+    results, rng = Results(plan.out, []), np.random.default_rng(0)
+    column = next(one for one in TABLES["table5"].columns if one.name == "mnli")
+    for model in ("bert", "no-nsp", "ltr"):
+        for seed in range(2):
+            values = (rng.random(400) < 0.6 + 0.1 * rng.random()).astype(int)
+            dev = {"dev": {"kind": "mean", "values": "".join(map(str, values))}}
+            name = plan.finetuning_name(Row("", model), column, seed)
+            results.lines[name] = {"cell": name, "settings": 1, "result": dev}
+    five, six = (judge(plan, TABLES[name], results, range(2)) for name in ("table5", "figure5"))
+    ends = six.estimates["MLM, 100% of the steps", "mnli"], six.estimates["LTR, 100% of the steps", "mnli"]
+    assert ends == (five.estimates["BERT", "mnli"], five.estimates["LTR & No NSP", "mnli"])
+    alone = {
+        name: {n: Outcomes.from_json(results.lines[f"{name}/pair/seed{n}"]["result"]["dev"]) for n in (0, 1)}
+        for name in ("bert", "ltr")
+    }
+    assert Judge(alone).estimate("bert") != ends[0]  # which no-nsp has a part in
 
 
 def test_the_paper_is_named_where_it_has_a_figure(plan):

@@ -1,6 +1,7 @@
 """Verdicts on ablations: how often they are wrong, how often they see an effect, and what they need."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -179,12 +180,42 @@ def test_quantiles_of_t_are_scipys(share, freedom):
         Outcomes("mean", np.array([3.25])),
         Outcomes("f1", np.array([[1, 2, 3], [0, 0, 0]])),
         Outcomes("f1", np.array([[1, 2, 3], [0, 0, 12]])),
+        Outcomes("mean", np.array([0.0, 1.0, 1.0]), (2, 1)),
     ],
 )
 def test_outcomes_come_back_from_json(outcomes):
     back = Outcomes.from_json(json.loads(json.dumps(outcomes.to_json())))
     assert back.kind == outcomes.kind and back.values.dtype == outcomes.values.dtype
+    assert back.groups == outcomes.groups
     assert np.array_equal(back.values, outcomes.values)
+
+
+@pytest.mark.parametrize("kind", ["mean", "f1"])
+def test_examples_that_are_one_again_and_again_count_once(kind):
+    rows = column(np.random.default_rng(5), kind, 3, [0.8, 1.1, 0.9], n=200)
+    again = {
+        name: {s: Outcomes(kind, one.values.repeat(4, axis=0), (4,) * 200) for s, one in seeds.items()}
+        for name, seeds in rows.items()
+    }
+    alone = {name: {s: one._replace(groups=()) for s, one in seeds.items()} for name, seeds in again.items()}
+    verdicts = [Judge(one).compare("row 1", "row 0") for one in (rows, again, alone)]
+    assert np.allclose(verdicts[1][1:], verdicts[0][1:], rtol=1e-9)
+    assert verdicts[2].high - verdicts[2].low < 0.9 * (verdicts[1].high - verdicts[1].low)
+    mixed = {**again, "row 2": alone["row 2"]}  # results of an earlier version among them
+    assert Judge(mixed).compare("row 1", "row 0") == verdicts[2]
+
+
+def test_groups_of_unequal_size_have_the_spread_that_drawing_whole_groups_gives():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 30, 150)
+    values = (np.repeat(rng.normal(0.5, 1, 150), sizes) + rng.normal(0, 1, sizes.sum()) > 0).astype(float)
+    parts = Outcomes("mean", values, tuple(sizes.tolist())).parts()
+    groups, means = np.split(values, np.cumsum(sizes)[:-1]), []
+    for _ in range(4000):
+        means.append(np.concatenate([groups[i] for i in rng.integers(150, size=150)]).mean())
+    assert parts.mean() == pytest.approx(values.mean(), rel=1e-12)
+    assert parts.std(ddof=1) / math.sqrt(150) == pytest.approx(np.std(means), rel=0.08)
+    assert values.std() / math.sqrt(len(values)) < 0.5 * np.std(means)  # each for itself would be too little
 
 
 def test_accuracies_are_a_string_in_json():
@@ -207,6 +238,9 @@ def test_accuracies_are_a_string_in_json():
         {"kind": "mean", "values": [float("inf")]},
         {"kind": "mean", "values": ["0.5"]},
         {"kind": "f1", "values": "1"},
+        {"kind": "mean", "values": "01", "groups": [1]},
+        {"kind": "mean", "values": "01", "groups": [2, 0]},
+        {"kind": "mean", "values": "01", "groups": 2},
         {"kind": "f1", "values": "321"},  # more right than found
         {"kind": "f1", "values": [-1, 2, 12]},
         {"kind": "f1", "values": [1.5, 2, 12]},
@@ -248,7 +282,7 @@ def test_verdicts_read_as_sentences():
     yes = verdict._replace(answer="yes", effect=0.072, low=0.051, high=0.09, smallest=0.03)
     undecided = yes._replace(answer="undecided", effect=-0.003, low=-0.01, high=0.016, smallest=0.019)
     assert verdict_text("MLM > LTR", yes) == "MLM > LTR: yes, +7.2 [5.1, 9.0]"
-    seen = "MLM > LTR: undecided, -0.3 [-1.0, 1.6]; an effect of 1.9 would have been seen"
+    seen = "MLM > LTR: undecided, -0.3 [-1.0, 1.6]; an effect of about 1.9 would be seen in four of five"
     assert verdict_text("MLM > LTR", undecided) == seen
     assert verdict_text("A", yes._replace(answer="at the floor"), percent=False).startswith(
         "A: at the floor, +0.072 ["
