@@ -59,7 +59,7 @@ ABOUT = """\
 IMDB: 4,000 reviews to learn from, 4,000 others to measure on, 500 to choose the better epoch by; MiniLM, 2
 epochs of batches of 32, rate 5e-5, in {dtype}. Accuracy on the 4,000, mean ± standard deviation over seeds;
 in brackets the 95% interval of the mean over other reviews (bootstrap), in which what other seeds would have
-given is not. Methods without chance have one seed."""
+given is not. Methods without chance need one seed, the others have three when they are finished."""
 Cell = dict[str, Any]
 
 

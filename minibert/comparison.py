@@ -240,10 +240,12 @@ class Comparison:
         for one in found:
             (low, high), names = one["interval"], " - ".join(one["runs"])
             difference, *ends = map(self._number, (one["difference"], low, high))
-            remark = "" if low > 0 or high < 0 else "; not told apart by these examples"
+            apart = (
+                "another seed might reverse it" if low > 0 or high < 0 else "not told apart by these examples"
+            )
             sentences.append(
                 f"{names}: {difference}, 95% of paired bootstrap samples of {one['examples']:,} examples "
-                f"from {' to '.join(ends)}{remark}."
+                f"from {' to '.join(ends)}; {apart}."
             )
         return sentences + notes
 

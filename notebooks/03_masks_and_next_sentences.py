@@ -884,8 +884,8 @@ claim = lesson.claim(
 
 # %% [markdown]
 # Where does the interval come from? With other pieces the mean would be another one. We have no others, but we can draw
-# as many from ours again and again, with replacement, so that some come twice and some not at all, and look how far the
-# means scatter. That is the **bootstrap** (Efron 1979); the interval holds the middle 95% of the means.
+# as many from ours again and again, with replacement, so that some come twice and some not at all, and look how far
+# apart the means lie. That is the **bootstrap** (Efron 1979); the interval holds the middle 95% of the means.
 
 # %%
 gain = loss_alone - loss_given

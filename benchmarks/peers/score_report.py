@@ -11,7 +11,7 @@ from minibert import metrics
 from minibert.tasks.task import Task
 
 SIDES = {"minibert": "minibert", "huggingface": "Hugging Face"}
-CLOSE, NARROW = 1.0, 3.0  # points
+CLOSE = 1.0  # points
 Statistic = Callable[[np.ndarray], float]
 Row = dict[str, Any]
 
@@ -63,12 +63,9 @@ def mean_of(seeds: list[Statistic]) -> Statistic:
 
 def verdict(difference: float, low: float, high: float) -> str:
     """Whether minibert's score is as good as Hugging Face's, in points."""
-    if abs(difference) <= CLOSE:
+    if -CLOSE <= low and high <= CLOSE:
         return "as good: within 1 point"
-    if low <= 0 <= high:
-        narrow = high - low < NARROW
-        return "as good: narrow interval around 0" if narrow else "not decided: wide interval"
-    return "better" if low > 0 else "worse"
+    return "better" if low > 0 else "worse" if high < 0 else "not decided"
 
 
 def grid(rows: Iterable[Row], titles: dict[str, str]) -> str:

@@ -135,11 +135,11 @@ def test_speed_ends_with_a_sentence_for_what_cannot_be(capsys, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("difference", "low", "high", "said"),
     [
-        (0.9, 0.5, 4.0, "as good: within 1 point"),
-        (-1.0, -5.0, -0.5, "as good: within 1 point"),
-        (-1.2, -2.5, 0.4, "as good: narrow interval around 0"),
-        (-1.2, -2.7, 0.4, "not decided: wide interval"),
-        (1.4, -2.0, 3.0, "not decided: wide interval"),
+        (0.5, 0.1, 1.0, "as good: within 1 point"),
+        (-0.1, -1.0, 0.9, "as good: within 1 point"),
+        (0.9, 0.5, 4.0, "better"),
+        (-0.1, -1.1, 0.9, "not decided"),
+        (1.4, -2.0, 3.0, "not decided"),
         (-1.2, -2.0, -0.1, "worse"),
         (1.2, 0.1, 2.0, "better"),
     ],

@@ -15,10 +15,10 @@ from minibert.engines.cpp.primitives import (
     INDEX,
     CppPrimitives,
     as_contiguous,
+    contiguous,
     draws,
     empty,
     indices,
-    is_contiguous,
 )
 from minibert.ops import Dropout
 from minibert.ops.blocks import EMBEDDING_SITE, layer_sites
@@ -67,14 +67,14 @@ class CppOps(CppPrimitives):
 
     def _fits(self, x: Array, params: Params) -> bool:
         """Tell whether a sublayer with these arrays is one for the fused kernels."""
-        return self._fuse and is_contiguous(*params.values()) and is_contiguous(x, dtype=self._kept)
+        return self._fuse and contiguous(*params.values()) and contiguous(x, dtype=self._kept)
 
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: Dropout | None
     ) -> tuple[Array, Saved]:
         """Return dropout(LayerNorm(word + position + segment)), in one pass."""
         ids = batch.input_ids, batch.positions, batch.token_type_ids
-        if not (self._fuse and is_contiguous(*params.values()) and all(map(indices, ids))):
+        if not (self._fuse and contiguous(*params.values()) and all(map(indices, ids))):
             return super().embedding_block(batch, params, config, drop)
         T, H = len(batch.input_ids), params["word"].shape[1]
         total, y, mean, rstd = self._activations(T, H), self._activations(T, H), empty((T,)), empty((T,))
@@ -201,7 +201,7 @@ class CppOps(CppPrimitives):
         One (M,V) array in all: logits become the gradient of each row's nll in place. What backward is given
         for each row multiplies the few columns on both sides of it instead.
         """
-        if not (self._fits(x, params) and is_contiguous(table) and indices(rows) and indices(labels)):
+        if not (self._fits(x, params) and contiguous(table) and indices(rows) and indices(labels)):
             return super().masked_lm_head(x, rows, labels, params, table, config)
         (V, H), M = table.shape, len(rows)
         taken, u, inner, normal = (empty((M, H)) for _ in range(4))
@@ -257,11 +257,8 @@ class CppOps(CppPrimitives):
         """Return the gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
         total, mean, rstd, dropped = saved
         d_out = self._activations(*total.shape) if dropped or self._narrow else None
-        dy, dx, known = (
-            as_contiguous(dy),
-            empty(total.shape),
-            (total, mean, rstd, params["gamma"], dropped),
-        )
+        dy, dx = as_contiguous(dy), empty(total.shape)
+        known = total, mean, rstd, params["gamma"], dropped
         sums = grads["gamma"], grads["beta"], grads[bias]
         self._run.dropout_residual_layer_norm_backward(dy, *known, dx, d_out, *sums)
         return dx, dx if d_out is None else d_out, total

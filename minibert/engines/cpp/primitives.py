@@ -79,14 +79,14 @@ class CppPrimitives(Ops):
 
     def accumulate(self, total: Array, extra: Array) -> Array:
         """Add to an accumulator, in place."""
-        if not is_contiguous(total, extra) or total.shape != extra.shape:
+        if not contiguous(total, extra) or total.shape != extra.shape:
             return super().accumulate(total, extra)
         self._run.accumulate(total, extra)
         return total
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         x = self.upcast(x)
-        if not (_matrices(x, weight) and is_contiguous(bias)):
+        if not (_matrices(x, weight) and contiguous(bias)):
             return super().linear(x, weight, bias)
         y = empty((x.shape[0], weight.shape[1]))
         self._run.linear(x, weight, bias, y)
@@ -94,7 +94,7 @@ class CppPrimitives(Ops):
 
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         x, weight = saved.x, saved.weight
-        if not (_matrices(x, weight) and is_contiguous(dy)):
+        if not (_matrices(x, weight) and contiguous(dy)):
             return super().linear_backward(dy, saved)
         dx, dweight, dbias = empty(x.shape), empty(weight.shape), empty(weight.shape[1:])
         self._run.gemm(dy, weight.T, dx, False)
@@ -112,7 +112,7 @@ class CppPrimitives(Ops):
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
         """Return x Phi(x); backward computes Phi anew, so only x is kept."""
-        if not is_contiguous(x):
+        if not contiguous(x):
             return super().gelu(x, form)
         y = empty(x.shape)
         self._run.gelu(x, y, form == "tanh")
@@ -126,14 +126,14 @@ class CppPrimitives(Ops):
         return dx
 
     def tanh(self, x: Array) -> tuple[Array, Saved]:
-        if not is_contiguous(x):
+        if not contiguous(x):
             return super().tanh(x)
         y = empty(x.shape)
         self._run.tanh(x, y)
         return y, TanhSaved(y)
 
     def tanh_backward(self, dy: Array, saved: Saved) -> Array:
-        if not is_contiguous(dy, saved.y):
+        if not contiguous(dy, saved.y):
             return super().tanh_backward(dy, saved)
         dx = empty(saved.y.shape)
         self._run.tanh_backward(dy, saved.y, dx)
@@ -141,7 +141,7 @@ class CppPrimitives(Ops):
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
         """Return gamma (x - mean) / sqrt(variance + eps) + beta; kept are x, mean and 1/sqrt."""
-        if not is_contiguous(x, gamma, beta) or x.ndim != 2:
+        if not contiguous(x, gamma, beta) or x.ndim != 2:
             return super().layer_norm(x, gamma, beta, eps)
         y, mean, rstd = empty(x.shape), empty(x.shape[:1]), empty(x.shape[:1])
         self._run.layer_norm(x, gamma, beta, eps, y, mean, rstd)
@@ -169,7 +169,7 @@ class CppPrimitives(Ops):
         return self.scatter_add(np.zeros(saved.x.shape, FLOAT), saved.rows, dy)
 
     def _rows(self, ids: Array, table: Array) -> Array:
-        if not (indices(ids) and is_contiguous(table) and table.ndim == 2):
+        if not (indices(ids) and contiguous(table) and table.ndim == 2):
             return table[ids]
         out = empty((len(ids), table.shape[1]))
         self._run.gather(ids, table, out)
@@ -177,7 +177,7 @@ class CppPrimitives(Ops):
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
         """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place."""
-        if not (indices(ids) and is_contiguous(total, rows) and total.ndim == 2):
+        if not (indices(ids) and contiguous(total, rows) and total.ndim == 2):
             return super().scatter_add(total, ids, rows)
         self._run.scatter_add(ids, rows, total)
         return total
@@ -206,7 +206,7 @@ class CppPrimitives(Ops):
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
         ids = as_indices(labels)
-        if ids is None or not is_contiguous(logits) or logits.ndim != 2:
+        if ids is None or not contiguous(logits) or logits.ndim != 2:
             return super().softmax_cross_entropy(logits, labels)
         gradient, nll = empty(logits.shape), empty(logits.shape[:1])
         np.copyto(gradient, logits)
@@ -229,7 +229,7 @@ class CppPrimitives(Ops):
         return mask
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
-        if drop is None or not drop.rate or not is_contiguous(x):
+        if drop is None or not drop.rate or not contiguous(x):
             return super()._dropout(x, drop, site)
         y, dropped = empty(x.shape), draws(drop, drop.rate, site)
         self._run.dropout(x, y, dropped)
@@ -245,12 +245,12 @@ class CppPrimitives(Ops):
     def zero(self, grads: Array) -> None:
         """Set accumulators to zero, unless the AdamW of the step before has left them so."""
         if not (grads is self._accumulators and self._cleared):
-            self._run.clear(grads) if is_contiguous(grads) and grads.ndim == 1 else super().zero(grads)
+            self._run.clear(grads) if contiguous(grads) and grads.ndim == 1 else super().zero(grads)
         self._accumulators, self._cleared = grads, False
 
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together, summed in double precision."""
-        if not is_contiguous(grads) or grads.ndim != 1:
+        if not contiguous(grads) or grads.ndim != 1:
             return super().global_norm(grads)
         return self._run.global_norm(grads)
 
@@ -258,7 +258,7 @@ class CppPrimitives(Ops):
         self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
     ) -> tuple[Array, Array, Array]:
         """Take one step of AdamW in one sweep over memory, which leaves the accumulators at zero."""
-        if not (is_contiguous(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
+        if not (contiguous(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
             return super().adamw(params, grads, m, v, decayed, rule)
         m_scale, v_scale = rule.corrections
         ours = grads is self._accumulators
@@ -277,7 +277,7 @@ class CppPrimitives(Ops):
         return wide.T if tall else wide
 
 
-def is_contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
+def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
     """Tell whether all are contiguous and of one dtype, float32 in general."""
     return all(type(a) is np.ndarray and a.dtype == dtype and a.flags.c_contiguous for a in arrays)
 
