@@ -59,7 +59,7 @@ lesson = course.begin("07")
 #
 # BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. On its
 # way it passes through a few blocks, groups of operations that belong together. Section 3 of the paper gives their
-# sizes and leaves the rest to Vaswani et al. (2017); the pooler is found in the authors' code alone. We need not draw the plan from memory. An engine is an object, so we let a real one run and write down
+# sizes and leaves the rest to Vaswani et al. (2017); one block is found in the authors' code alone. We need not draw the plan from memory. An engine is an object, so we let a real one run and write down
 # which block is called with what.
 
 # %%

@@ -271,7 +271,7 @@ def test_flags_are_not_abbreviated(capsys):
         ("vocab {corpus} --out {new} --user-token [É]", "--user-token '[É]' would never be found"),
         (
             "vocab {corpus} --out {new} --user-token [PAD]",
-            "--user-token '[PAD]' is in the vocabulary already",
+            "--user-token [PAD] is in the vocabulary already",
         ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
         ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is so small"),
