@@ -11,8 +11,8 @@ namespace mb {
 struct AdamW {
     double lr, beta1, beta2, eps, weight_decay;
     double m_scale, v_scale; // 1 / (1 - beta^step), or 1 without bias correction
-    double clip;              // what gradients are multiplied with first
-    bool clears = false;      // gradients are zero afterwards; otherwise they are only read
+    double clip;             // what gradients are multiplied with first
+    bool clears = false;     // gradients are zero afterwards; otherwise they are only read
 };
 
 namespace MB_ISA {
