@@ -26,9 +26,7 @@ class Outcomes(NamedTuple):
 
     kind: str  # "mean": the metric is the mean of the values; "f1": micro F1 of counts
     values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, found, expected
-    groups: tuple[
-        int, ...
-    ] = ()  # how many neighbours each group of like examples has, a document's sentences
+    groups: tuple[int, ...] = ()  # sizes of groups of neighbours that are alike, sentences of a document
 
     def score(self, rows: Any = None) -> float:
         """Return the metric of all examples, or of those numbered, some of them several times."""
@@ -56,11 +54,8 @@ class Outcomes(NamedTuple):
         """Return what `from_json` reads."""
         digits, flat = DIGITS[self.kind], self.values.ravel().tolist()
         short = set(flat) <= set(range(len(digits)))
-        groups = {"groups": list(self.groups)} if self.groups else {}
-        return {
-            "kind": self.kind,
-            "values": "".join(digits[int(x)] for x in flat) if short else flat,
-        } | groups
+        found = {"kind": self.kind, "values": "".join(digits[int(x)] for x in flat) if short else flat}
+        return found | ({"groups": list(self.groups)} if self.groups else {})
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
