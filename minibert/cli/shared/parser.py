@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help or a version so that a full disk is told; argparse says nothing."""
-        if file is not sys.stdout:
+        if getattr(file, "name", "") != "<stdout>":
             super()._print_message(message, file)
             return
         file.write(message)
