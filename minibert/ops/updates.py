@@ -49,7 +49,9 @@ class Updates(Primitives):
     # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together."""
-        return math.sqrt(math.fsum(float(self._squares(grads[s])) for s in chunks(0, len(grads))))
+        # Sums of NumPy's, as the bits of a product in BLAS may depend on where in memory the numbers lie.
+        squares = (np.square(self.cast(grads[s], np.float64)).sum() for s in chunks(0, len(grads)))
+        return math.sqrt(math.fsum(map(float, squares)))
 
     # -> scalar
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
