@@ -63,11 +63,11 @@ def finetune(
     prepared = prepare(options)
     way = WAYS[prepared.head.kind](options, prepared)
     model = way.model()
-    total = max(1, round(options.epochs * -(-len(way.train) // options.batch_size)))
+    an_epoch = -(-len(way.train) // options.batch_size)
+    total = max(1, round(options.epochs * an_epoch))
     optimizer, schedule = optimizer_of(model, options, total)
     best: dict[str, Any] = {}
     steps, seconds = 0, 0.0
-    an_epoch = -(-len(way.train) // options.batch_size)
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
     if kept is not None and kept.exists():
         state = torch.load(kept, weights_only=True)

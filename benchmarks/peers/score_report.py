@@ -51,7 +51,7 @@ def compared(name: str, examples: int, sides: dict[str, list[dict[str, Statistic
             ours, theirs = (mean_of([one[figure] for one in sides[side]]) for side in SIDES)
             row["difference"] = 100 * (ours(every) - theirs(every))
             row["interval"] = [100 * end for end in metrics.paired_bootstrap(ours, theirs, examples)]
-            row["verdict"] = verdict(row["difference"], *row["interval"])
+            row["verdict"] = verdict(*row["interval"])
         rows.append(row)
     return rows
 
@@ -61,7 +61,7 @@ def mean_of(seeds: list[Statistic]) -> Statistic:
     return lambda rows: statistics.fmean(one(rows) for one in seeds)
 
 
-def verdict(difference: float, low: float, high: float) -> str:
+def verdict(low: float, high: float) -> str:
     """Whether minibert's score is as good as Hugging Face's, in points."""
     if -CLOSE <= low and high <= CLOSE:
         return "as good: within 1 point"

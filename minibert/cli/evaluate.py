@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _refuse(arguments: argparse.Namespace, why: str, *names: str) -> None:
     """Raise InputError when one of these flags is given."""
-    if given := [flags.flag_of(name) for name in names if getattr(arguments, name) not in (None, False)]:
+    values = {name: getattr(arguments, name) for name in names}
+    if given := [flags.flag_of(name) for name, x in values.items() if x is not None and x is not False]:
         raise InputError(f"{why}; leave out {', '.join(given)}.")
 
 

@@ -49,9 +49,7 @@ class Updates(Primitives):
     # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
         """Return the Euclidean norm of all gradients together."""
-        # Sums of NumPy's, as the bits of a product in BLAS may depend on where in memory the numbers lie.
-        squares = (np.square(self.cast(grads[s], np.float64)).sum() for s in chunks(0, len(grads)))
-        return math.sqrt(math.fsum(map(float, squares)))
+        return math.sqrt(math.fsum(float(self._squares(grads[s])) for s in chunks(0, len(grads))))
 
     # -> scalar
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
@@ -162,9 +160,9 @@ class Updates(Primitives):
 
     # x (n,) -> scalar
     def _squares(self, x: Array) -> Array:
-        """Sum squares in double precision."""
+        """Sum squares in double precision: not by BLAS, whose bits may depend on where in memory x lies."""
         x = self.cast(x, np.float64)
-        return x @ x
+        return (x * x).sum()
 
     # length update_length (...) -> (...)
     def _trust_ratio(self, length: Array, update_length: Array) -> Array:

@@ -386,6 +386,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         ("evaluate --model {model} --dtype float64", "is not fine-tuned; leave out --dtype."),
         ("evaluate --model {model} --split test", "is not fine-tuned; leave out --split."),
+        ("evaluate --model {model} --per-byte --targets 0", "reads windows of its own; leave out --targets."),
         ("evaluate --model {model} --per-byte --targets 7", "reads windows of its own; leave out --targets."),
         (
             "evaluate --model {run} --seq-length 8 --layout prose --column a",

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(parser=self)  # the one that knows the flags of the command
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or a version so that a full disk is told; argparse says nothing."""
+        """Print help or a version, and raise an OSError where that fails: argparse ignores it."""
         if getattr(file, "name", "") != "<stdout>":
             super()._print_message(message, file)
             return
