@@ -189,8 +189,6 @@ MB_INLINE void put_kept_keys(Pair *to, const Block &block, int64_t r, int64_t c,
 }
 #endif
 
-constexpr float kLog2E = 1.44269504088896341f;
-
 // exp(s - highest) for scores as the products give them: of pairs they are still to be multiplied by `root`.
 template <typename E> struct Exponential {
     vf highest;

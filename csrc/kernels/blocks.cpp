@@ -1,5 +1,7 @@
 #include "blocks.h"
 
+#include <initializer_list>
+
 #include "elementary.h"
 #include "loops.h"
 
@@ -7,10 +9,18 @@ namespace mb {
 namespace MB_ISA {
 namespace {
 
-// Call visit(row, column, how many of VL) over a strip of the result.
-template <typename Visit>
-MB_INLINE void each(int64_t i, int64_t i_end, int64_t j, int64_t j_end, Visit visit) {
+// Call visit(row, column, how many of VL) over a strip of `results`, which are matrices in rows of ld. Lines that are a
+// row apart no prefetcher of a processor follows: rows are asked for before their turn.
+template <typename X, typename Visit>
+MB_INLINE void each(int64_t i, int64_t i_end, int64_t j, int64_t j_end, std::initializer_list<X *> results,
+                    int64_t ld, Visit visit) {
+    constexpr int64_t kAhead = 8;
     for (; i < i_end; ++i) {
+        for (X *result : results) {
+            if (i + kAhead < i_end) {
+                ask_for(result + (i + kAhead) * ld + j, j_end - j);
+            }
+        }
         each_vector(j, j_end, [&](int64_t c, int n) { visit(i, c, n); });
     }
 }
@@ -25,7 +35,7 @@ template <typename X> struct AddBias {
     static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
                        int64_t ld) {
         auto &s = *static_cast<const AddBias *>(self);
-        each(i, i_end, j, j_end, [&](int64_t row, int64_t c, int n) {
+        each(i, i_end, j, j_end, {s.y}, s.ldy, [&](int64_t row, int64_t c, int n) {
             vf x = load_some(sums + (row - i) * ld + c - j, n);
             store_some(s.y + row * s.ldy + c, s.bias ? x + load_some(s.bias + c, n) : x, n);
         });
@@ -41,10 +51,10 @@ template <typename X, bool tanh_form> struct BiasGelu {
     static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
                        int64_t ld) {
         auto &s = *static_cast<const BiasGelu *>(self);
-        each(i, i_end, j, j_end, [&](int64_t row, int64_t c, int n) {
+        each(i, i_end, j, j_end, {s.u, s.y}, s.N, [&](int64_t row, int64_t c, int n) {
             vf x = load_some(sums + (row - i) * ld + c - j, n) + load_some(s.bias + c, n);
             store_some(s.u + row * s.N + c, x, n);
-            store_some(s.y + row * s.N + c, x * gelu_parts_of<tanh_form>(x).cdf, n);
+            store_some(s.y + row * s.N + c, x * gelu_parts_of<X, tanh_form>(x).cdf, n);
         });
     }
 };
@@ -57,10 +67,10 @@ template <typename X, bool tanh_form> struct GeluSlope {
     static void finish(const void *self, int64_t i, int64_t i_end, int64_t j, int64_t j_end, float *sums,
                        int64_t ld) {
         auto &s = *static_cast<const GeluSlope *>(self);
-        each(i, i_end, j, j_end, [&](int64_t row, int64_t c, int n) {
+        each(i, i_end, j, j_end, {s.u, s.du}, s.N, [&](int64_t row, int64_t c, int n) {
             X *at = s.u + row * s.N + c;
             vf x = load_some(at, n);
-            GeluParts parts = gelu_parts_of<tanh_form>(x);
+            GeluParts parts = gelu_parts_of<X, tanh_form>(x);
             vf dy = load_some(sums + (row - i) * ld + c - j, n);
             store_some(s.du + row * s.N + c, dy * (parts.cdf + x * parts.slope), n);
             store_some(at, x * parts.cdf, n);

@@ -42,17 +42,22 @@ def exp2_rest() -> tuple[float, np.ndarray]:
     return fit(np.expm1(r * math.log(2)) / r, r, 3, r * np.exp2(-r))
 
 
-def normal_tail() -> tuple[float, np.ndarray]:
+def normal_tail(degree: int = 8) -> tuple[float, np.ndarray]:
     """(t + c) e^(t^2 / 2) Phi(-t) for 0 <= t, in z = 2 c / (t + c) - 1."""
     lowest = (CENTRE - FARTHEST) / (CENTRE + FARTHEST)
     z = (1 + lowest) / 2 + (1 - lowest) / 2 * POINTS
     t = CENTRE * (1 - z) / (1 + z)
     phi = np.array([math.erfc(one / math.sqrt(2)) / 2 for one in t])
     values = phi * np.exp(t * t / 2) * (t + CENTRE)
-    return fit(values, z, 8, 1 / values)
+    return fit(values, z, degree, 1 / values)
 
 
-for polynomial in (exp_rest, exp2_rest, normal_tail):
+def coarse_normal_tail() -> tuple[float, np.ndarray]:
+    """The same, for what is rounded to bfloat16."""
+    return normal_tail(5)
+
+
+for polynomial in (exp_rest, exp2_rest, normal_tail, coarse_normal_tail):
     error, coefficients = polynomial()
     print(f"{polynomial.__name__}: relative error {error:.1e}")
     print(*(f"    {np.float32(one):.9g}f" for one in coefficients), sep="\n")

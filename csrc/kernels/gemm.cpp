@@ -10,7 +10,7 @@ namespace mb {
 namespace MB_ISA {
 namespace {
 
-// The register tile: MR x NR sums, NV vectors of B, one broadcast of A. 14 x 2 + 2 + 1 of 32 registers, and
+// The register tile: MR x NV vectors of sums, NV vectors of B, one broadcast of A. 14 x 2 + 2 + 1 of 32 registers, and
 // 6 x 2 + 2 + 1 of 16.
 #if defined(__AVX512F__)
 constexpr int MR = 14, NV = 2;
@@ -19,28 +19,28 @@ constexpr int MR = 8, NV = 3;
 #else
 constexpr int MR = 6, NV = 2;
 #endif
-constexpr int NR = NV * VL;
 
 // Blocks: a block of A (MC x KC units) stays in L2, a block of B (KC x NC) in L3.
-constexpr int64_t KC = 640, MC = 168, NC = 128 * NR;
-static_assert(kStrip % NR == 0 && NC % kStrip == 0, "a strip is made of panels, a block of strips");
+constexpr int64_t KC = 640, MC = 168, NC = 128 * NV * VL;
 
-// C (rows,NR) = or += sum over k of a[k] (rows of MR) outer b[k] (NR), in K units
-template <typename How, int rows, bool add>
-__attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a, const float *__restrict b,
-                                           float *c, int64_t ldc) {
+// C (rows,NV VL) = or += sum over k of column k of A (rows) outer b[k] (NV VL), in K units. Column k is a[k] of a panel
+// of MR rows, or is read where A lies, in rows of lda.
+template <typename How, int MR, int NV, bool in_place, int rows, bool add>
+__attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a, int64_t lda,
+                                           const float *__restrict b, float *c, int64_t ldc) {
     vf sums[rows][NV] = {};
     for (int64_t k = 0; k < K; ++k) {
         vf right[NV];
 #pragma GCC unroll 4
         for (int j = 0; j < NV; ++j) {
-            right[j] = load(b + k * NR + j * VL);
+            right[j] = load(b + (k * NV + j) * VL);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
             for (int j = 0; j < NV; ++j) {
-                sums[i][j] = How::multiply_add(sums[i][j], a + k * MR + i, right[j]);
+                const float *left = in_place ? a + i * lda + k : a + k * MR + i;
+                sums[i][j] = How::multiply_add(sums[i][j], left, right[j]);
             }
     }
 #pragma GCC unroll 16
@@ -53,72 +53,81 @@ __attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a,
 }
 
 // The same for `rows` rows.
-template <typename How> struct VectorTile {
-    static constexpr int kRows = MR;
+template <typename How, int MR, int NV, bool in_place = false> struct VectorTile {
+    static constexpr int kRows = MR, kColumns = NV * VL;
+    static constexpr bool kInPlace = in_place;
     static constexpr int64_t kRound = 1; // of which the number of rows that are written is a multiple
     template <typename X> static constexpr auto left = pack<MR, How, X>;
 
     // By the number of rows, so that the last rows of a matrix cost no more than their share.
-    using Tiles = std::array<decltype(&vector_tile<How, MR, false>), MR>;
+    using Tiles = std::array<decltype(&vector_tile<How, MR, NV, in_place, MR, false>), MR>;
     template <bool add, int... i> static constexpr Tiles all_of(std::integer_sequence<int, i...>) {
-        return {vector_tile<How, i + 1, add>...};
+        return {vector_tile<How, MR, NV, in_place, i + 1, add>...};
     }
-    static void multiply(int64_t K, const float *a, const float *b, float *c, int64_t ldc, int64_t rows,
-                         bool add) {
+    static void multiply(int64_t K, const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
+                         int64_t rows, bool add) {
         constexpr auto kEvery = std::make_integer_sequence<int, MR>();
         constexpr Tiles kTiles[2] = {all_of<false>(kEvery), all_of<true>(kEvery)};
-        kTiles[add][rows - 1](K, a, b, c, ldc);
+        kTiles[add][rows - 1](K, a, lda, b, c, ldc);
     }
 };
 
 #if defined(__AMX_BF16__)
 // The same with AMX, which loads two left and two right tiles for four products.
 struct AmxTile {
-    static constexpr int kRows = 2 * kTile;
+    static constexpr int kRows = 2 * kTile, kColumns = 2 * kTile;
+    static constexpr bool kInPlace = false;
     static constexpr int64_t kRound = kTile;
     template <typename X> static constexpr auto left = pack_tiles<kRows, Narrow, X>;
-    static_assert(NR == 2 * kTile, "a panel of B is two tiles wide");
 
-    static void multiply(int64_t K, const float *a, const float *b, float *c, int64_t ldc, int64_t rows,
-                         bool add) {
+    static void multiply(int64_t K, const float *a, int64_t, const float *b, float *c, int64_t ldc,
+                         int64_t rows, bool add) {
         auto both = rows > kTile ? multiply_tiles<true, true> : multiply_tiles<false, true>;
-        both(K / kTile, a, kTile, kTile * kTile, kRows * kTile, b, NR, kTile * NR, c, ldc, add);
+        both(K / kTile, a, kTile, kTile * kTile, kRows * kTile, b, kColumns, kTile * kColumns, c, ldc, add);
     }
 };
 using NarrowTile = AmxTile;
 #else
 struct Tiles {}; // which only AMX has
-using NarrowTile = VectorTile<Narrow>;
+using NarrowTile = VectorTile<Narrow, MR, NV>;
 #endif
 
-// A way to multiply: how many elements along k a unit of the packed operands holds, how many units it takes at a time,
-// what packs them, and a tile of at most so many rows.
+// A way to multiply: how many elements along k a unit of the packed operands holds, how many units it takes at a time;
+// a tile of at most so many rows and of so many columns; what packs the operands, the left one where it is packed.
 struct Way {
-    int64_t depth, step, rows, round;
+    int64_t depth, step, rows, columns, round;
+    bool in_place;
     decltype(&pack<MR, Exact, float>) left[2], right[2]; // from float, from bf16
-    decltype(&VectorTile<Exact>::multiply) multiply;
+    decltype(&VectorTile<Exact, MR, NV>::multiply) multiply;
 };
 
 template <typename How, typename Tile>
 constexpr Way kWay = {How::kDepth,
                       How::kStep,
                       Tile::kRows,
+                      Tile::kColumns,
                       Tile::kRound,
+                      Tile::kInPlace,
                       {Tile::template left<float>, Tile::template left<bf16>},
-                      {pack<NR, How, float>, pack<NR, How, bf16>},
+                      {pack<Tile::kColumns, How, float>, pack<Tile::kColumns, How, bf16>},
                       Tile::multiply};
-constexpr const Way &kExact = kWay<Exact, VectorTile<Exact>>, &kNarrow = kWay<Narrow, NarrowTile>;
-constexpr int kMostRows = std::max(VectorTile<Exact>::kRows, NarrowTile::kRows);
 
-// Have a tile of C on its way while its sums are computed. Stores of AMX that miss the cache wait for each other.
-MB_INLINE void ask_for(const float *c, int64_t ldc, int64_t rows) {
-    constexpr int kLine = 16; // floats
-    for (int64_t i = 0; i < rows; ++i) {
-        for (int j = 0; j < NR; j += kLine) {
-            __builtin_prefetch(c + i * ldc + j, 1);
+// How A B is multiplied, K deep. Rows of A that lie in one piece, in units of this way, are not packed where there are
+// registers for 24 sums: six rows are what a first cache holds, whatever lies between them.
+template <typename How, typename Packed>
+const Way &way_of([[maybe_unused]] const View &A, [[maybe_unused]] int64_t K) {
+    if constexpr (VL == 16 && How::kInPlace) {
+        if (A.column == 1 && A.narrow == (How::kDepth > 1) && A.row % How::kDepth == 0 &&
+            K % How::kDepth == 0) {
+            return kWay<How, VectorTile<How, 6, 4, true>>;
         }
     }
+    return kWay<How, Packed>;
 }
+
+// Floats of the largest tile.
+constexpr int64_t kLargestTile =
+    std::max({MR * NV * VL, 6 * 4 * VL, NarrowTile::kRows * NarrowTile::kColumns});
 
 // C as parts for the threads: blocks of rows times groups of columns. Rows are divided evenly, columns only where one
 // block has all rows and they are fewer than the columns. Neighbouring parts go to the same thread (Pool::run), so that
@@ -162,13 +171,14 @@ class Grid {
 };
 
 // The tile at an edge of C: whole, beside it, then the part that is there.
-__attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, const float *b, float *c,
-                                         int64_t ldc, int64_t rows, int64_t columns, bool add) {
-    alignas(64) float all[kMostRows * NR];
-    way.multiply(K, a, b, all, NR, rows, false);
+__attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, int64_t lda,
+                                         const float *b, float *c, int64_t ldc, int64_t rows, int64_t columns,
+                                         bool add) {
+    alignas(64) float all[kLargestTile];
+    way.multiply(K, a, lda, b, all, way.columns, rows, false);
     for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
-            c[i * ldc + j] = (add ? c[i * ldc + j] : 0) + all[i * NR + j];
+            c[i * ldc + j] = (add ? c[i * ldc + j] : 0) + all[i * way.columns + j];
         }
     }
 }
@@ -181,13 +191,15 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
         return;
     }
     const int64_t threads = pool.threads();
-    const Way &way = narrow ? kNarrow : kExact;
+    const Way &way =
+        narrow ? way_of<Narrow, NarrowTile>(A, K) : way_of<Exact, VectorTile<Exact, MR, NV>>(A, K);
+    const int64_t width = way.columns;
     // Blocks of equal depth; one where the sums of several would have to be kept and there is no C for them.
     int64_t n_k = C ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
     int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
     for (int64_t jc = 0; jc < N; jc += NC) {
         int64_t nc = std::min(NC, N - jc);
-        Grid grid(M, nc, way.rows, epilogue.finish ? kStrip : NR, threads);
+        Grid grid(M, nc, way.rows, epilogue.finish ? kStrip : width, threads);
         for (int64_t pc = 0; pc == 0 || pc < K; pc += kc) {
             int64_t depth = std::min(kc, K - pc), units = whole(parts(depth, way.depth), way.step);
             bool last = pc + depth == K, adds = add || pc > 0;
@@ -195,14 +207,14 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             const bool own = grid.one_row();
             auto packed = [&](int64_t columns) {
                 return static_cast<float *>(
-                    scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(columns, NR) * units)));
+                    scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(columns, width) * units)));
             };
             auto pack_right = [&](int64_t j, int64_t columns, float *to) {
                 way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, columns, depth, to);
             };
             float *right = own ? nullptr : packed(nc);
             if (!own) {
-                int64_t some = NR * std::min<int64_t>(8, parts(nc, NR * threads));
+                int64_t some = width * std::min<int64_t>(8, parts(nc, width * threads));
                 pool.run(parts(nc, some), [&](int64_t part) {
                     int64_t j = part * some;
                     pack_right(j, std::min(some, nc - j), right + j * units);
@@ -211,10 +223,15 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             pool.run(grid.count(), [&](int64_t part) {
                 auto [i, i_end, j, j_end] = grid.part(part);
                 [[maybe_unused]] Tiles tiles;
-                auto *left = static_cast<float *>(
-                    scratch(Slot::left,
-                            sizeof(float) * static_cast<size_t>(whole(i_end - i, way.rows) * units + VL)));
-                way.left[A.narrow](A.at(i, pc), A.row, A.column, i_end - i, depth, left);
+                auto *left = static_cast<const float *>(A.at(i, pc));
+                int64_t lda = A.row / way.depth;
+                if (!way.in_place) {
+                    auto *to = static_cast<float *>(scratch(
+                        Slot::left,
+                        sizeof(float) * static_cast<size_t>(whole(i_end - i, way.rows) * units + VL)));
+                    way.left[A.narrow](left, A.row, A.column, i_end - i, depth, to);
+                    left = to, lda = units; // from panel to panel; inside of one rows lie side by side
+                }
                 // What is finished is still in L2 when the epilogue comes to it, strip by strip.
                 for (int64_t js = j; js < j_end; js += kStrip) {
                     int64_t js_end = std::min(j_end, js + kStrip), ld = C ? ldc : kStrip;
@@ -226,17 +243,21 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                         C ? C + i * ldc + jc + js
                           : static_cast<float *>(scratch(
                                 Slot::strip, sizeof(float) * static_cast<size_t>((i_end - i) * kStrip)));
-                    for (int64_t jr = js; jr < js_end; jr += NR) {
+                    for (int64_t jr = js; jr < js_end; jr += width) {
                         for (int64_t ir = i; ir < i_end; ir += way.rows) {
-                            const float *a = left + (ir - i) * units, *panel = panels + (jr - js) * units;
+                            const float *a = left + (ir - i) * lda, *panel = panels + (jr - js) * units;
                             float *c = strip + (ir - i) * ld + jr - js;
-                            int64_t here = std::min(way.rows, i_end - ir);
-                            ask_for(c, ld, here);
-                            if (jr + NR <= j_end && here % way.round == 0) {
-                                way.multiply(units, a, panel, c, ld, here, adds);
+                            int64_t rows = std::min(way.rows, i_end - ir),
+                                    columns = std::min(width, j_end - jr);
+                            // C is on its way while its sums are computed: stores of AMX that miss the cache wait for
+                            // each other.
+                            for (int64_t row = 0; row < rows; ++row) {
+                                ask_for(c + row * ld, columns);
+                            }
+                            if (columns == width && rows % way.round == 0) {
+                                way.multiply(units, a, lda, panel, c, ld, rows, adds);
                             } else {
-                                edge_tile(way, units, a, panel, c, ld, here,
-                                          std::min<int64_t>(NR, j_end - jr), adds);
+                                edge_tile(way, units, a, lda, panel, c, ld, rows, columns, adds);
                             }
                         }
                     }

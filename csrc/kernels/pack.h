@@ -20,6 +20,7 @@ struct Exact { // floats as they are
     static constexpr int64_t kDepth = 1;
     static constexpr int64_t kStep =
         1; // units that are multiplied at a time: K is filled up to it with zeros
+    static constexpr bool kInPlace = true; // a row of a matrix in its own type is a row of units
 
     // Units of VL columns, from their elements at k (and k + 1, where a unit has two).
     template <typename X> static MB_INLINE vf unit(vf first, vf) { return first; }
@@ -31,6 +32,8 @@ struct Exact { // floats as they are
 };
 
 struct Rounded : Exact { // floats of the precision of bfloat16, where there is no instruction for pairs
+    static constexpr bool kInPlace = false;
+
     template <typename X> static MB_INLINE vf unit(vf first, vf) {
         return sizeof(X) == 2 ? first : (vf)rounded_bits(first);
     }
@@ -43,6 +46,7 @@ struct Rounded : Exact { // floats of the precision of bfloat16, where there is 
 struct Pairs { // two bfloat16, for the instruction that multiplies and adds both
     static constexpr int64_t kDepth = 2;
     static constexpr int64_t kStep = 1;
+    static constexpr bool kInPlace = true;
 
     template <typename X> static MB_INLINE vf unit(vf first, vf second) {
         if constexpr (sizeof(X) == 2) {
@@ -72,6 +76,7 @@ struct Pairs { // two bfloat16, for the instruction that multiplies and adds bot
 #if defined(__AMX_BF16__)
 struct Narrow : Pairs { // as many as a row of a tile has
     static constexpr int64_t kStep = kTile;
+    static constexpr bool kInPlace = false;
 };
 #else
 using Narrow = Pairs;

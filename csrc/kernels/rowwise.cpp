@@ -24,15 +24,15 @@ template <typename F> void map(Pool &pool, int64_t n, const float *x, const floa
 }
 
 template <bool tanh_form> MB_INLINE vf gelu_slope_of(vf x) {
-    GeluParts parts = gelu_parts_of<tanh_form>(x);
+    GeluParts parts = gelu_parts_of<float, tanh_form>(x);
     return parts.cdf + x * parts.slope;
 }
 
 } // namespace
 
 void gelu(Pool &pool, int64_t n, const float *x, float *y, bool tanh_form) {
-    tanh_form ? map(pool, n, x, y, [](vf v) { return v * gelu_parts_of<true>(v).cdf; })
-              : map(pool, n, x, y, [](vf v) { return v * gelu_parts_of<false>(v).cdf; });
+    tanh_form ? map(pool, n, x, y, [](vf v) { return v * gelu_parts_of<float, true>(v).cdf; })
+              : map(pool, n, x, y, [](vf v) { return v * gelu_parts_of<float, false>(v).cdf; });
 }
 
 void gelu_backward(Pool &pool, int64_t n, const float *dy, const float *x, float *dx, bool tanh_form) {
