@@ -154,6 +154,18 @@ void test_elementary(mb::Pool &pool, Digest &digest) {
     CHECK_AT_MOST(worst_ulps(-1, 1, cdf, normal_cdf_of), 7);
     auto bell_alone = [&](vf x) { return cdf(x), bell; };
     CHECK_AT_MOST(worst_ulps(-12.9f, 12.9f, bell_alone, bell_of), 2);
+#if defined(__AVX512BF16__)
+    // As relative errors, of floats of the usual 24 bits; half a unit of a bfloat16 is 2^-9 to 2^-8.
+    const double coarse = 1e-4 / kEps;
+    auto coarse_cdf = [&](vf x) { return coarse_normal_cdf(x, &bell); };
+    CHECK_AT_MOST(worst_ulps(-12.9f, 12.9f, coarse_cdf, normal_cdf_of), coarse);
+    auto coarse_bell = [&](vf x) { return coarse_cdf(x), bell; };
+    CHECK_AT_MOST(worst_ulps(-12.9f, 12.9f, coarse_bell, bell_of), coarse);
+    auto power = [](vf x) { return coarse_exp2(x); };
+    CHECK_AT_MOST(worst_ulps(-125, 125, power, [](double x) { return std::exp2(x); }), coarse);
+    CHECK(std::isnan(coarse_cdf(all(NAN))[0]) && coarse_cdf(all(INFINITY))[0] == 1);
+    CHECK(coarse_cdf(all(-INFINITY))[0] == 0);
+#endif
     test_maps(pool, digest);
 }
 
