@@ -11,8 +11,9 @@ const Rung<Gemm> kRungs[] = {{"1 naive", naive},
                              {"3 cache blocks", cache_blocks},
                              {"4 register tile", register_tile},
                              {"5 packed", packed},
-                             {"6 threads", threads},
-                             {"7 product", product}};
+                             {"6 in place", in_place},
+                             {"7 threads", threads},
+                             {"8 product", product}};
 
 struct Shape {
     int64_t M, N, K;

@@ -13,7 +13,7 @@ void threads(int64_t M, int64_t N, int64_t K, const float *A, const float *B, fl
     std::vector<std::thread> workers;
     for (int64_t t = 0; t < thread_count; ++t) {
         int64_t i = M * t / thread_count, i_end = M * (t + 1) / thread_count;
-        workers.emplace_back([=] { packed(i_end - i, N, K, A + i * K, B, C + i * N); });
+        workers.emplace_back([=] { in_place(i_end - i, N, K, A + i * K, B, C + i * N); });
     }
     for (std::thread &worker : workers) {
         worker.join();
