@@ -328,6 +328,41 @@ def test_parameters_that_take_the_place_of_others_are_computed_with(model):
     assert relative_error(again[0], 2 * states[0]) < 1e-9  # LayerNorm's gamma and beta are doubled
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("texts", [1, 40])
+def test_matrices_that_are_laid_out_beforehand_give_the_same_bits(dtype, texts):
+    """And are those that are read: where they lay before there is something else by then."""
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", "cpp", dtype, threads=2)
+    batch = Batch.pack([Sequence([2, 7 + i % 5, 9, 3], [0, 0, 1, 1]) for i in range(texts)])
+    rows = [1, 4 * texts - 1]
+    states, pooled = (before := model.encode(batch)).hidden_states, before.pooled
+    logits, own = model.masked_lm_logits(batch, rows), model.params.flat
+    assert model.optimize_for_inference() is model
+    for name, (begin, entry) in model.params._places.items():
+        if len(entry.shape) == 2 and not name.startswith("embeddings."):
+            own[begin : begin + entry.size] = 0
+    after = model.encode(batch)
+    for one, other in zip(states, after.hidden_states, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(pooled, after.pooled)
+    np.testing.assert_array_equal(logits, model.masked_lm_logits(batch, rows))
+
+
+@pytest.mark.parametrize("name", seldom(EVERY, "numpy", "cpp"))
+def test_parameters_of_a_model_that_is_optimised_are_read_only_and_those_of_a_copy_are_not(name):
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", name)
+    before = model.encode(encoding(2, 7, 3)).pooled
+    np.testing.assert_array_equal(model.optimize_for_inference().encode(encoding(2, 7, 3)).pooled, before)
+    layer = model.params.tree["layers"][0]["attention"]
+    for weight in (model.params.flat, model.params["pooler.weight"], layer["qkv_weight"]):
+        with pytest.raises(ValueError, match="read-only"):
+            weight[...] = 0
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        other.params["pooler.weight"][...] = 0
+        expected = [np.tanh(other.params["pooler.bias"])]
+        np.testing.assert_allclose(other.encode(encoding(2, 7, 3)).pooled, expected, rtol=1e-5)
+
+
 def test_number_of_no_sequence_is_refused(model):
     with pytest.raises(InputError, match="number=1 is not one of the 1 sequences"):
         model.encode(encoding(2, 3)).sequence(1)

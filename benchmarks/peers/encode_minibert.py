@@ -24,7 +24,7 @@ class Minibert:
         engines.keep_freed_memory()
         ops = engines.create(engine, threads, dtype)
         self._limits = engines.limited_threads(threads, ops)
-        self._model = Bert(config, Parameters(config, flat), ops)
+        self._model = Bert(config, Parameters(config, flat), ops).optimize_for_inference()
         self._batch = batch
 
     def run(self) -> Encoded:

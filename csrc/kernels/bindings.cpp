@@ -81,6 +81,7 @@ PYBIND11_MODULE(_kernels, m) {
     using namespace py::literals;
     py::class_<Engine> engine(m, "Engine");
     engine.def(py::init<const std::string &, int, bool>(), "isa"_a, "threads"_a, "narrow"_a = false)
+        .def("keep", &Engine::keep, "weight"_a)
         .def_property_readonly("isa", &Engine::isa)
         .def_property_readonly("threads", &Engine::threads);
     py::dict arguments;

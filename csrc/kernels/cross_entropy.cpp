@@ -60,7 +60,7 @@ struct Softmax {
         vf total[2] = {};
         vi columns[2] = {lanes(), lanes() + VL}, found[2] = {vi{} + where, vi{} + where};
         each_pair<false>(n, {}, 0, [&](int half, int64_t c, int m, Kept) {
-            vf v = load_some(x + c, m), power = Functions<G>::power(v - shift);
+            vf v = load_some(x + c, m), power = exp(v - shift);
             store_some(e + c, power, m);
             total[half] += m < VL ? first(m, power, vf{}) : power;
             vi here = m < VL ? select(lanes() < m, columns[half], vi{} + INT32_MAX) : columns[half];

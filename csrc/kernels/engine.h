@@ -2,7 +2,12 @@
 // bindings.cpp, which alone includes it.
 #pragma once
 
+#include <cstdlib>
+#include <map>
+#include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "arrays.h"
 #include "kernels.h"
@@ -30,11 +35,24 @@ class Engine {
         }
     }
 
+    // Lay out a matrix that is read-only for the products in which it will stand on the right, as long as this engine
+    // lives. It is known by where it lies and how.
+    void keep(const py::array &weight) {
+        auto W = operand("weight", weight);
+        if (weight.writeable()) {
+            refuse("weight", "is writeable; what is kept may not change");
+        }
+        auto size = static_cast<size_t>(kernels_->laid_out_size(W.columns, W.rows, narrow_));
+        Kept kept{weight, {static_cast<float *>(large_pages(sizeof(float) * size)), std::free}};
+        kernels_->lay_out(pool_, W.columns, W.rows, W.view, kept.panels.get(), narrow_);
+        kept_.insert_or_assign(place_of(W), std::move(kept));
+    }
+
     const char *isa() const { return kernels_->name; }
     int threads() const { return pool_.threads(); }
 
     void gemm(const py::array &a, const py::array &b, const py::array &out, bool add) {
-        auto A = operand("a", a), B = operand("b", b);
+        auto A = operand("a", a), B = right("b", b);
         auto C = rows_out<float>("out", out);
         expect("b", B.rows, A.columns, "rows");
         expect("out", C.rows, A.rows, "rows");
@@ -45,7 +63,7 @@ class Engine {
 
     void linear(const py::array &x, const py::array &weight, const py::object &bias, const py::array &y) {
         by_type(y, [&](auto zero) {
-            auto X = operand("x", x), W = operand("weight", weight);
+            auto X = operand("x", x), W = right("weight", weight);
             auto Y = rows_out<decltype(zero)>("y", y);
             auto b = line_or_none<float>("bias", bias);
             expect("weight", W.rows, X.columns, "rows");
@@ -64,7 +82,7 @@ class Engine {
                      const py::array &u, const py::array &y) {
         by_type(y, [&](auto zero) {
             using T = decltype(zero);
-            auto X = operand("x", x), W = operand("weight", weight);
+            auto X = operand("x", x), W = right("weight", weight);
             auto b = line<float>("bias", bias);
             auto *U = whole<T>("u", u, X.rows, W.columns, true).data;
             auto *Y = whole<T>("y", y, X.rows, W.columns, true).data;
@@ -80,7 +98,7 @@ class Engine {
                                       const py::array &labels, const py::array &gradient,
                                       const py::array &nll, const py::array &best) {
         by_type(gradient, [&](auto zero) {
-            auto X = operand("x", x), W = operand("weight", weight);
+            auto X = operand("x", x), W = right("weight", weight);
             auto *b = sized<const float>("bias", bias, W.columns);
             auto l = indices("labels", labels, W.columns);
             auto G = rows_out<decltype(zero)>("gradient", gradient);
@@ -100,7 +118,7 @@ class Engine {
                               const py::array &u, const py::array &du) {
         by_type(u, [&](auto zero) {
             using T = decltype(zero);
-            auto dY = operand("dy", dy), W = operand("weight", weight);
+            auto dY = operand("dy", dy), W = right("weight", weight);
             auto *U = whole<T>("u", u, dY.rows, W.columns, true).data;
             auto *dU = whole<T>("du", du, dY.rows, W.columns, true).data;
             expect("weight", W.rows, dY.columns, "rows");
@@ -417,9 +435,30 @@ class Engine {
     }
 
   private:
+    using Place = std::tuple<const void *, int64_t, int64_t, int64_t, int64_t>;
+    struct Kept {
+        py::array weight; // so that nothing else comes to lie there
+        std::unique_ptr<float, decltype(&std::free)> panels;
+    };
+
+    static Place place_of(const Operand &x) {
+        return {x.view.data, x.rows, x.columns, x.view.row, x.view.column};
+    }
+
+    // The right operand of a product, laid out if it is kept.
+    Operand right(const char *name, const py::array &array) const {
+        Operand found = operand(name, array);
+        if (!kept_.empty() && !array.writeable()) {
+            auto kept = kept_.find(place_of(found));
+            found.view.panels = kept == kept_.end() ? nullptr : kept->second.panels.get();
+        }
+        return found;
+    }
+
     const Kernels *kernels_;
     Pool pool_;
     bool narrow_;
+    std::map<Place, Kept> kept_;
 };
 
 } // namespace

@@ -112,17 +112,33 @@ constexpr Way kWay = {How::kDepth,
                       {pack<Tile::kColumns, How, float>, pack<Tile::kColumns, How, bf16>},
                       Tile::multiply};
 
-// How A B is multiplied, K deep. Rows of A that lie in one piece, in units of this way, are not packed where there are
-// registers for 24 sums: six rows are what a first cache holds, whatever lies between them.
+// The tile of few rows and many columns, where there are registers for it.
+template <typename How, bool in_place> using WideTile = VectorTile<How, 6, 4, in_place>;
+
+// How A B is multiplied, K deep. Rows of A that lie in one piece, in units of this way, are not packed where the tile is
+// wide: six rows are what a first cache holds, whatever lies between them. A B that is laid out has panels as wide.
 template <typename How, typename Packed>
-const Way &way_of([[maybe_unused]] const View &A, [[maybe_unused]] int64_t K) {
+const Way &way_of([[maybe_unused]] const View &A, [[maybe_unused]] const View &B,
+                  [[maybe_unused]] int64_t K) {
     if constexpr (VL == 16 && How::kInPlace) {
         if (A.column == 1 && A.narrow == (How::kDepth > 1) && A.row % How::kDepth == 0 &&
             K % How::kDepth == 0) {
-            return kWay<How, VectorTile<How, 6, 4, true>>;
+            return kWay<How, WideTile<How, true>>;
+        }
+        if (B.panels) {
+            return kWay<How, WideTile<How, false>>;
         }
     }
     return kWay<How, Packed>;
+}
+const Way &way_of(const View &A, const View &B, int64_t K, bool narrow) {
+    return narrow ? way_of<Narrow, NarrowTile>(A, B, K) : way_of<Exact, VectorTile<Exact, MR, NV>>(A, B, K);
+}
+
+// What B is laid out for.
+const Way &way_of_panels(bool narrow) {
+    static const float some = 0;
+    return way_of({}, {nullptr, 0, 0, false, &some}, 1, narrow);
 }
 
 // Floats of the largest tile.
@@ -191,9 +207,8 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
         return;
     }
     const int64_t threads = pool.threads();
-    const Way &way =
-        narrow ? way_of<Narrow, NarrowTile>(A, K) : way_of<Exact, VectorTile<Exact, MR, NV>>(A, K);
-    const int64_t width = way.columns;
+    const Way &way = way_of(A, B, K, narrow);
+    const int64_t width = way.columns, all_units = whole(parts(K, way.depth), way.step);
     // Blocks of equal depth; one where the sums of several would have to be kept and there is no C for them.
     int64_t n_k = C ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
     int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
@@ -204,7 +219,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             int64_t depth = std::min(kc, K - pc), units = whole(parts(depth, way.depth), way.step);
             bool last = pc + depth == K, adds = add || pc > 0;
             // Columns that only one part multiplies are packed by it, strip by strip, and stay in its thread's cache.
-            const bool own = grid.one_row();
+            const bool own = grid.one_row() && !B.panels;
             auto packed = [&](int64_t columns) {
                 return static_cast<float *>(
                     scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(columns, width) * units)));
@@ -212,8 +227,8 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             auto pack_right = [&](int64_t j, int64_t columns, float *to) {
                 way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, columns, depth, to);
             };
-            float *right = own ? nullptr : packed(nc);
-            if (!own) {
+            float *right = own || B.panels ? nullptr : packed(nc);
+            if (right) {
                 int64_t some = width * std::min<int64_t>(8, parts(nc, width * threads));
                 pool.run(parts(nc, some), [&](int64_t part) {
                     int64_t j = part * some;
@@ -235,9 +250,17 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                 // What is finished is still in L2 when the epilogue comes to it, strip by strip.
                 for (int64_t js = j; js < j_end; js += kStrip) {
                     int64_t js_end = std::min(j_end, js + kStrip), ld = C ? ldc : kStrip;
-                    float *panels = own ? packed(js_end - js) : right + js * units;
-                    if (own) {
-                        pack_right(js, js_end - js, panels);
+                    const float *panels;
+                    int64_t of_column = units; // floats from column to column, on the average of a panel
+                    if (B.panels) {
+                        panels = B.panels + (jc + js) * all_units + pc / way.depth * width;
+                        of_column = all_units;
+                    } else if (own) {
+                        float *to = packed(js_end - js);
+                        pack_right(js, js_end - js, to);
+                        panels = to;
+                    } else {
+                        panels = right + js * units;
                     }
                     float *strip =
                         C ? C + i * ldc + jc + js
@@ -245,7 +268,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                                 Slot::strip, sizeof(float) * static_cast<size_t>((i_end - i) * kStrip)));
                     for (int64_t jr = js; jr < js_end; jr += width) {
                         for (int64_t ir = i; ir < i_end; ir += way.rows) {
-                            const float *a = left + (ir - i) * lda, *panel = panels + (jr - js) * units;
+                            const float *a = left + (ir - i) * lda, *panel = panels + (jr - js) * of_column;
                             float *c = strip + (ir - i) * ld + jr - js;
                             int64_t rows = std::min(way.rows, i_end - ir),
                                     columns = std::min(width, j_end - jr);
@@ -268,6 +291,20 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             });
         }
     }
+}
+
+int64_t laid_out_size(int64_t N, int64_t K, bool narrow) {
+    const Way &way = way_of_panels(narrow);
+    return whole(N, way.columns) * whole(parts(K, way.depth), way.step);
+}
+
+void lay_out(Pool &pool, int64_t N, int64_t K, View B, float *panels, bool narrow) {
+    const Way &way = way_of_panels(narrow);
+    int64_t units = whole(parts(K, way.depth), way.step);
+    pool.run(parts(N, way.columns), [&](int64_t part) {
+        int64_t j = part * way.columns;
+        way.right[B.narrow](B.at(0, j), B.column, B.row, std::min(way.columns, N - j), K, panels + j * units);
+    });
 }
 
 } // namespace MB_ISA

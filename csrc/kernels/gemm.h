@@ -13,7 +13,8 @@ namespace mb {
 struct View {
     const void *data;
     int64_t row, column;
-    bool narrow = false; // bf16
+    bool narrow = false;           // bf16
+    const float *panels = nullptr; // of a right operand: the same, laid out beforehand (lay_out)
 
     const void *at(int64_t i, int64_t j) const {
         return static_cast<const char *>(data) + (i * row + j * column) * (narrow ? 2 : 4);
@@ -46,6 +47,11 @@ inline float *place_for_sums(bf16 *) { return nullptr; }
 // number of threads.
 void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C, int64_t ldc,
           bool add = false, Epilogue epilogue = {}, bool narrow = false);
+
+// How many floats a right operand B (K,N) takes in the order in which gemm reads it, and B in that order. Few rows of A
+// are multiplied in a fraction of the time then; bits are the same.
+int64_t laid_out_size(int64_t N, int64_t K, bool narrow);
+void lay_out(Pool &pool, int64_t N, int64_t K, View B, float *panels, bool narrow);
 
 } // namespace MB_ISA
 } // namespace mb

@@ -27,6 +27,8 @@ struct Kernels {
     Typed<bf16> on_bf16;
 #define MB_KERNEL(name, ...) decltype(&MB_ISA::name) name;
 #include "kernels.def"
+    decltype(&MB_ISA::laid_out_size) laid_out_size; // what Engine::keep needs
+    decltype(&MB_ISA::lay_out) lay_out;
 
     template <typename X> const Typed<X> &on() const {
         if constexpr (sizeof(X) == sizeof(bf16)) {

@@ -173,13 +173,14 @@ void pack(const void *data, int64_t stride, int64_t k_stride, int64_t count, int
         for (int64_t u = 0; u < units; ++u) {
             const X *first = from + u * How::kDepth * k_stride;
             const X *second = How::kDepth > 1 && 2 * u + 1 < K ? first + k_stride : nullptr;
+            const bool inside = u * width + whole(width, VL) <= units * width; // of its panel, whole vectors
             for (int64_t i = 0; i < count; i += width) {
                 float *to = packed + i * filled + u * width;
                 const X *below = second ? second + i : nullptr;
-                if (i + width <= count && u + 1 < units) {
+                if (i + width <= count && inside) {
                     pack_row<width, How>(first + i, below, width, to, false);
                 } else {
-                    pack_row<width, How>(first + i, below, smaller(width, count - i), to, u + 1 == units);
+                    pack_row<width, How>(first + i, below, smaller(width, count - i), to, !inside);
                 }
             }
         }

@@ -15,12 +15,10 @@ constexpr Typed<X> typed = {
 };
 
 const Kernels kernels = {
-    MB_NAME(MB_ISA),
-    kNeeds,
-    typed<float>,
-    typed<bf16>,
+    MB_NAME(MB_ISA), kNeeds,  typed<float>, typed<bf16>,
 #define MB_KERNEL(name, ...) name,
 #include "kernels.def"
+    laid_out_size,   lay_out,
 };
 
 } // namespace MB_ISA

@@ -215,6 +215,11 @@ class FlatParameters(ABC):
         """Nested dictionaries of views, as the model takes them: `tree["layers"][0]["attention"]`."""
         return unflatten(self.table, self.flat)
 
+    def make_read_only(self) -> None:
+        """Let nobody write to the buffer any more, or to views of it that are taken from now on."""
+        self.flat = self.flat.view()
+        self.flat.flags.writeable = False
+
     def like(self, flat: Array) -> Self:
         """Put another buffer (N,) under the same names."""
         other = copy.copy(self)

@@ -24,6 +24,9 @@ class Ops(Recurrent, Updates):
         made._made_with = args, kwargs
         return made
 
+    def keep(self, weight: Any) -> None:
+        """Prepare for many products with a read-only matrix on the right, where an engine can."""
+
     def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self  # copies of a model share their engine
 

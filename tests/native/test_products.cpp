@@ -38,6 +38,20 @@ void test_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &diges
     gemm(pool, M, N, K, {x.data(), K, 1}, {y.data(), N, 1}, wide.data(), ld, true);
     CHECK(z == same);
     digest.add(z), digest.add(wide);
+    // Laid out beforehand the right operand gives the same bits, however both lie.
+    Floats panels((size_t)laid_out_size(N, K, false), NAN), y_turned((size_t)(K * N));
+    for (int64_t at = 0; at < K * N; ++at) {
+        y_turned[(size_t)(at % N * K + at / N)] = y[(size_t)at];
+    }
+    for (mb::View right : {mb::View{y.data(), N, 1}, mb::View{y_turned.data(), 1, K}}) {
+        lay_out(pool, N, K, right, panels.data(), false);
+        right = {nullptr, 0, 0, false, panels.data()};
+        for (mb::View left : {mb::View{x.data(), K, 1}, mb::View{turned.data(), 1, M}}) {
+            std::fill(same.begin(), same.end(), NAN);
+            gemm(pool, M, N, K, left, right, same.data(), N);
+            CHECK(z == same);
+        }
+    }
     // Sums of K products of order one are of order sqrt(K), and so is the growth of their rounding.
     double size = std::sqrt((double)(M * N * (K + 1))), bound = (4 + std::sqrt((double)K)) * kEps;
     CHECK_AT_MOST(difference(z, expected), bound * size);
@@ -125,6 +139,11 @@ void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest
         CHECK_AT_MOST(difference(z, expected), bound * size);
         first = way == 0 ? z : first;
         CHECK(z == first);
+        Floats panels((size_t)laid_out_size(N, K, true), NAN), again(z.size(), NAN);
+        lay_out(pool, N, K, y.view(way & 4, way & 8), panels.data(), true);
+        mb::View right{nullptr, 0, 0, false, panels.data()};
+        gemm(pool, M, N, K, x.view(way & 1, way & 2), right, again.data(), N, false, {}, true);
+        CHECK(again == first);
     }
     digest.add(first);
     // What is stored as bfloat16 is exact as a float: nothing is rounded without being told to.

@@ -84,6 +84,11 @@ class CppPrimitives(Ops):
         self._run.accumulate(total, extra)
         return total
 
+    def keep(self, weight: Array) -> None:
+        """Lay a read-only matrix out as products read it, a second time in memory, while the engine lives."""
+        if _matrices(weight):
+            self._run.keep(weight)
+
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         x = self.upcast(x)
         if not (_matrices(x, weight) and contiguous(bias)):

@@ -355,6 +355,23 @@ def test_read_only_results_are_refused():
         _kernels.Engine("", 1).gemm(a, a, out, False)
 
 
+def test_what_is_kept_for_products_to_come_has_to_be_read_only():
+    with pytest.raises(ValueError, match="weight is writeable; what is kept may not change"):
+        cpp_ops.CppOps().keep(np.zeros((2, 2), np.float32))
+
+
+def test_a_matrix_that_is_kept_is_told_from_its_parts_and_its_transpose():
+    """They begin at the same place in memory."""
+    run, x = _kernels.Engine("", 1), np.eye(70, dtype=np.float32)
+    weight = np.arange(70 * 70, dtype=np.float32).reshape(70, 70)
+    weight.flags.writeable = False
+    run.keep(weight)
+    for one in (weight, weight[:, :7], weight.T, weight[:70:1], weight.T[:, :9]):
+        out = np.empty(one.shape, np.float32)
+        run.gemm(x, one, out, False)
+        np.testing.assert_array_equal(out, one)
+
+
 @pytest.mark.parametrize("borders", [[0, 3], [1, 4], [0, 3, 2, 4], []])
 def test_borders_of_sequences_that_make_no_sense_are_refused(borders):
     q = np.zeros((4, 1, 2), np.float32)
