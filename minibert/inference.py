@@ -206,7 +206,8 @@ class Bert:
 
         The engine `cpp` lays every matrix out once as its products read it, where it would do so for each
         text: with few tokens that is most of the work. Results have the same bits. Matrices are in memory a
-        second time, in float32 as large again, in bfloat16 half. Other engines gain nothing.
+        second time, in float32 as large again, in bfloat16 half. Other engines gain nothing by it, and their
+        results may differ by a rounding.
 
         Parameters can't be trained after this; load the model again for that. A copy from another process
         (pickle) is as it was before.

@@ -2,15 +2,14 @@
 // bindings.cpp, which alone includes it.
 #pragma once
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "arrays.h"
 #include "kernels.h"
+#include "memory.h"
 
 namespace mb {
 namespace {
@@ -42,17 +41,19 @@ class Engine {
         if (weight.writeable()) {
             refuse("weight", "is writeable; what is kept may not change");
         }
-        auto size = static_cast<size_t>(kernels_->laid_out_size(W.columns, W.rows, narrow_));
-        Kept kept{weight, {static_cast<float *>(large_pages(sizeof(float) * size)), std::free}};
-        kernels_->lay_out(pool_, W.columns, W.rows, W.view, kept.panels.get(), narrow_);
-        kept_.insert_or_assign(place_of(W), std::move(kept));
+        size_t bytes =
+            sizeof(float) * static_cast<size_t>(kernels_->laid_out_size(W.columns, W.rows, narrow_));
+        Panels panels{static_cast<float *>(take(bytes)), [bytes](float *data) { give(data, bytes); }};
+        kernels_->lay_out(pool_, W.columns, W.rows, W.view, panels.get(), narrow_);
+        kept_.insert_or_assign(place_of(W), Kept{weight, panels});
     }
 
     const char *isa() const { return kernels_->name; }
     int threads() const { return pool_.threads(); }
 
     void gemm(const py::array &a, const py::array &b, const py::array &out, bool add) {
-        auto A = operand("a", a), B = right("b", b);
+        auto A = operand("a", a);
+        auto B = right("b", b);
         auto C = rows_out<float>("out", out);
         expect("b", B.rows, A.columns, "rows");
         expect("out", C.rows, A.rows, "rows");
@@ -63,7 +64,8 @@ class Engine {
 
     void linear(const py::array &x, const py::array &weight, const py::object &bias, const py::array &y) {
         by_type(y, [&](auto zero) {
-            auto X = operand("x", x), W = right("weight", weight);
+            auto X = operand("x", x);
+            auto W = right("weight", weight);
             auto Y = rows_out<decltype(zero)>("y", y);
             auto b = line_or_none<float>("bias", bias);
             expect("weight", W.rows, X.columns, "rows");
@@ -82,7 +84,8 @@ class Engine {
                      const py::array &u, const py::array &y) {
         by_type(y, [&](auto zero) {
             using T = decltype(zero);
-            auto X = operand("x", x), W = right("weight", weight);
+            auto X = operand("x", x);
+            auto W = right("weight", weight);
             auto b = line<float>("bias", bias);
             auto *U = whole<T>("u", u, X.rows, W.columns, true).data;
             auto *Y = whole<T>("y", y, X.rows, W.columns, true).data;
@@ -98,7 +101,8 @@ class Engine {
                                       const py::array &labels, const py::array &gradient,
                                       const py::array &nll, const py::array &best) {
         by_type(gradient, [&](auto zero) {
-            auto X = operand("x", x), W = right("weight", weight);
+            auto X = operand("x", x);
+            auto W = right("weight", weight);
             auto *b = sized<const float>("bias", bias, W.columns);
             auto l = indices("labels", labels, W.columns);
             auto G = rows_out<decltype(zero)>("gradient", gradient);
@@ -118,7 +122,8 @@ class Engine {
                               const py::array &u, const py::array &du) {
         by_type(u, [&](auto zero) {
             using T = decltype(zero);
-            auto dY = operand("dy", dy), W = right("weight", weight);
+            auto dY = operand("dy", dy);
+            auto W = right("weight", weight);
             auto *U = whole<T>("u", u, dY.rows, W.columns, true).data;
             auto *dU = whole<T>("du", du, dY.rows, W.columns, true).data;
             expect("weight", W.rows, dY.columns, "rows");
@@ -436,21 +441,27 @@ class Engine {
 
   private:
     using Place = std::tuple<const void *, int64_t, int64_t, int64_t, int64_t>;
+    using Panels = std::shared_ptr<float>;
     struct Kept {
         py::array weight; // so that nothing else comes to lie there
-        std::unique_ptr<float, decltype(&std::free)> panels;
+        Panels panels;
     };
 
     static Place place_of(const Operand &x) {
         return {x.view.data, x.rows, x.columns, x.view.row, x.view.column};
     }
 
-    // The right operand of a product, laid out if it is kept.
-    Operand right(const char *name, const py::array &array) const {
-        Operand found = operand(name, array);
+    // The right operand of a product, laid out if it is kept. It holds the panels, which another thread may lay out anew.
+    struct Right : Operand {
+        Panels panels;
+    };
+    Right right(const char *name, const py::array &array) const {
+        Right found{operand(name, array), nullptr};
         if (!kept_.empty() && !array.writeable()) {
-            auto kept = kept_.find(place_of(found));
-            found.view.panels = kept == kept_.end() ? nullptr : kept->second.panels.get();
+            if (auto kept = kept_.find(place_of(found)); kept != kept_.end()) {
+                found.panels = kept->second.panels;
+                found.view.panels = found.panels.get();
+            }
         }
         return found;
     }

@@ -22,6 +22,7 @@ constexpr int MR = 6, NV = 2;
 
 // Blocks: a block of A (MC x KC units) stays in L2, a block of B (KC x NC) in L3.
 constexpr int64_t KC = 640, MC = 168, NC = 128 * NV * VL;
+static_assert(NC % kStrip == 0, "a block is made of strips");
 
 // C (rows,NV VL) = or += sum over k of column k of A (rows) outer b[k] (NV VL), in K units. Column k is a[k] of a panel
 // of MR rows, or is read where A lies, in rows of lda.
@@ -55,6 +56,7 @@ __attribute__((noinline)) void vector_tile(int64_t K, const float *__restrict a,
 // The same for `rows` rows.
 template <typename How, int MR, int NV, bool in_place = false> struct VectorTile {
     static constexpr int kRows = MR, kColumns = NV * VL;
+    static_assert(kStrip % kColumns == 0, "a strip is made of panels");
     static constexpr bool kInPlace = in_place;
     static constexpr int64_t kRound = 1; // of which the number of rows that are written is a multiple
     template <typename X> static constexpr auto left = pack<MR, How, X>;
@@ -76,6 +78,7 @@ template <typename How, int MR, int NV, bool in_place = false> struct VectorTile
 // The same with AMX, which loads two left and two right tiles for four products.
 struct AmxTile {
     static constexpr int kRows = 2 * kTile, kColumns = 2 * kTile;
+    static_assert(kStrip % kColumns == 0, "a strip is made of panels");
     static constexpr bool kInPlace = false;
     static constexpr int64_t kRound = kTile;
     template <typename X> static constexpr auto left = pack_tiles<kRows, Narrow, X>;
