@@ -23,6 +23,16 @@ from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import read_tokenizer
 
 
+def lay_out(ops: Any, params: Parameters) -> None:
+    """Make parameters read-only, and have an engine lay their matrices out for products."""
+    params.make_read_only()
+    for name, weight in params.items():
+        if weight.ndim == 2 and not name.startswith("embeddings."):
+            ops.keep(weight)
+    if params.head.kind == "pretraining":
+        ops.keep(params["embeddings.word"].T)  # the decoder
+
+
 # x (n,H) -> (n,H)
 def unit_rows(x: np.ndarray) -> np.ndarray:
     """Divide each row by its length, or by 1e-12 where that is more."""
@@ -216,12 +226,7 @@ class Bert:
         --------
         >>> model = minibert.load("runs/books").optimize_for_inference()  # doctest: +SKIP
         """
-        self.params.make_read_only()
-        for name, weight in self.params.items():
-            if weight.ndim == 2 and not name.startswith("embeddings."):
-                self.ops.keep(weight)
-        if self.params.head.kind == "pretraining":
-            self.ops.keep(self.params["embeddings.word"].T)  # the decoder
+        lay_out(self.ops, self.params)
         return self
 
     @property

@@ -24,7 +24,9 @@ class Minibert:
         engines.keep_freed_memory()
         ops = engines.create(engine, threads, dtype)
         self._limits = engines.limited_threads(threads, ops)
-        self._model = Bert(config, Parameters(config, flat), ops).optimize_for_inference()
+        self._model = Bert(config, Parameters(config, flat), ops)
+        if engine == "cpp":  # as ONNX Runtime does by itself; other engines gain nothing
+            self._model.optimize_for_inference()
         self._batch = batch
 
     def run(self) -> Encoded:

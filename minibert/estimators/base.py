@@ -27,6 +27,7 @@ from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
+from minibert.inference import lay_out
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
 from minibert.reports.results import REPORT, Measured, load_report, majority_remark, measured_text, report_of
@@ -301,6 +302,11 @@ class Estimator(ABC):
         """Return the metric that models of the task are chosen by, of some rows."""
         task, examples = self._model.task, self._examples(X, y, labelled=True)
         return float(task.score(examples, self._predictions(examples))[task.metric])
+
+    def optimize_for_inference(self) -> Self:
+        """Make answers to a few short texts fast, as `Bert.optimize_for_inference` does; return self."""
+        lay_out(self._model.ops, self._model.params)
+        return self
 
     # Keeping
 

@@ -64,6 +64,21 @@ def test_a_classifier_learns_and_is_saved_for_python_and_the_command_line(fitted
     assert (pickle.loads(pickle.dumps(fitted)).predict_proba(OTHERS) == chances).all()
 
 
+def test_a_model_that_is_optimised_for_inference_answers_the_same(fitted, tmp_path):
+    fitted.save(tmp_path / "kept")
+    loaded = minibert.load(tmp_path / "kept", engine="cpp", threads=2)
+    chances, params = loaded.predict_proba(OTHERS), loaded._model.params
+    own = params.flat
+    assert loaded.optimize_for_inference() is loaded
+    weight = params["layers.0.feed_forward.in_weight"]
+    place = (weight.ctypes.data - own.ctypes.data) // own.itemsize
+    own[place : place + weight.size] = 0  # what is read lies elsewhere now
+    assert not weight.any() and (loaded.predict_proba(OTHERS) == chances).all()
+    with pytest.raises(ValueError, match="read-only"):
+        weight[...] = 0
+    assert loaded.fit(TEXTS[:32], LABELS[:32]).predict(OTHERS).shape == (40,)
+
+
 @pytest.mark.parametrize("labels", [list(map(int, LABELS)), np.array(LABELS) == "1", np.array(LABELS, float)])
 def test_labels_come_back_as_they_were_given(model, labels, tmp_path):
     classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 1}).fit(TEXTS, labels)
