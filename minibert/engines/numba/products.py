@@ -36,8 +36,8 @@ def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
     """Multiply four rows of a with four rows of b over their first `count` columns, into or onto c."""
     a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
     b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
-    c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = ZERO * a[i, 0]
-    c20 = c21 = c22 = c23 = c30 = c31 = c32 = c33 = ZERO * a[i, 0]
+    c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = a.dtype.type(0)
+    c20 = c21 = c22 = c23 = c30 = c31 = c32 = c33 = a.dtype.type(0)
     for k in range(count):
         x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
         y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]

@@ -149,7 +149,7 @@ def highest(precision: Precision) -> Any:
 @sums
 def total(x: Any) -> Any:
     """Sum a row."""
-    result = ZERO * x[0]
+    result = x.dtype.type(0)
     for i in range(x.size):
         result += x[i]
     return result
@@ -158,7 +158,7 @@ def total(x: Any) -> Any:
 @sums
 def dot(x: Any, y: Any) -> Any:
     """Sum products."""
-    result = ZERO * x[0]
+    result = x.dtype.type(0)
     for i in range(x.size):
         result += x[i] * y[i]
     return result

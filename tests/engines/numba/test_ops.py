@@ -204,6 +204,18 @@ def test_matmul_multiplies_rows_with_rows(M, N, K, dtype):
 
 
 @every_dtype
+def test_a_product_begins_at_zero_whatever_its_rows_begin_with(dtype):
+    nothing = np.full((8, 1), np.nan, dtype)[:, :0]  # where there is memory that is not its own
+    endless, ones = np.ones((8, 3), dtype), np.ones((8, 3), dtype)
+    endless[:, 0] = np.inf
+    for rows in (3, 8):  # by sums of two rows, and by tiles
+        for a, b, sums in ((nothing, nothing, 0), (endless, ones, np.inf)):
+            c = np.full((rows, rows), np.nan, dtype)
+            numba_products.matmul(a[:rows], b[:rows], c, 0, rows)
+            assert (c == sums).all()
+
+
+@every_dtype
 def test_few_rows_with_long_sums_and_many_rows_are_multiplied_alike(dtype):
     weight, bias = draw(300, 290, seed=1, dtype=dtype), draw(290, seed=2, dtype=dtype)
     for layout in (weight, np.asfortranarray(weight)):
