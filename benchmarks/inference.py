@@ -5,9 +5,9 @@
         [--json] [--rows FILE] [--write-results]
 
 From ids to the last hidden states and the pooled vectors. Everyone is a process of its own with the same
-weights, batch and number of threads; `cpp` is optimised for inference, as ONNX Runtime is. First, the hidden
-states have to be the reference's; then everyone takes turns, and figures are medians of the rounds. Shares are
-of the peak that is measured in the same rounds.
+weights, batch and number of threads; `cpp` is optimised for inference, as ONNX Runtime is. First, the
+hidden states have to be the reference's; then everyone takes turns, and figures are medians of the rounds.
+Shares are of the peak that is measured in the same rounds.
 """
 
 import sys
