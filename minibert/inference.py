@@ -219,8 +219,8 @@ class Bert:
         second time, in float32 as large again, in bfloat16 half. Other engines gain nothing by it, and their
         results may differ by a rounding.
 
-        Parameters can't be trained after this; load the model again for that. A copy from another process
-        (pickle) is as it was before.
+        Parameters can't be trained after this; load the model again for that. A copy (`copy.deepcopy`,
+        pickle) is as a model was before.
 
         Examples
         --------
