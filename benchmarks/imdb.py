@@ -38,6 +38,7 @@ from tokenizer_jobs.tables import replace_between_marks, table
 from tokenizer_jobs.texts import DATA
 
 from minibert.errors import InputError
+from minibert.files import atomic_text
 from minibert.finetuning.options import FinetuneOptions
 from minibert.machine import cores
 from minibert.metrics.intervals import bootstrap
@@ -124,9 +125,7 @@ class Imdb:
     def run(self) -> None:
         """Make every cell that is not there and that no other process is making."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with cells.turn(self.data) as own:
-            if own:
-                write_reviews(self.data, self.sizes)
+        write_reviews(self.data, self.sizes)
         for name, seed in self.cells:
             with cells.turn(self.folder / f"{name}-{seed}") as own:
                 if not own or (name, seed) in self.found():
@@ -188,7 +187,10 @@ def line(row: dict[str, Any]) -> list[str]:
 
 
 def write_reviews(folder: Path, sizes: dict[str, int]) -> None:
-    """Write train, dev and test as tables, always the same reviews; what is there already stays."""
+    """Write train, dev and test as tables, always the same reviews; what is there already stays.
+
+    Each file appears whole or not at all, since other processes may read or write it at the same time.
+    """
     if all((folder / f"{split}.jsonl").exists() for split in sizes):
         return
     if not REVIEWS.exists():
@@ -200,7 +202,7 @@ def write_reviews(folder: Path, sizes: dict[str, int]) -> None:
     for split, count in sizes.items():
         chosen = [reviews[number] for number in itertools.islice(order, count)]
         rows = ({"text": one["text"], "label": NAMES[one["label"]]} for one in chosen)
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        atomic_text(folder / f"{split}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def of_minibert(bench: Imdb, name: str, seed: int, folder: Path) -> Cell:
