@@ -15,7 +15,7 @@ from minibert.errors import InputError, warn
 from minibert.gaps import BATCH_TOKENS, fill_texts
 from minibert.hub import load, save_hf
 from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
+from minibert.model.batch import Batch, Sequence, whole_numbers
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
@@ -118,7 +118,7 @@ class Bert:
     `Tokenizer` returns; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
     read as such. There is no dropout.
 
-    There is no `predict` either: `fill_mask` guesses words and `encode` gives vectors; classes, tags and
+    It has no `predict`: `fill_mask` guesses words and `encode` gives vectors; classes, tags and
     answers are what `TextClassifier` and the other estimators learn to predict from such a model.
 
     A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
@@ -157,7 +157,7 @@ class Bert:
         self.config = config
         self.params = params
         self.ops = engines.create() if ops is None else ops
-        self._tokenizer, self._folder = tokenizer, Path()  # of the latter the first, once it is wanted
+        self._tokenizer, self._folder = tokenizer, Path()  # where a tokenizer that is None is read from
         self.missing: tuple[str, ...] = ()
         self._kept: Any = None  # the tree of parameters, and the same where the engine computes
 
@@ -291,7 +291,7 @@ class Bert:
 
     def _numbers(self, name: str, numbers: Iterable[int]) -> list[int]:
         """Return numbers of hidden states, checked."""
-        wanted, L = _whole_numbers(name, list(numbers)).tolist(), self.config.L
+        wanted, L = whole_numbers(name, list(numbers)).tolist(), self.config.L
         if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
             advice = f"choose from 0 (embeddings) to {L}."
             raise InputError(f"{name}={wanted} are not hidden states of this model; {advice}")
@@ -329,7 +329,7 @@ class Bert:
         rows : which tokens, counted through all sequences end to end.
         """
         batch = self._batch(inputs)
-        rows = _whole_numbers("rows", rows)
+        rows = whole_numbers("rows", np.ravel(rows))
         if len(rows) and not (0 <= rows.min() and rows.max() < batch.T):
             raise InputError(
                 f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens; "
@@ -398,7 +398,7 @@ class Bert:
 
 def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
     """Yield examples of up to `BATCH_TOKENS` in all, or a longer one alone, with their rows of the whole."""
-    ends, first = batch.cu_seqlens[:: batch.S // batch.E], 0  # (E+1,)
+    ends, first = np.append(batch.begins, batch.T), 0
     while first < batch.E:
         last = max(first + 1, int(np.searchsorted(ends, ends[first] + BATCH_TOKENS, side="right")) - 1)
         yield batch.take(first, last), slice(int(ends[first]), int(ends[last]))
@@ -430,18 +430,4 @@ def _sequences(inputs: Any) -> Iterator[Sequence]:
                 f"inputs: expected texts or encodings, found {type(encoding).__name__}; "
                 "give strings, pairs of strings, a Batch or what a Tokenizer returns."
             )
-        ids = _whole_numbers("ids", encoding.ids)
-        token_type_ids = _whole_numbers("token_type_ids", encoding.token_type_ids)
-        if len(ids) != len(token_type_ids):
-            raise InputError(f"{len(ids)} ids come with {len(token_type_ids)} token_type_ids; give as many.")
-        yield Sequence(ids, token_type_ids)
-
-
-def _whole_numbers(name: str, values: Any) -> np.ndarray:
-    """Return (n,) int32, if that is what the values are."""
-    given = np.asarray(values).reshape(-1)
-    with np.errstate(invalid="ignore"):
-        numbers = given.astype(np.int32) if given.dtype.kind in "iuf" else None
-    if numbers is None or not np.array_equal(numbers, given):
-        raise InputError(f"{name}={values!r} are not all whole numbers of at most 32 bits; check them.")
-    return numbers
+        yield Sequence(np.atleast_1d(encoding.ids), np.atleast_1d(encoding.token_type_ids))

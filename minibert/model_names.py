@@ -56,9 +56,10 @@ def step_of(checkpoint: Path) -> int | None:
 
 def no_such_model(model: str | Path) -> MissingFile:
     """Return the error of a name that is no folder, perhaps that of a model on Hugging Face's hub."""
-    name = str(model)
-    there = f"There is no folder {name}, and minibert downloads nothing"
-    if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not ("/" in name and Path(name).parent.is_dir()):
+    name, is_file = str(model), Path(model).is_file()
+    there = f"{name} is a file" if is_file else f"There is no folder {name}, and minibert downloads nothing"
+    may_be_theirs = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not is_file
+    if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
         place = Path(name).name
         fetch = f"fetch it with Hugging Face's tool, hf download {name} --local-dir {place}, and name {place}"
         return MissingFile(f"{there}; if it is a model on the Hub, {fetch}.")

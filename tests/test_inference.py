@@ -246,11 +246,11 @@ def test_rows_are_counted_through_all_sequences(model):
         (encoding(), "is empty"),
         (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),
         (encoding(2, -1, 3), "is outside"),
-        (encoding(2, 2**32 + 3), "ids=.* are not all whole numbers"),
-        (encoding(2, 7.5), "ids=.* are not all whole numbers"),
-        (encoding(2, None), "ids=.* are not all whole numbers"),
+        (encoding(2, 2**32 + 3), "input_ids has 4294967299, which is no whole number of at most 32 bits"),
+        (encoding(2, 7.5), "input_ids has 7.5, which is no whole number"),
+        (encoding(2, None), "input_ids has None, which is no whole number"),
         (encoding(*range(1, 42)), "41 tokens is longer than the model's 40 positions"),
-        (SimpleNamespace(ids=[2, 3], token_type_ids=[0]), "2 ids come with 1 token_type_ids"),
+        (SimpleNamespace(ids=[2, 3], token_type_ids=[0]), "Sequence 0 has 2 input_ids and 1 token_type_ids"),
         (SimpleNamespace(ids=[2, 3], token_type_ids=[0, 2]), r"token_type_ids\[1\]=2 is outside"),
         (Batch.pack([Sequence([2, 99], [0, 0], [], [])]), r"input_ids\[1\]=99"),
     ],
@@ -269,7 +269,7 @@ def test_rows_outside_the_batch_are_refused(rows, model):
 
 @pytest.mark.parametrize("numbers", [[], [-1], [1, 3], [1.5]])
 def test_hidden_states_that_there_are_not_are_refused(numbers, model):
-    with pytest.raises(InputError, match=r"numbers=\[.*\] are not "):
+    with pytest.raises(InputError, match=r"numbers(=\[.*\] are not | has 1.5, which is no whole)"):
         model.hidden_states(encoding(2, 7, 3), numbers)
 
 

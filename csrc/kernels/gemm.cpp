@@ -146,7 +146,8 @@ const Way &way_of_panels(bool narrow) {
 
 // Floats of the largest tile.
 constexpr int64_t kLargestTile =
-    std::max({MR * NV * VL, 6 * 4 * VL, NarrowTile::kRows * NarrowTile::kColumns});
+    std::max({MR * NV * VL, WideTile<Exact, true>::kRows * WideTile<Exact, true>::kColumns,
+              NarrowTile::kRows * NarrowTile::kColumns});
 
 // C as parts for the threads: blocks of rows times groups of columns. Rows are divided evenly, columns only where one
 // block has all rows and they are fewer than the columns. Neighbouring parts go to the same thread (Pool::run), so that

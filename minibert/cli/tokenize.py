@@ -86,8 +86,6 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.compat:
         options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
-    if not (arguments.json or arguments.ids):
-        emit(f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text")
     names = ("max_length", "truncation", "stride", "special", "threads")
     how = {name: getattr(arguments, name) for name in names}
     how |= {"offsets": not arguments.ids, "add_special_tokens": not arguments.bare}
@@ -158,8 +156,7 @@ def _in_full(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]
         if as_json:
             yield from _json(encoding, block.first + source)
             continue
-        if block.first or number:
-            yield "\n"
+        yield "\n" if block.first or number else f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text\n"
         texts = [block.texts[source]] + ([block.pairs[source]] if block.pairs else [])
         yield from _table(encoding, [text.decode(errors="replace") for text in texts])
 

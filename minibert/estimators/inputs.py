@@ -165,7 +165,7 @@ def plain(value: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell of a table is empty: None, NaN, or pandas' NA."""
+    """Tell whether a cell of a table is empty: None, NaN, or pandas' NA."""
     is_nan = isinstance(value, float | np.floating) and math.isnan(value)
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 

@@ -24,7 +24,7 @@ from minibert.tokenizer import Tokenizer
 
 @dataclass(eq=False, repr=False)
 class _OfTexts(Estimator):
-    """What the two have in common: how texts and pairs of them are read."""
+    """Read texts and pairs of texts: what the estimators of this module have in common."""
 
     text: str = "text"
     second: str | None = None

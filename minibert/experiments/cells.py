@@ -120,7 +120,7 @@ class Plan:
         return config, zlib.crc32(np.asarray(params.flat).data)
 
     def brings(self, model: str) -> bool:
-        """Whether a row of this model has the shape and vocabulary of the `model` that was given."""
+        """Tell whether a row of this model has the shape and vocabulary of the `model` that was given."""
         return bool(self.model) and model in (BERT, UNTRAINED)
 
     def source(self, column: Column) -> Source | None:

@@ -28,7 +28,7 @@ from minibert.model.bilstm import BilstmConfig, BilstmParameters
 from minibert.model.params import PRETRAINING, precision_for
 from minibert.reports.results import learnt_text
 from minibert.tasks import registry
-from minibert.tasks.batches import Position, drawn, require_finite
+from minibert.tasks.batches import Position, drawn, require_finite_outputs
 from minibert.tasks.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.training.loop import State
 from minibert.vocabularies import read_tokenizer
@@ -161,7 +161,7 @@ class FeatureBasedRun(Run):
         params: Any = state.params
         vectors = self.prepared.vectors[1]
         scores = scores_of(self.ops, params, vectors, self.layers)
-        require_finite([scores], state.step, self.options.learning_rate)
+        require_finite_outputs([scores], state.step, self.options.learning_rate)
         return {"predictions": predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)}
 
     def save(self, folder: Path, params: BilstmParameters) -> None:

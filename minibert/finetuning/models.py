@@ -28,7 +28,7 @@ HEAD = ("head.weight", "head.bias", "head.query")
 
 
 def is_finetuned(folder: str | Path) -> bool:
-    """Whether a folder is one of fine-tuning, finished or not."""
+    """Tell whether a folder is one of fine-tuning, finished or not."""
     return any((Path(folder) / name).exists() for name in (TASK_FILE, TAGGER_FILE, OPTIONS_FILE))
 
 
@@ -70,7 +70,7 @@ def start_from(
 def keeps_head(
     report: hub.LoadReport, model: str | Path, head: Head, task: str, labels: Sequence[str]
 ) -> bool:
-    """Whether a model has a head of the right size that was trained for what is to be trained now.
+    """Tell whether a model has a head of the right size that was trained for what is to be trained now.
 
     Spans are spans; classes are the same if they have the same names and these are more than numbers. Raise
     InputError when what lies beside the model and says what it is for can't be read.
@@ -203,7 +203,7 @@ class Finetuned:
 
 
 def gathered(features: Iterable[Feature]) -> Features:
-    """Features that can be asked for by number: as they are if they can, otherwise in a list."""
+    """Make features ones that can be asked for by number: as they are if they can, else in a list."""
     return features if isinstance(features, Sequence) else list(features)
 
 

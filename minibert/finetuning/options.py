@@ -149,7 +149,7 @@ class FinetuneOptions(RunOptions):
     bilstm: bool = option(
         False,
         "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
-        "minibert reads such a model, transformers has no like",
+        "minibert reads such a model, transformers has no counterpart",
     )
     class_weights: str | None = option(
         None,

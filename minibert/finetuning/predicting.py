@@ -50,7 +50,7 @@ def predict_examples(
 
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
-    """Tells the progress of whole examples when so many tokens are done."""
+    """Return what tells the progress of whole examples when so many tokens are done."""
     done = reported = 0
 
     def add(count: int) -> None:
@@ -64,7 +64,7 @@ def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], No
 
 
 def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
-    """Examples some `size` at a time; those of one document, which is their context, stay together."""
+    """Yield examples some `size` at a time; those of one document, which is their context, stay together."""
     begin = 0
     while begin < len(examples):
         end = min(begin + size, len(examples))

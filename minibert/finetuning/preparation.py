@@ -53,7 +53,7 @@ class Prepared:
 
 
 def prepare(options: FinetuneOptions) -> Prepared:
-    """Everything that can be found wrong with model and data is found here, and nothing is written.
+    """Read model and data, and find whatever is wrong with them before anything is written.
 
     Raise InputError when a file is missing or of another task, the model is not whole, or the two don't fit.
     """
@@ -235,7 +235,7 @@ def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: b
 
 
 def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
-    """Whether data are those that a run has divided in two, by their path or as a copy of the file."""
+    """Tell whether a run has divided these data in two, by their path or as a copy of the file."""
     if options.split_dev is None:
         return False
     if data.resolve() == Path(options.data).resolve():
@@ -269,7 +269,7 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
 
 
 def _drawn_by_class(classes: Sequence[Any], share: float) -> list[int]:
-    """Numbers of a share of the examples of each class, drawn at random; one of each class is left."""
+    """Draw a share of the examples of each class at random, as numbers; one of each class is left."""
     counts = Counter(classes)
     wanted = {label: int(share * count) for label, count in counts.items()}
     missing = round(share * len(classes)) - sum(wanted.values())
@@ -284,14 +284,14 @@ def _drawn_by_class(classes: Sequence[Any], share: float) -> list[int]:
 
 
 def subset(examples: list[Any], count: int | None) -> list[Any]:
-    """So many of the examples, chosen at random and in their order; always the same ones, all for None."""
+    """Choose so many of the examples at random, in their order: always the same, and all for None."""
     if count is None or count >= len(examples):
         return examples
     return [examples[number] for number in sorted(_drawn(examples, count, SUBSET_SEED))]
 
 
 def _drawn(examples: list[Any], count: int, seed: int, groups: Sequence[str] = ("document",)) -> list[int]:
-    """Numbers of `count` examples drawn at random.
+    """Draw `count` examples at random, as numbers.
 
     Where they have one of the attributes `groups`, those that agree in it are drawn together until there are
     enough: sentences of a document, which are shown with their neighbours.

@@ -63,7 +63,7 @@ class Run(ABC):
 
     @abstractmethod
     def batches(self, position: list[int] | None) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Endless batches from a position on, with the position after each."""
+        """Yield endless batches from a position on, with the position after each."""
 
     @abstractmethod
     def objective(self, params: Any) -> Any:

@@ -26,7 +26,7 @@ KEPT = (*SETTING, "seed", "scores", "best_epoch", "folder", "training_seconds", 
 def sweep(
     options: FinetuneOptions, run_one: RunOne, write_page: WritePage, out: Path, show: bool, began: float
 ) -> dict[str, Any]:
-    """Every run in a folder of its own, finished ones as they are; the best one once more at the top.
+    """Do every run in a folder of its own, skip finished ones, and copy the best to the top.
 
     A run that diverges is noted in its folder, and the others go on; RunError when every run has diverged.
     Return the report of the best run, with `runs`: a few metrics of each, or under `failed` what became of

@@ -22,7 +22,7 @@ from minibert.model.flops import task_operations
 from minibert.model.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
 from minibert.model.params import Head, Parameters
 from minibert.reports.results import learnt_text
-from minibert.tasks.batches import functions_of, lengths, outputs, require_finite, training_batches
+from minibert.tasks.batches import functions_of, lengths, outputs, require_finite_outputs, training_batches
 from minibert.tasks.stored import TaskFile
 from minibert.training.checkpoint import Checkpoint
 from minibert.training.loop import State
@@ -123,7 +123,7 @@ class WholeRun(Run):
         params: Any = state.params
         with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
             scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
-        require_finite(scores, state.step, self.options.learning_rate)
+        require_finite_outputs(scores, state.step, self.options.learning_rate)
         tuned = data.task.tune(examples, data.dev, scores, data.labels)
         predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
         return {"tuned": tuned, "predictions": predictions}

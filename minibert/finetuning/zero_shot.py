@@ -77,7 +77,7 @@ def zero_shot(
         TextExample(one, text, template.replace("{}", one), None) for text in texts for one in classes
     ]
     features = model.features(examples)
-    counted = Cuts(model.max_length) if cuts is None else cuts
+    counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
     for begin in range(0, len(features), len(classes)):  # a text counts once, with what costs it most
         asked = features[begin : begin + len(classes)]
         counted.add([max(asked, key=lambda one: sum(part.cut for part in one.sequences))])

@@ -20,7 +20,7 @@ from minibert.inference import Bert
 from minibert.json_files import read_json
 from minibert.model.batch import Batch, Feature
 from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
-from minibert.tasks.tagging import NOTHING
+from minibert.tasks.tagging import NO_PIECE
 from minibert.training.progress import Progress
 from minibert.training.runlog import say
 
@@ -96,7 +96,7 @@ class WordVectors:
         return len(self.bounds) - 1
 
     def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
-        """(n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
+        """Return (n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
         words = slice(*self.bounds[number : number + 2])
         parts = [self.layers[layer][words] for layer in numbers]
         return np.stack(parts) if mixed else np.concatenate(parts, axis=-1)
@@ -139,7 +139,7 @@ def stored_vectors(
     folder: Path,
     done: Done = nothing,
 ) -> WordVectors:
-    """`word_vectors` on the disk: a `.npy` for each layer, in a folder that appears when all is there.
+    """Compute `word_vectors` into a `.npy` for each layer, in a folder that appears when all is there.
 
     A folder that is there already is taken as it is. Raise InputError when it is of other data or another
     model, or a file in it was altered.
@@ -192,8 +192,8 @@ def activations(
 
 # -> (T,) bool
 def _seen(features: Sequence[Feature]) -> np.ndarray:
-    """Whether each word that is asked about has a piece."""
-    return np.concatenate([np.empty(0, bool), *(feature.rows != NOTHING for feature in features)])
+    """Tell whether each word that is asked about has a piece."""
+    return np.concatenate([np.empty(0, bool), *(feature.rows != NO_PIECE for feature in features)])
 
 
 def _new_file(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> Any:
@@ -222,5 +222,5 @@ def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.nd
 
 
 def file_of(number: int) -> str:
-    """Where a hidden state lies."""
+    """Name the file of a hidden state."""
     return f"layer-{number:02d}.npy"

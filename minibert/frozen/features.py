@@ -82,7 +82,7 @@ class Extractor:
         return len(self.numbers) * self.model.config.H
 
     def stream(self, texts: Iterable[Texts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Pieces (n,) and vector (width,), or with pool "none" vectors (n,width), of each text in order."""
+        """Yield of each text its pieces (n,) and vector (width,), or with pool "none" vectors (n,width)."""
         for chunk in self._chunks(texts):
             yield from zip((one.input_ids for one in chunk), self._vectors(chunk), strict=True)
 
@@ -152,7 +152,7 @@ def pooled_states(
 
 
 def layer_numbers(layers: str | int | abc.Sequence[int], count: int) -> tuple[int, ...]:
-    """Numbers of hidden states, from 0 for the embeddings to `count`.
+    """Return numbers of hidden states, from 0 for the embeddings to `count`.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def layer_numbers(layers: str | int | abc.Sequence[int], count: int) -> tuple[in
 
 
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
-    """Vectors of texts as a file, which appears when all are there.
+    """Write vectors of texts to a file, which appears when all are there.
 
     Return how many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts were
     `cut`. Raise InputError when the file is to be of another kind; RunError when the disk is full; nothing is
@@ -229,12 +229,12 @@ def check_format(out: Path) -> None:
 
 
 def borders_file(out: Path) -> Path:
-    """Where it stands which rows of `out` belong to which text."""
+    """Name the file that says which rows of `out` belong to which text."""
     return out.with_suffix(".cu_seqlens.npy")
 
 
 def _write_rows(path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], dtype: Any) -> None:
-    """One array, some rows of a shape at a time: how many there are is known at the end, and written then.
+    """Write an array some rows of a shape at a time: how many there are is written at the end.
 
     Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.
     """
@@ -269,6 +269,6 @@ def _write_lines(
 
 
 def _numbers(vector: np.ndarray) -> str:
-    """As JSON, in as few digits as tell these numbers from their neighbours in float32."""
+    """Write as JSON, in as few digits as tell these numbers from their neighbours in float32."""
     digits = 9 if vector.dtype == np.float32 else 17
     return "[" + ", ".join(f"{value:.{digits}g}" for value in vector.tolist()) + "]"

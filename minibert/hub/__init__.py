@@ -52,7 +52,7 @@ def load(
         return _load_checkpoint(weights, dtype, head, seed)
     if weights is None:
         check_index(source)
-        if not Path(source).exists():
+        if not Path(source).is_dir():
             raise no_such_model(source)
     is_tensorflow = weights is not None and weights.name not in hugging_face.WEIGHTS
     return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)

@@ -48,7 +48,7 @@ def save_hf(
     folder : made if it does not exist; a model that is there is replaced, each file in one step.
     config : the model's configuration.
     params : with any head. LSTMs below it, as `finetune --bilstm` trains them, are read by minibert only:
-        `transformers` has no like, leaves them out and computes something else.
+        `transformers` knows none, leaves them out and computes something else.
     labels : names of the outputs of a head of kind "classify", "multilabel", "tag" or "regress"; numbers when
         left out.
     dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".

@@ -50,7 +50,8 @@ TIED = {
 # What a model may have lost, being meant for something else.
 REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")
 QUERY, POOL_QUERY = "head.query", "classifier.query"  # of attention over windows, which it has not either
-LSTM = "lstm."  # as these parameters begin, of which Hugging Face has no like: they keep names and layout
+# As the parameters of LSTMs begin, which Hugging Face has no counterpart of: they keep names and layout.
+LSTM = "lstm."
 # Names that a bare encoder begins with, and spellings of the first released checkpoints.
 SPELLINGS = (
     (re.compile(r"^(?=(embeddings|encoder|pooler)\.)"), "bert."),

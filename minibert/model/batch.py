@@ -82,6 +82,11 @@ class Batch:
         return self.S
 
     @property
+    def begins(self) -> np.ndarray:  # (E,)
+        """The first row of each example."""
+        return self.first_rows
+
+    @property
     def asks_next(self) -> bool:
         """Whether any sequence has a next-sentence label."""
         return bool(self.next_sentence_weights.any())
@@ -142,7 +147,7 @@ class Batch:
                 "tokens; count from its [CLS], which is 0."
             )
         masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
-        next_labels = _whole("next_sentence_label", np.array([s.next_sentence_label for s in sequences]))
+        next_labels = whole_numbers("next_sentence_label", [s.next_sentence_label for s in sequences])
         asked = next_labels >= 0
         return cls(
             input_ids=_joined(sequences, "input_ids"),
@@ -253,6 +258,12 @@ class TaskBatch(Batch):
         """Examples."""
         return len(self.row_counts)
 
+    @property
+    def begins(self) -> np.ndarray:  # (E,)
+        """The first row of each example."""
+        firsts = slice(None, None, self.choices) if self.windows is None else self.windows[:, 0]
+        return self.first_rows[firsts]
+
     @classmethod
     def pack_features(cls, features: abc.Sequence[Feature], head: Head) -> "TaskBatch":
         """Lay the sequences of features end to end, as one global batch.
@@ -272,7 +283,7 @@ class TaskBatch(Batch):
                 found = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
                 raise InputError(f"{found}; put examples with as many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
-        rows = [NOTHING if f.rows is None else _whole("rows", np.asarray(f.rows)) for f in features]
+        rows = [NOTHING if f.rows is None else whole_numbers("rows", f.rows) for f in features]
         for number, (feature, own) in enumerate(zip(features, rows, strict=True)):
             n = len(feature.sequences[0].input_ids)
             if len(wrong := own[(own < 0) | (own >= n)]):
@@ -350,19 +361,21 @@ def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
         if np.ndim(part) != 1:
             advice = "give a row of numbers."
             raise InputError(f"{name} of sequence {number} has shape {np.shape(part)}; {advice}")
-    return _whole(name, np.concatenate(parts))
+    return whole_numbers(name, np.concatenate(parts))
 
 
 # given (...) -> (...) int32
-def _whole(name: str, given: np.ndarray) -> np.ndarray:
-    """Return the same numbers, if they are whole."""
-    wrong = given
+def whole_numbers(name: str, given: Any) -> np.ndarray:
+    """Return the same numbers; raise InputError where one is not whole, or too large."""
+    given = np.asarray(given)
     if given.dtype.kind in "biuf" or not given.size:
         with np.errstate(invalid="ignore"):
             numbers = given.astype(np.int32)
-        wrong = given[numbers != given]
-    if len(wrong):
-        raise InputError(f"{name} has {wrong[0]}, which is no whole number of at most 32 bits; check it.")
+        wrong = given[numbers != given].tolist()
+    else:
+        wrong = [one for one in given.ravel().tolist() if not isinstance(one, int)] or given.tolist()
+    if wrong:
+        raise InputError(f"{name} has {wrong[0]!r}, which is no whole number of at most 32 bits; check it.")
     return numbers
 
 
@@ -378,8 +391,8 @@ def _labels(
             if label is not None and len(label) != len(own):
                 raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
         tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
-        return _whole("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
+        return whole_numbers("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
     nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)
     labels = np.array([nothing if label is None else label for label in given])
-    labels = _whole("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64)
+    labels = whole_numbers("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64)
     return labels, np.array(known)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
 POOLS = ("mean", "max", "attention")  # how the windows of a long text are made one
-CLASSIFIER = "BertForSequenceClassification"
+CLASSIFIER, MULTILABEL = "BertForSequenceClassification", "multi_label_classification"
 
 
 class HeadKind(NamedTuple):
@@ -29,7 +29,7 @@ KINDS = {
         SEQUENCES, None, CLASSIFIER, names_outputs=True, problem_type="single_label_classification"
     ),
     "multilabel": HeadKind(
-        SEQUENCES, None, CLASSIFIER, "float64", (0,), "classifier", True, "multi_label_classification"
+        SEQUENCES, None, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=MULTILABEL
     ),
     "regress": HeadKind(SEQUENCES, 1, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"),
     "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),

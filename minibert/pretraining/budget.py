@@ -32,7 +32,6 @@ HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way
 MARGIN = 0.97  # a machine is not equally fast all the time
 REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
-WORTH_TELLING = 0.1
 FINISHING_SECONDS = 5.0  # for the page and the files
 
 

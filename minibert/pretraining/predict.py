@@ -44,7 +44,7 @@ def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
 
     for document in text.held_out_ids:
         tokens, ends = text.shards.document(int(document))
-        for begin, end in pairwise(ends):
+        for begin, end in pairwise([0, *ends]):
             ids, middle = tokens[begin:end], (end - begin) // 2
             places = range(len(ids) - 1) if 6 <= len(ids) <= most else ()
             if words := [place for place in places if is_word(ids, place)]:

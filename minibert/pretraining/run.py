@@ -30,7 +30,7 @@ from minibert.machine import cores
 from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
-from minibert.pretraining.budget import WORTH_TELLING, next_review, plan_steps, review, settle, timetable_of
+from minibert.pretraining.budget import next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, shuffle_contexts
 from minibert.pretraining.objective import Pretraining, held_out_targets
 from minibert.pretraining.options import PretrainOptions
@@ -48,6 +48,8 @@ EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
+WORTH_TELLING = 0.1  # a change of the number of steps, as a share of it, that the report mentions
+WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 WRITTEN = (
     *MADE_FIRST,

@@ -76,7 +76,7 @@ def _words(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """Four places, or as many digits as a very small one needs."""
+    """Format a number with four places, or as many digits as a very small one needs."""
     if not math.isfinite(value):
         return str(value)
     if value.is_integer() and abs(value) > 1:

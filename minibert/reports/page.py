@@ -117,7 +117,7 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
-    """How often each class was found for each, and what that is in precision, recall and F1."""
+    """Tabulate how often each class was found for each; with precision, recall and F1."""
     if facts.classes is None or not len(facts.classes[0]):
         return None
     names, counts = _counted(*facts.classes, facts.labels, facts.learnt)
@@ -200,7 +200,7 @@ def facts_of(
 def save_report(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
 ) -> None:
-    """`report.html`, then `report.json`, which marks a run as finished; `report` gets both of their paths."""
+    """Write `report.html`, then `report.json`, which marks a run as finished; add both paths to `report`."""
     path = folder / REPORT_FILE
     atomic_text(path, page(facts_of(folder, options, measured, mistakes, report)))
     report |= {"learning_rate": options.learning_rate, "seed": options.seed}

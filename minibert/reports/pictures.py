@@ -137,7 +137,7 @@ def _above(marks: Sequence[tuple[float, str]]) -> Any:
 
 
 def _room(values: np.ndarray) -> tuple[float, float]:
-    """Lowest and highest, apart even where all are the same."""
+    """Return lowest and highest, apart even where all are the same."""
     low, high = float(values.min()), float(values.max())
     apart = 0.0 if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.1 * abs(high), 1e-3)
     return low - apart, high + apart

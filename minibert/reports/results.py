@@ -55,7 +55,7 @@ PLAIN = ("total", "thresh")  # how metrics end that are no shares of one
 
 
 def is_share(name: str) -> bool:
-    """Whether a metric is best read as a percentage."""
+    """Tell whether a metric is best read as a percentage."""
     return not name.endswith(PLAIN)
 
 
@@ -92,7 +92,7 @@ class Measured(NamedTuple):
     predictions: Predictions  # one for each example
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
-        """Every mistake, the worst first; these have marks where the model stopped reading."""
+        """Return every mistake, the worst first; these have marks where the model stopped reading."""
         task, found = self.task, self.task.mistakes(self.examples, self.predictions)
         for place, one in enumerate(found[:WORST]):
             found[place] = task.as_read(one, self.examples[one.example], tokenizer, max_length)
@@ -216,7 +216,7 @@ def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def measured_text(report: Mapping[str, Any]) -> str:
-    """Figures on some examples, with the interval of the metric."""
+    """Format the metrics of some examples, with the interval of the main one."""
     return "\n".join([f"{report['title']}, {report['examples']:,} examples", *metric_lines(report)])
 
 

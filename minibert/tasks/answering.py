@@ -59,7 +59,7 @@ class Answering(Task):
         return Windows(examples, tokenizer, max_length, **sizes, training=training)
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Whether some of the questions have no answer, by the rules of SQuAD 2.0."""
+        """Tell whether some of the questions have no answer, by the rules of SQuAD 2.0."""
         return False
 
     def tune(self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels) -> Tuned:
@@ -286,7 +286,7 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
 
 
 def _texts(predictions: Predictions, answered: bool = False) -> dict[str, str]:
-    """Answers by id; with `answered` the best one even where there should be none."""
+    """Return answers by id; with `answered` the best one even where there should be none."""
     if not answered:
         return {prediction["id"]: prediction["text"] for prediction in predictions}
     return {p["id"]: next((one["text"] for one in p["n_best"] if one["text"]), "") for p in predictions}

@@ -76,7 +76,7 @@ def training_batches(
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
 ) -> Iterator[tuple[TaskBatch, Position]]:
-    """Endless batches from a position on, with the position after each.
+    """Yield endless batches from a position on, with the position after each.
 
     They are not sorted by length: without padding that would save nothing, and make each batch too uniform.
     Of `groups` (n,) epochs show as many each, and not all features once; for `weights` (K,) see `weighted`.
@@ -101,7 +101,7 @@ def weighted(batch: TaskBatch, head: Head, weights: np.ndarray) -> TaskBatch:
 
 # -> (n,)
 def lengths(features: Features) -> np.ndarray:
-    """Tokens of each feature, all its sequences together."""
+    """Count the tokens of each feature, all its sequences together."""
     if (known := getattr(features, "lengths", None)) is not None:  # of features that are made when asked for
         return np.asarray(known)
     return np.array([sum(len(s.input_ids) for s in f.sequences) for f in features], np.int64)
@@ -109,7 +109,7 @@ def lengths(features: Features) -> np.ndarray:
 
 # tokens (n,) -> arrays of numbers of features
 def token_budget_batches(tokens: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Which features to predict together: neighbours in length, the longest first.
+    """Group features to predict together: neighbours in length, the longest first.
 
     A batch has at most `budget` tokens; a longer feature is one by itself. With the longest first, a model
     that does not fit into memory is found out at once, and the time left is not underestimated.
@@ -158,7 +158,7 @@ def functions_of(head: Head) -> Any:
     return similarity_losses if head.kind in similarity_losses.KINDS else heads
 
 
-def require_finite(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
+def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
     """Raise DivergedError when what a model says of dev after a step is not finite.
 
     The loss shows such parameters only one step later, and after the last step there is none.

@@ -116,14 +116,14 @@ class Choices(Task):
         return mean_of(np.equal(*self._numbers(examples, predictions)))
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """`swag-test.csv` and the like: the number of the chosen ending for each id."""
+        """Write `swag-test.csv` and the like: the number of the chosen ending for each id."""
         rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
         path = folder / f"{self.name}-{split}.csv"
         atomic_text(path, "".join(["id,pred\n", *rows]))
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Wrong choices are the worse the less likely their right ending was."""
+        """Yield wrong choices, the worse the less likely their right ending was."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 chance = max(prediction["probabilities"][example.label], 1e-300)

@@ -23,7 +23,7 @@ class Window(NamedTuple):
 
 
 def longest_word(room: int) -> int:
-    """Most pieces of a word that a window of so much room looks at: neighbours then always overlap."""
+    """Return the most pieces of a word that a window of so much room reads: neighbours then overlap."""
     return max(1, room // (2 * SHARED))
 
 

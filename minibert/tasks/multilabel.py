@@ -107,7 +107,7 @@ class ManyLabels(OwnTexts):
         return super().write(folder, split, examples, joined)
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Texts with a wrong class; the less likely all that is wrong was made to be right, the worse."""
+        """Yield texts with a wrong class, the worse the less likely the right answers were."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             expected, chances = set(self.names(example)), prediction["probabilities"]
             if wrong := expected.symmetric_difference(prediction["labels"]):

@@ -1,13 +1,12 @@
 """The tasks by name. What a task is made of is loaded when it is asked for."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError, did_you_mean
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
-
-Columns = Mapping[str, Any]
 
 
 class Known(NamedTuple):
@@ -82,7 +81,7 @@ RENAMED_ANSWERS = {("mnli", "rte"): dict.fromkeys(("neutral", "contradiction"), 
 
 
 def same_answers(one: str, other: str) -> bool:
-    """Whether what two tasks answer means the same.
+    """Tell whether what two tasks answer means the same.
 
     Examples
     --------
@@ -106,7 +105,7 @@ def answers_as(one: str, other: str) -> Mapping[str, str] | None:
     return next((names for (a, b), names in pairs if same_answers(one, a) and same_answers(other, b)), None)
 
 
-def create(name: str, columns: Columns | None = None, long: LongTexts | None = None) -> Task:
+def create(name: str, columns: Mapping[str, Any] | None = None, long: LongTexts | None = None) -> Task:
     """Make the task of that name.
 
     Raise InputError when there is no such task, or it has no use for `long`; when columns are named of
@@ -136,10 +135,7 @@ def create(name: str, columns: Columns | None = None, long: LongTexts | None = N
         if str(header).lower() not in answers:
             raise InputError(f"header={header!r} is neither yes nor no; give one of them.")
         columns["header"] = answers[str(header).lower()]
-    from minibert.tasks import answering, choices, multilabel, sentences, similarity, tagging
-
-    rooms = (answering, choices, multilabel, sentences, similarity, tagging)
-    known: dict[str, Any] = {room.__name__.rpartition(".")[2]: room for room in rooms}
-    task: Task = known[TASKS[name].module].create(name, TITLES.get(name, TASKS[name].about), columns)
+    room: Any = import_module(f"minibert.tasks.{TASKS[name].module}")
+    task: Task = room.create(name, TITLES.get(name, TASKS[name].about), columns)
     task.long = long
     return task

@@ -1,8 +1,8 @@
 """A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and tables of one's own.
 
 The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
-there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it
-reads windows of a longer text instead.
+there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it reads windows of a
+longer text instead.
 """
 
 import math
@@ -75,7 +75,7 @@ class Sentences(Task):
         return in_order(found)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
-        return () if self.kind == "regress" else (example.label,)
+        return (example.label,) if self.kind == "classify" else ()
 
     def features(
         self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
@@ -179,7 +179,7 @@ class Sentences(Task):
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Wrong classes are the worse the less likely their right class was; numbers by their error."""
+        """Yield wrong classes, the worse the less likely their right class was; numbers by their error."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.kind == "regress":

@@ -24,7 +24,7 @@ from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns
 from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
-from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Tuned
+from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
 BASELINE = "TF-IDF of words"
@@ -99,7 +99,7 @@ class Similarity(OwnTexts):
         return super().write(folder, split, examples, [{"label": one["value"]} for one in predictions])
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Cosines are the worse the further they are from the score."""
+        """Yield cosines, the worse the further they are from the score."""
         for number, (example, one) in enumerate(zip(examples, predictions, strict=True)):
             text, error = f"{example.first}\n{example.second}", abs(example.label - one["value"])
             yield Mistake(text, f"{example.label:.3f}", f"{one['value']:.3f}", error, number)
@@ -107,9 +107,6 @@ class Similarity(OwnTexts):
     def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
         texts = [text for text in self.asked(example).values() if text != mistake.expected]
         return mistake._replace(text="\n".join(with_marks(tokenizer, max_length, t)[0] for t in texts))
-
-    def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
-        return None
 
 
 class SimilarPairs(Similarity):
@@ -167,7 +164,7 @@ class SimilarPairs(Similarity):
         return {BASELINE: self.score(examples, list(_ranked(examples, scores)))}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Wrong texts are the worse the more others are closer than the right one."""
+        """Yield wrong texts, the worse the more others are closer than the right one."""
         for number, (example, one) in enumerate(zip(examples, predictions, strict=True)):
             if one["rank"] > 1:
                 yield Mistake(example.first, example.second, one["closest"], one["rank"], number)

@@ -33,7 +33,7 @@ FILES = {
 }
 COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
 MOST_NAMED = 8  # kinds of unknown tags that are named
-NOTHING = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
+NO_PIECE = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 
 
 def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
@@ -74,7 +74,7 @@ class Tagging(Task):
         raise MissingFile(f"{data} has no file of the split {split!r}; {advice}")
 
     def labels(self, examples: Examples) -> Labels:
-        """O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
+        """Return O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
         if not (tags := {tag for example in examples for tag in _tags_of(example)}):
             return ()
         if all(map(ner.is_entity_tag, tags)):
@@ -88,7 +88,7 @@ class Tagging(Task):
         """Lay windows over the documents, in order; `example` is the first sentence that each asks about.
 
         A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
-        character perhaps, has no row when training; else its row is `NOTHING`. Raise InputError when
+        character perhaps, has no row when training; else its row is `NO_PIECE`. Raise InputError when
         `training` and a tag is missing or is none of `labels`.
         """
         numbers = {label: number for number, label in enumerate(labels)}
@@ -102,10 +102,10 @@ class Tagging(Task):
             pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))  # (n,)
             for begin, end, first, last in windows(pieces, ends, room):
                 places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
-                rows = np.where(pieces[first:last], places[first - begin : last - begin], NOTHING)
+                rows = np.where(pieces[first:last], places[first - begin : last - begin], NO_PIECE)
                 own: Any = None if tags is None else tags[first:last]
                 if training:
-                    own, rows = own[rows != NOTHING], rows[rows != NOTHING]
+                    own, rows = own[rows != NO_PIECE], rows[rows != NO_PIECE]
                     if not len(rows):
                         continue
                 starts = encoded.cu_seqlens[begin:end]
@@ -117,7 +117,7 @@ class Tagging(Task):
             before += len(sentences)
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Which tags were never learnt, how often they are there, and where first."""
+        """Warn of tags that were never learnt: how often they are there, and where first."""
         numbered = enumerate(examples, start=1)
         places = [(tag, n) for n, one in numbered for tag in one.tags or () if tag not in labels]
         if places:
@@ -143,10 +143,10 @@ class Tagging(Task):
         if len(rows) != bounds[-1]:
             raise ValueError(f"{len(rows)} words were asked about, the examples have {bounds[-1]}.")
         scores = np.concatenate([np.empty((0, len(labels))), *outputs])
-        return predicted_tags(scores, rows != NOTHING, bounds, labels)
+        return predicted_tags(scores, rows != NO_PIECE, bounds, labels)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Of whole entities f1, precision and recall, in all and by type; of words, accuracy.
+        """Compute f1, precision and recall of whole entities, in all and by type; accuracy of words.
 
         A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
         which is accuracy where there is no O. One that was never learnt is missed.
@@ -156,12 +156,12 @@ class Tagging(Task):
         return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """F1 over some sentences."""
+        """Compute F1 over some sentences."""
         counts = entities.sentence_counts(*comparable(examples, predictions))
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Columns as conlleval reads them: word, true tag where it is known, predicted tag."""
+        """Write columns as conlleval reads them: word, true tag where it is known, predicted tag."""
         path = Path(folder) / f"{split}_predictions.conll"
         lines = []
         for example, found in zip(examples, predictions, strict=True):
@@ -175,7 +175,7 @@ class Tagging(Task):
         return {"words": list(example.words)} if self.name == "tag" else {}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Sentences are the worse the more entities were missed, made up or cut wrongly in them."""
+        """Yield sentences, the worse the more entities were missed, made up or cut wrongly in them."""
         gold, predicted = comparable(examples, predictions)
         for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
             sides = [entities.chunks(one) for one in tags]
@@ -193,7 +193,7 @@ class Tagging(Task):
 
 
 def sentence_bounds(examples: Examples) -> np.ndarray:
-    """(S+1,) number of words before each sentence, and of all."""
+    """Count the words before each sentence, and all: (S+1,)."""
     return np.concatenate([[0], np.cumsum([len(one.words) for one in examples], dtype=np.int64)])
 
 
@@ -208,12 +208,12 @@ def predicted_tags(
 
 
 def tag_numbers(examples: Examples, labels: abc.Sequence[str]) -> np.ndarray:
-    """(T,) int32 the tags of all words as numbers of labels; InputError where one is no label, or missing."""
+    """Return all tags as numbers of labels, (T,) int32; InputError where one is no label, or missing."""
     return _numbered(examples, {label: number for number, label in enumerate(labels)}, 0, training=True)
 
 
 def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]) -> str:
-    """`PER Peter Blackburn; LOC Brussels`."""
+    """Format entities as `PER Peter Blackburn; LOC Brussels`."""
     return "; ".join(f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks) or "none"
 
 
@@ -236,7 +236,7 @@ def comparable(examples: Examples, predictions: Predictions) -> list[list[abc.Se
 
 
 def _tells_entity(tag: str) -> bool:
-    """Whether a scorer takes a tag for O, or for a part of an entity with a type."""
+    """Tell whether a scorer takes a tag for O, or for a part of an entity with a type."""
     prefix, _, kind = tag.partition("-")
     return tag == OUTSIDE or (prefix in ("B", "I", "E", "S") and bool(kind))
 

@@ -72,7 +72,7 @@ class Task(ABC):
         """
 
     def labels(self, examples: Examples) -> Labels:
-        """Names of the classes or tags in the order of the outputs; () where outputs are not classes."""
+        """Name the classes or tags in the order of the outputs; () where outputs are not classes."""
         return ()
 
     def head(self, labels: Labels) -> Head:
@@ -103,7 +103,7 @@ class Task(ABC):
         return
 
     def is_labelled(self, example: Any) -> bool:
-        """Whether the label of an example is known."""
+        """Tell whether the label of an example is known."""
         return getattr(example, self.label_field) is not None
 
     def require_labels(self, examples: Examples) -> None:
@@ -135,7 +135,7 @@ class Task(ABC):
         """Write the task's official files; return their paths."""
 
     def mistakes(self, examples: Examples, predictions: Predictions) -> list[Mistake]:
-        """Every wrong prediction, the worst first."""
+        """Return every wrong prediction, the worst first."""
         return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.badness)
 
     @abstractmethod

@@ -107,22 +107,22 @@ class Windows(abc.Sequence[Feature]):
         return Feature((Sequence(ids, types),), label, example=example)
 
     def first_row(self, number: int) -> int:
-        """Where in the sequence of a window its part of the paragraph begins."""
+        """Return where in the sequence of a window its part of the paragraph begins."""
         return int(self._all.question_lengths[self.example[number]]) + SPECIAL - 1
 
     def offsets(self, number: int) -> np.ndarray:
-        """(n,2): for each token of the paragraph in a window, its first character and the one behind it."""
+        """Return (n,2), first character of each token of the paragraph in a window, and the one behind it."""
         return self._all.offsets[self._tokens(number)]
 
     def most_context(self, example: int) -> list[np.ndarray]:
-        """(n,) bool for each window of a question: the tokens that have most context in this one."""
+        """Tell for each window of a question, (n,) bool, which tokens have most context in this one."""
         windows = slice(*self.bounds[example : example + 2])
         start, length = self._all.start[windows], self._all.length[windows]
         best = most_context(start, length)
         return [best[s : s + n] == window for window, (s, n) in enumerate(zip(start, length, strict=True))]
 
     def _tokens(self, number: int) -> slice:
-        """Those of a window among the tokens of all paragraphs."""
+        """Return those of a window among the tokens of all paragraphs."""
         paragraph = self._all.paragraph[self.example[number]]
         first = int(self._paragraph_bounds[paragraph] + self._all.start[number])
         return slice(first, first + int(self._all.length[number]))
@@ -221,7 +221,7 @@ def _answer_tokens(
 
 
 def _characters(question: Question) -> tuple[int, int]:
-    """Where the first answer stands in the paragraph; NOWHERE, or UNKNOWN if something else stands there."""
+    """Find the first answer in the paragraph; NOWHERE, or UNKNOWN if something else stands there."""
     if question.impossible:
         return NOWHERE, NOWHERE
     for text, begin in question.answers[:1]:
@@ -231,12 +231,12 @@ def _characters(question: Question) -> tuple[int, int]:
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
-    """In 16 bits where they fit, else as they are; joining parts widens what has to be."""
+    """Store in 16 bits where they fit, else as they are; joining parts widens what has to be."""
     return values.astype(np.uint16) if values.max(initial=0) < 2**16 else values
 
 
 def _bounds(lengths: np.ndarray) -> np.ndarray:
-    """Where each of several stretches begins, and the end of the last."""
+    """Return where each of several stretches begins, and the end of the last."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 

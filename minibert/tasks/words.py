@@ -19,7 +19,7 @@ Span = tuple[int, int]  # first character, and the one behind the last
 
 
 def word_spans(tokenizer: Any, text: str) -> list[Span]:
-    """Where the words of a text stand, about as CoNLL-2003 has them.
+    """Find where the words of a text stand, about as CoNLL-2003 has them.
 
     The tokenizer splits at every punctuation mark; here marks within a word do not split it.
     """
@@ -72,7 +72,7 @@ def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) 
 
 
 def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Words with their tags, and entities, of each text in order.
+    """Yield words with their tags, and entities, of each text in order.
 
     The model is `models.Finetuned` or `feature_tagger.FeatureTagger`; each text is a document of its own.
     There are `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with

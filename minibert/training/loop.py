@@ -130,7 +130,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                     metrics = dict(figures)
                 require_finite(metrics, number, rate, loop)
             except RunError:
-                state.step = number - 1  # the last one that came to something
+                state.step = number - 1  # the last that succeeded
                 raise
             tokens = round(metrics.pop("tokens", batch.T))
             state.tokens += tokens

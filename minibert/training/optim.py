@@ -1,7 +1,7 @@
 """AdamW, the paper's variant of it (Devlin et al. 2019, A.2), LAMB and Muon, and schedules of the rate.
 
-The arithmetic is in `ops.updates`, on a host over one flat buffer; this file keeps what lasts
-from one step to the next: the moments and the number of updates.
+The arithmetic is in `ops.updates`, on a host over one flat buffer; this file keeps what lasts from one step
+to the next: the moments and the number of updates.
 """
 
 import copy

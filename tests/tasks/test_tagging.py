@@ -20,7 +20,7 @@ from minibert.finetuning.run import finetune
 from minibert.metrics.entities import chunks
 from minibert.tasks import registry
 from minibert.tasks.contexts import Window, longest_word, windows
-from minibert.tasks.tagging import NOTHING, Tagging, entities_text, tag_numbers
+from minibert.tasks.tagging import NO_PIECE, Tagging, entities_text, tag_numbers
 from minibert.tasks.words import word_spans
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
@@ -176,7 +176,7 @@ def test_a_word_without_pieces_is_not_learnt_from_and_keeps_its_place(tokenizer)
     assert [one.rows.tolist() for one in learnt] == [[1, 2]]
     assert learnt[0].label.tolist() == [3, 1]
     asked = features(task, examples, tokenizer)
-    assert [one.rows.tolist() for one in asked] == [[1, NOTHING, 2], [NOTHING]]
+    assert [one.rows.tolist() for one in asked] == [[1, NO_PIECE, 2], [NO_PIECE]]
     said = [np.eye(5)[[3, 3, 1]], np.eye(5)[[3]]]
     assert task.predict(examples, asked, said, LABELS, {}) == [["B-PER", "O", "B-LOC"], ["O"]]
 
@@ -354,7 +354,7 @@ def test_real_documents_are_asked_about_word_by_word(split, n_words, n_sentences
     found = features(task, examples, tokenizer, max_length=128, labels=task.labels(examples))
     rows = np.concatenate([one.rows for one in found])
     assert len(rows) == n_words
-    assert (rows != NOTHING).all()
+    assert (rows != NO_PIECE).all()
     assert max(len(one.sequences[0].input_ids) for one in found) <= 128
     tags = np.concatenate([one.label for one in found])
     np.testing.assert_array_equal(tags, tag_numbers(examples, task.labels(examples)))

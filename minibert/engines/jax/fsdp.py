@@ -136,7 +136,7 @@ class Layout(NamedTuple):
 
 
 def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Entries of a layer by their names within it."""
+    """Return entries of a layer by their names within it."""
     return tuple(Entry(e.name.split(".", 2)[2], e.shape, e.initial, e.decays) for e in entries)
 
 

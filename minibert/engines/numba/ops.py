@@ -1,9 +1,9 @@
 """The engine in Numba: how far a compiler goes that reads the same Python.
 
-The loops are in rows.py (one row at a time) and products.py (attention and matmul); jit.py
-compiles them and has the threads. Here each operation of the reference says which loop it is. What remains to
-NumPy: the large matmuls, whose library is as fast, and everything that is not float32 or float64, contiguous
-and on its own, complex arrays above all; they fall through to the reference.
+The loops are in rows.py (one row at a time) and products.py (attention and matmul); jit.py compiles them and
+has the threads. Here each operation of the reference says which loop it is. NumPy keeps the large matmuls,
+whose library is as fast, and everything that is not float32 or float64, contiguous and on its own, complex
+arrays above all; they fall through to the reference.
 
 Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
 over rows is added up range by range in order. Large matmuls are cut in the same way, and the library
