@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
-from minibert.errors import did_you_mean
+from minibert.errors import InputError, RunError, did_you_mean, flags_as_arguments
 from minibert.options import RunOptions
 
 TAB = "    "
@@ -29,7 +29,11 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             require_known(function.__name__, kwargs, signature.parameters)
-            return function(arguments(*args, **kwargs))
+            try:
+                return function(arguments(*args, **kwargs))
+            except (InputError, RunError) as error:
+                error.args = (flags_as_arguments(str(error)),)
+                raise
 
         returned = inspect.signature(function).return_annotation
         vars(call)["__signature__"] = signature.replace(return_annotation=returned)

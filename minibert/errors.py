@@ -55,21 +55,27 @@ def in_python(name: str, value: Any) -> str:
     return str(value) if isinstance(value, Arguments | Differences) else f"{name}={value!r}"
 
 
+def flags_as_arguments(text: str) -> str:
+    """Return a sentence with `out` for --out and batch=8 for --batch 8; a whole command stays as it is."""
+
+    def argument(flag: re.Match[str]) -> str:
+        name = flag[1].replace("-", "_")
+        return f"{name}={flag[2]}" if flag[2] else f"`{name}`"
+
+    return text if "minibert " in text else re.sub(r"(?<!\S)--([a-z][a-z-]*)(?: (\d+))?", argument, text)
+
+
 class Advice(UserWarning):
     """A warning that names flags, as the command line shows it; to Python they are arguments."""
 
     def __str__(self) -> str:
-        def argument(flag: re.Match[str]) -> str:
-            name = flag[1].replace("-", "_")
-            return f"{name}={flag[2]}" if flag[2] else f"`{name}`"
-
-        return re.sub(r"--([a-z][a-z-]*)(?: (\d+))?", argument, str(self.args[0]))
+        return flags_as_arguments(str(self.args[0]))
 
 
 def warn(text: str) -> None:
     """Warn whoever has called the package, with an `Advice` that shows their line and not one of ours."""
     level, caller = 2, sys._getframe(1)
-    while caller.f_back and caller.f_globals.get("__name__", "").startswith("minibert."):
+    while caller.f_back and caller.f_globals.get("__name__", "").startswith(("minibert.", "contextlib")):
         level, caller = level + 1, caller.f_back
     warnings.warn(Advice(text), stacklevel=level)
 

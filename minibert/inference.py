@@ -291,7 +291,8 @@ class Bert:
 
     def _numbers(self, name: str, numbers: Iterable[int]) -> list[int]:
         """Return numbers of hidden states, checked."""
-        wanted, L = whole_numbers(name, list(numbers)).tolist(), self.config.L
+        numbers = list(numbers) if isinstance(numbers, Iterable) else [numbers]
+        wanted, L = whole_numbers(name, numbers).tolist(), self.config.L
         if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
             advice = f"choose from 0 (embeddings) to {L}."
             raise InputError(f"{name}={wanted} are not hidden states of this model; {advice}")

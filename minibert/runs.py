@@ -144,6 +144,11 @@ class PretrainCall(_Call, PretrainOptions):
 
     trace: bool = option(False, "print where the time of the steps went, and write it to `trace.json`")
 
+    def __post_init__(self) -> None:
+        if isinstance(self.corpus, list) and not self.corpus:  # as a glob without a match
+            raise InputError("$corpus names no file; give one, or leave it out for the books.", corpus=[])
+        super().__post_init__()
+
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneCall(_Call, FinetuneOptions):

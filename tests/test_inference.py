@@ -18,6 +18,7 @@ from marks import seldom
 from paths import GOLDEN, ROOT
 from safetensors.numpy import load_file, save_file
 
+from minibert import inference
 from minibert.engines.runtime import HOST
 from minibert.errors import InputError
 from minibert.hub import to_hf
@@ -440,3 +441,14 @@ def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
     assert np.array_equal(again.encode("the film").pooled, model.encode("the film").pooled)
     with pytest.raises(InputError, match="was made without a vocabulary; give it one, Bert"):
         Bert(model.config, model.params, model.ops).encode("the film")
+
+
+def test_a_large_batch_of_windows_is_cut_between_examples(monkeypatch):
+    monkeypatch.setattr(inference, "BATCH_TOKENS", 6)
+    one = [Sequence(np.arange(2, n + 2, dtype=np.int32), np.zeros(n, np.int32)) for n in (3, 4, 2, 5)]
+    features = [Feature((one[0],)), Feature((one[1], one[2])), Feature((one[3],))]
+    batch = TaskBatch.pack_features(features, Head("classify", 2, pool="mean"))
+    parts = list(inference._parts(batch))
+    assert [(rows.start, rows.stop) for _, rows in parts] == [(0, 3), (3, 9), (9, 14)]
+    for part, rows in parts:
+        np.testing.assert_array_equal(part.input_ids, batch.input_ids[rows])

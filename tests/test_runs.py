@@ -70,6 +70,14 @@ def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
         Run.in_folder(tmp_path)
 
 
+def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
+    with pytest.raises(InputError, match=r"corpus=\[\] names no file; give one, or leave it out for the boo"):
+        minibert.pretrain([], out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match="no run to resume; leave out `resume`"):
+        minibert.pretrain(out=tmp_path / "run", resume=True, show=False)
+
+
 def test_an_engine_of_ones_own_computes(tmp_path):
     counted = []
 

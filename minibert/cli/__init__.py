@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, NoReturn, cast
 
 from minibert.cli.shared.parser import parse_arguments
-from minibert.errors import STOPPED_BY, Advice, InputError, RunError, handle_signals, restore_signals
+from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
 from minibert.terminal import emit, printable, write_what_can_be_written
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -52,7 +52,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         arguments = parse_arguments(argv)
         with warnings.catch_warnings():
-            warnings.showwarning = cast(Any, _show_warning)
+            warnings.showwarning = cast(Any, lambda warning, *_: _complain(warning.args[0]))
             if "device" in arguments:
                 import_module("minibert.engines").force_device(arguments.device)
             status = arguments.run(arguments) or DONE
@@ -75,10 +75,6 @@ def _run(argv: Sequence[str] | None) -> int:
         return _complain(f"{where} not be read or written: {error.strerror or error}.", FAILED)
     except KeyboardInterrupt as stop:
         return next((STOPPED_BY[name] for name in stop.args if name in STOPPED_BY), INTERRUPTED)
-
-
-def _show_warning(message: Warning, *_: Any) -> None:
-    _complain(message.args[0] if isinstance(message, Advice) else message)
 
 
 def _complain(message: Any, status: int = DONE) -> int:

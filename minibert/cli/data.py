@@ -81,8 +81,6 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
-    if arguments.seed < 0:
-        raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)

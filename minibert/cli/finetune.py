@@ -30,12 +30,12 @@ from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerat
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
 from minibert.tasks.registry import TASKS
-from minibert.terminal import emit, json_text
+from minibert.terminal import counted, emit, json_text
 
-TASK_TABLE = "\n".join(f"  {name:<15}{task.about}" for name, task in TASKS.items())
+TASK_TABLE = "\n".join(f"  {name:<16}{task.about}" for name, task in TASKS.items())
 RECIPE_TABLE = "\n".join(
-    f"  {name:<15}{recipe.epochs:g} epochs, batches of {recipe.batch_size}, --lr {recipe.learning_rate:g}"
-    for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
+    f"  {name:<16}{counted(one.epochs, 'epoch')}, batches of {one.batch_size}, --lr {one.learning_rate:g}"
+    for name, one in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
 
 

@@ -6,8 +6,7 @@ it: yes, no, undecided or at the floor, with its interval. The tables are
 printed, and written to tables.txt and index.html; results.jsonl has every
 result. What tables share is trained once, and the page has every table of the
 folder. The same command goes on where it was stopped, and runs only what is
-missing. A training that diverges is marked, and
-the exit status is 1.
+missing. A training that diverges is marked, and the exit status is 1.
 
 examples:
   minibert reproduce all --scale smoke --out runs/smoke

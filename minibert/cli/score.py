@@ -181,8 +181,7 @@ def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str
     for number, (gold, predicted) in enumerate(zip_longest(*files), start=1):
         if gold is None or predicted is None or gold.words != predicted.words:
             both = f"{_shown(gold)} in {gold_file} and {_shown(predicted)} in {predicted_file}"
-            advice = "give the same sentences in the same order."
-            raise InputError(f"Sentence {number:,} is {both}; {advice}")
+            raise InputError(f"Sentence {number:,} is {both}; give the same sentences in the same order.")
     columns: list[Any] = []
     for file, sentences in zip((gold_file, predicted_file), files, strict=True):
         if None in (tags := [sentence.tags for sentence in sentences]):

@@ -72,8 +72,7 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     whole = glue.read("qnli", folder, "dev")
     if found := [example for example in whole if stays_dev(example.first) == (split == "dev")]:
         return found
-    few = f"too few questions to be divided: none of {len(whole)} becomes {split}"
-    raise InputError(f"{folder} has {few}.")
+    raise InputError(f"{folder} has too few questions to be divided: none of {len(whole)} becomes {split}.")
 
 
 def stays_dev(text: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
 from minibert.calls import description, require_known
-from minibert.errors import InputError, did_you_mean, warn
+from minibert.errors import InputError, did_you_mean, flags_as_arguments, naming, warn
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
@@ -186,7 +186,8 @@ class Estimator(ABC):
         if dev is not None:
             if not isinstance(dev, tuple) or len(dev) != 2:
                 raise InputError("dev is not X and y; give a tuple of the two.")
-            parts["dev"] = learner._examples(*dev, labelled=True)
+            with naming("dev"):
+                parts["dev"] = learner._examples(*dev, labelled=True)
         elif len(parts["train"]) < 2:
             raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
         rows = {name: list(map(self._row, part)) for name, part in parts.items()}
@@ -249,6 +250,8 @@ class Estimator(ABC):
     def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
         """Return the folder of the run, and whether one of the same data was interrupted there."""
         scratch, out = getattr(self, "_scratch", None), self.out
+        if out == "":
+            raise InputError("$out names no folder; give one, or leave it out.", out=out)
         folder = Path(scratch.name) if scratch and out is None else Path(out or ".")
         begun = (scratch is not None or out is not None) and (folder / OPTIONS_FILE).exists()
         names = {path.stem for path in (folder / "examples").glob("*.jsonl")} if begun else set()
@@ -312,8 +315,9 @@ class Estimator(ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
-        folder = Path(folder)
-        model = self._model
+        folder, model = Path(folder), self._model
+        if (folder / "training.json").exists():
+            raise InputError(f"{folder} holds a pre-training run, which this would replace; choose another.")
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         model.save_pretrained(folder, self._columns_of_tables())
         if hasattr(self, "report_"):
@@ -357,7 +361,7 @@ class Estimator(ABC):
         elif (folder / OPTIONS_FILE).exists():
             options = FinetuneOptions.load(folder / OPTIONS_FILE)
             stored = {"parameters": vars(options) | {"random_state": options.seed}}
-        names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype"}
+        names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype", "out"}
         columns = getattr(fitted.task, "columns", {}).items()
         named = {name: column for name, column in columns if not str(column).lstrip("-").isdigit()}
         given = named | stored.get("parameters", {})
@@ -406,7 +410,7 @@ class Estimator(ABC):
     def __repr__(self) -> str:
         usual = {field.name: field.default for field in fields(self)} | {"model": self.model}
         given = self.get_params().items()
-        chosen = [f"{n}={one!r}" for n, one in given if one is not usual[n] and one != usual[n]]
+        chosen = [f"{n}={one!r}" for n, one in given if one is not usual[n] and repr(one) != repr(usual[n])]
         return f"{type(self).__name__}({', '.join([repr(os.fspath(self.model)), *chosen])})"
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -431,4 +435,4 @@ def _of_rows(message: str, data: str) -> str:
         row = f"Row {int(line.replace(',', '')) - 1:,} of {part}" if line else part
         return "" if at[2] else row
 
-    return _PLACE.sub(in_rows, message.replace(data, "\0"))
+    return _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0"))

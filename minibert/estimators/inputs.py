@@ -35,7 +35,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 
     Raise InputError when the table has none of that name; `role` is the argument that names it.
     """
-    if name not in (names := column_names(data) or {}):
+    if (name := str(name)) not in (names := column_names(data) or {}):
         there = ", ".join(names) or "none"
         message = f"The table has no column for ${role}, but {there}; name the right one."
         raise InputError(message, **{role: name})
@@ -109,7 +109,7 @@ def _require_text(value: Any, where: str) -> None:
     if is_missing(value):
         raise InputError(f"{where} is missing ({value!r}); leave the row out, or fill it.")
     if not isinstance(value, str):
-        raise InputError(f"{where} is {short(value)}, a {type(value).__name__}, and no text; give strings.")
+        raise InputError(f"{where} is {short(value)}, of type {type(value).__name__}; give strings.")
     if not value.strip():
         raise InputError(f"{where} is empty; give a text with words in it.")
 
@@ -119,7 +119,9 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
 
     Raise InputError as `text_pairs` does.
     """
-    rows = listed(data, "X") if column_names(data) is None else column(data, words, "words")
+    names = column_names(data)
+    words = words if names is None or len(names) > 1 else next(iter(names), words)
+    rows = listed(data, "X") if names is None else column(data, words, "words")
     if not rows:
         raise InputError("X has no row; give at least one sentence.")
     for number, row in enumerate(rows):

@@ -39,7 +39,7 @@ def load(folder: str | Path, engine: str = "auto", threads: int | None = None, d
     if not is_finetuned(folder := Path(folder)):
         return Bert.from_pretrained(folder, engine, dtype, threads)
     if not (folder / TASK_FILE).exists():
-        raise InputError(f"{folder} holds a run on its way, or LSTMs on a frozen BERT; use minibert predict.")
+        raise InputError(f"{folder} holds a run to resume, or LSTMs on a frozen BERT; use minibert predict.")
     task = registry.create((stored := TaskFile.load(folder)).task, stored.columns)
     if task.kind not in BY_KIND:
         raise InputError(f"{folder} was fine-tuned for {task.name}; ask it with minibert {task.command}.")

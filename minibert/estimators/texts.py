@@ -109,13 +109,13 @@ class TextClassifier(_OfTexts):
         InputError
             When the head is another one, or has not an output for each class.
         """
-        if params.head != Head("classify", len(classes)):
+        if params.head != Head(cls.TASK, len(classes)):
             head = f"a head {params.head.kind!r} of {params.head.outputs} outputs"
             other = f"not one for each of {len(classes)} classes; give those of a classifier."
             raise InputError(f"params have {head}, {other}")
         self = cls("")
         self.classes_, self._pairs = np.array(classes), pairs
-        task = registry.create("classify", {"second": "second"} if pairs else {})
+        task = registry.create(cls.TASK, {"second": "second"} if pairs else {})
         ops = engines.create() if ops is None else ops
         longest = min(128, params.config.P) if max_length is None else max_length
         self._fitted = Finetuned(Path(), task, tuple(self._labels), {}, longest, tokenizer, params, ops)
@@ -191,7 +191,7 @@ class MultilabelClassifier(TextClassifier):
     """Any number of classes for a text or a pair of texts.
 
     A row of y is a list of labels, empty where none applies; or y is a matrix (n,K) of zeros and ones, whose
-    columns are the classes 0 to K-1; one that no row has is never found.
+    columns are the classes 0 to K-1, those of a table by their names; one that no row has is never found.
 
     Attributes
     ----------
@@ -204,12 +204,18 @@ class MultilabelClassifier(TextClassifier):
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         if len(names := column_names(y) or {}) > 1:
             y = np.array(list(zip(*(column(y, name, "y") for name in names), strict=False)))
-        rows, classes = target_rows(X, y, self.label, n), range(0)
+        rows, classes = target_rows(X, y, self.label, n), list[Any]()
+        lists, known = [row for row in rows if isinstance(row, list)], hasattr(self, "classes_")
+        is_binary = all(value in (0, 1) for row in lists for value in row)
         if getattr(y, "ndim", 1) == 2 and column_names(y) is None:
-            if any(value not in (0, 1) for row in rows for value in row):
+            if not is_binary:
                 raise InputError("y is a matrix with other values than 0 and 1; give these, or label lists.")
-            classes = range(len(rows[0]))
-            rows = [[number for number in classes if row[number]] for row in rows]
+            classes = list(names) or (self.classes_.tolist() if known else [*range(len(rows[0]))])
+            if (k := len(rows[0])) != len(classes):
+                raise InputError(f"y has {k} columns, and there are {len(classes)} classes; give each one.")
+            rows = [[name for name, applies in zip(classes, row, strict=True) if applies] for row in rows]
+        elif not known and len(lists) == n and is_binary and len({*map(len, lists)}) == 1 < len(lists[0]):
+            raise InputError("y has lists of zeros and ones; where they are a matrix, give np.array(y).")
         found = targets(rows, self._wrong)
         labels = [(row, label) for row, several in enumerate(found) for label in several]
         called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
@@ -258,8 +264,8 @@ class TextRegressor(_OfTexts):
         return np.array([one["value"] for one in self._predictions(self._examples(X))], np.float64)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return R², the share of the variance of y that is explained: 1 at best, 0 for its mean."""
+        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, and where y does not vary."""
         examples = self._examples(X, y, labelled=True)
         wanted, found = [one.label for one in examples], [one["value"] for one in self._predictions(examples)]
-        rest = np.square(np.subtract(wanted, found)).sum()
-        return float(1 - rest / np.square(wanted - np.mean(wanted)).sum())
+        rest, whole = np.square(np.subtract(wanted, found)).sum(), np.square(wanted - np.mean(wanted)).sum()
+        return float(1 - rest / whole if whole else rest == 0)

@@ -359,8 +359,7 @@ def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
     parts = [getattr(sequence, name) for sequence in sequences]
     for number, part in enumerate(parts):
         if np.ndim(part) != 1:
-            advice = "give a row of numbers."
-            raise InputError(f"{name} of sequence {number} has shape {np.shape(part)}; {advice}")
+            raise InputError(f"{name} of sequence {number} has shape {np.shape(part)}; give a row of them.")
     return whole_numbers(name, np.concatenate(parts))
 
 

@@ -27,7 +27,7 @@ from minibert.terminal import counted
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.step import start
 
-REHEARSAL = 0.03  # share of the minutes that measuring may take
+REHEARSAL, MOST_REHEARSAL = 0.03, 20.0  # share of the minutes that measuring may take, and seconds, twice
 HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way and at the end
 MARGIN = 0.97  # a machine is not equally fast all the time
 REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
@@ -53,7 +53,7 @@ def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], 
     rate, lengths = options.rate_from(state.plan.get("new_head", False)), options.seq_length
     if lengths is None:
         seconds = 60 * _minutes(task)
-        trial = REHEARSAL * seconds / len(options.lengths)
+        trial = min(REHEARSAL * seconds, MOST_REHEARSAL) / len(options.lengths)
         per_step = seconds_per_step(task, state, options.longest, trial, tell)
         left = MARGIN * (seconds - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
@@ -148,7 +148,7 @@ def affordable_steps(task: Pretraining, state: State, began: float, tell: Callab
     Where measuring the usual number of held-out targets would take more than its share, there are fewer.
     """
     minutes, lengths = _minutes(task), task.options.lengths
-    trial = REHEARSAL * 60 * minutes / len(lengths)
+    trial = min(REHEARSAL * 60 * minutes, MOST_REHEARSAL) / len(lengths)
     rates = {length: seconds_per_step(task, state, length, trial, tell) for length, _ in lengths}
     per_step = sum(share * rates[length] for length, share in lengths)
     on_the_way, at_the_end = evaluation_seconds(task, state)

@@ -61,12 +61,6 @@ class Pretraining:
     text: Text
     ops: Any
 
-    def require_instances(self) -> None:
-        """Raise InputError now if a later stage, or an evaluation, would find no instance."""
-        for length, _ in self.options.lengths:
-            self.text.training(self.options, length)
-            self.held_out(length)
-
     @property
     def config(self) -> BertConfig | None:
         """The model's configuration; None when the folder of `model` has it."""

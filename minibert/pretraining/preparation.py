@@ -174,8 +174,7 @@ def count_corpus(
     if not len(counted.words):
         if len(counted.held_out):
             raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
-        long = f"or only words of more than {MAX_CHARS[basic.compat]} characters,"
-        raise empty_corpus(files, f"text, {long}")
+        raise empty_corpus(files, f"text, or only words of more than {MAX_CHARS[basic.compat]} characters,")
     return counted
 
 

@@ -23,7 +23,7 @@ from minibert import engines
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
 from minibert.files import atomic_json, remove_leftovers, require_own, sole_writer
-from minibert.gaps import Guess, fill_texts
+from minibert.gaps import fill_texts
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
@@ -48,7 +48,6 @@ EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
-WORTH_TELLING = 0.1  # a change of the number of steps, as a share of it, that the report mentions
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
 WRITTEN = (
@@ -184,7 +183,9 @@ def _train(
     engine: str,
 ) -> tuple[Pretraining, State, RunPage | None]:
     folder, page = run / "checkpoints", None
-    task.require_instances()
+    for length, _ in task.options.lengths:  # whatever a later stage, or an evaluation, would complain of
+        task.text.training(task.options, length)
+        task.held_out(length)
     checkpoint = latest(folder, task.config, say, numbers=4) if resume else None  # every process warns
     state = task.start(checkpoint)
     if checkpoint:
@@ -363,7 +364,8 @@ def report_text(report: dict[str, Any]) -> str:
     lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")
     for example in report["examples"]:
         answer = f" ({example['answer']})" if example["answer"] else ""
-        lines.append(f"  {printable(example['text'] + answer)}\n      {guesses_text(example['guesses'])}")
+        guesses = (f"{printable(piece)} {100 * chance:.0f}%" for piece, chance in example["guesses"])
+        lines.append(f"  {printable(example['text'] + answer)}\n      {'  '.join(guesses)}")
     lines.append(f"Run folder: {report['folder']}")
     return "\n".join([*lines, f"Report: {report['page']}"] if report["page"] else lines)
 
@@ -391,8 +393,3 @@ def metrics_text(metrics: dict[str, Any]) -> str:
         lines.append(f"Next-sentence accuracy              {100 * metrics['next_accuracy']:.1f}%")
         lines.append(f"  always the more frequent answer   {100 * metrics['next_majority']:.1f}%")
     return "\n".join(lines)
-
-
-def guesses_text(guesses: Iterable[Guess]) -> str:
-    """Format as `pass 31%  be 11%`."""
-    return "  ".join(f"{printable(piece)} {100 * probability:.0f}%" for piece, probability in guesses)

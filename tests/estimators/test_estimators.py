@@ -14,7 +14,7 @@ from small_tasks import GOOD, reviews, write_model, write_table
 
 import minibert
 from minibert import cli
-from minibert.errors import InputError
+from minibert.errors import InputError, flags_as_arguments
 from minibert.estimators import base
 from minibert.estimators.base import OWN, Estimator, NotFitted
 from minibert.estimators.inputs import seed_of, text_pairs
@@ -169,6 +169,14 @@ def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp
         several.fit(TEXTS, ["good"] * len(TEXTS))
     with pytest.raises(InputError, match="y is a matrix with other values than 0 and 1"):
         several.fit(TEXTS, 2 * matrix)
+    with pytest.raises(InputError, match="y has lists of zeros and ones; where they are a matrix, give np"):
+        minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, matrix.tolist())
+    table = dict(zip(several.classes_, matrix.T, strict=True))
+    named = minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, table)
+    assert named.classes_.tolist() == ["good", "short"]
+    assert named.score(TEXTS, table) == named.score(TEXTS, matrix) == named.score(TEXTS, labels)
+    with pytest.raises(InputError, match="y has 1 columns, and there are 2 classes"):
+        named.score(TEXTS, matrix[:, :1])
 
 
 def test_every_option_of_a_run_is_a_parameter_with_its_default():
@@ -233,7 +241,7 @@ def test_ctrl_c_keeps_what_was_learnt_and_fit_goes_on(model, fitted, monkeypatch
     assert resumed == [True, False]
 
 
-def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_path):
+def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_path, monkeypatch):
     out = tmp_path / "mine"
     classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 2}, out=out).fit(TEXTS, LABELS)
     assert {"report.html", "task.json", "examples"} <= {path.name for path in out.iterdir()}
@@ -242,6 +250,19 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
     ).all()
     with pytest.raises(InputError, match="out=.* already holds a run; load it, or choose another folder"):
         classifier.fit(TEXTS, LABELS)
+    loaded = minibert.load(out, engine="numpy")  # which is fitted anew elsewhere
+    assert loaded.out is None and loaded.fit(FEW, alternating("x", "y")).classes_.tolist() == ["x", "y"]
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="out='' names no folder; give one, or leave it out"):
+        minibert.TextClassifier(model, **STEP, out="").fit(FEW, alternating("x", "y"))
+    pretrained = tmp_path / "pretrained"
+    pretrained.mkdir()
+    (pretrained / "training.json").write_text("{}")
+    with pytest.raises(InputError, match="holds a pre-training run, which this would replace"):
+        classifier.save(pretrained)
+    assert [path.name for path in pretrained.iterdir()] == ["training.json"]
+    assert sorted(tmp_path.iterdir()) == [*before, pretrained]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +281,7 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         (["a", "the"], ["x", " "], "Row 1 of y is empty"),
         (["a", " "], ["x", "y"], "Row 1 of X is empty; give a text with words in it"),
         (["a", None], ["x", "y"], "Row 1 of X is missing .None.; leave the row out, or fill it"),
-        (["a", 3.5], ["x", "y"], "Row 1 of X is 3.5, a float, and no text; give strings"),
+        (["a", 3.5], ["x", "y"], "Row 1 of X is 3.5, of type float; give strings"),
         ([("a", "b"), "c"], ["x", "y"], "X mixes texts and pairs of texts .row 1.; give all or none"),
         ([("a", "b", "c")] * 2, ["x", "y"], "Row 0 of X has 3 parts; give a text, or a pair"),
         ([("a", None)] * 2, ["x", "y"], "Row 0 of X is missing .None."),
@@ -342,6 +363,8 @@ def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tm
     said = classify(tmp_path, OTHERS, engine="numpy")
     chances = [list(one["probabilities"].values()) for one in said]
     assert np.allclose(chances, fitted.predict_proba(OTHERS), atol=1e-5)
+    with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 2 classes"):
+        minibert.MultilabelClassifier.of(params, tokenizer, ["0", "1"])
     with pytest.raises(InputError, match="'classify' of 2 outputs, not one for each of 3 classes"):
         minibert.TextClassifier.of(params, tokenizer, ["a", "b", "c"])
     minibert.TextClassifier.of(params, tokenizer, ["0", "1"]).save(tmp_path / "short")
@@ -366,7 +389,7 @@ def test_a_temporary_folder_is_removed_and_stopped_before_it_begins_nothing_is_s
 def test_what_no_estimator_asks_is_named(model, tmp_path):
     assert isinstance(minibert.load(model), minibert.Bert)
     (tmp_path / "finetune.json").write_text("{}")
-    with pytest.raises(InputError, match="holds a run on its way, or LSTMs"):
+    with pytest.raises(InputError, match="holds a run to resume, or LSTMs"):
         minibert.load(tmp_path)
     assert issubclass(minibert.TextClassifier, Estimator)
 
@@ -608,6 +631,32 @@ def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_pat
         loaded.predict([("a", "the")])
     with pytest.raises(InputError, match="A TextClassifier can't be shown; save it and give the folder"):
         minibert.show(loaded)
+
+
+def test_r_squared_is_zero_where_y_does_not_vary(model):
+    regressor = minibert.TextRegressor(model, **STEP).fit(FEW, np.arange(12.0), dev=(FEW, np.arange(12.0)))
+    assert regressor.score(FEW, np.ones(12)) == 0 and regressor.score(FEW, regressor.predict(FEW)) == 1
+
+
+def test_an_error_of_dev_names_dev_and_a_flag_is_an_argument(model):
+    classifier = minibert.TextClassifier(model, **STEP, learning_rates=np.array([1e-3, 1e-4]))
+    assert "learning_rates=array([0.001 , 0.0001])" in repr(classifier)
+    with pytest.raises(InputError, match="dev: Row 1 of X is missing"):
+        classifier.fit(FEW, alternating("x", "y"), dev=(["a", None], ["x", "y"]))
+    (few := minibert.TextClassifier(model, **STEP)).split_dev = 0.01
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 examples leaves one part empty"):
+        few.fit(FEW, alternating("x", "y"))
+    said = flags_as_arguments("Go on by --resume, or choose another --out with --batch 8; a--b.")
+    assert said == "Go on by `resume`, or choose another `out` with batch=8; a--b."
+    assert flags_as_arguments("Use minibert predict --out x.") == "Use minibert predict --out x."
+
+
+def test_words_of_a_table_with_one_column_need_no_name(model):
+    tagger = minibert.TokenTagger(model, **STEP)
+    words = [text.split() for text in FEW]
+    tags = [["O"] * len(row) for row in words]
+    tags[0][0] = tags[5][0] = tags[9][0] = "B-X"
+    assert len(tagger.fit({"tokens": words}, tags).predict({"tokens": words[:3]})) == 3
 
 
 def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():

@@ -124,7 +124,7 @@ def test_parts_of_unequal_length_are_refused(field):
     [
         ("input_ids", [2, 2**32 + 5, 3], "input_ids has 4294967301, which is no whole number of at most 32"),
         ("input_ids", [2, 5.5, 3], "input_ids has 5.5, which is no whole number"),
-        ("input_ids", [[2], [5], [3]], r"input_ids of sequence 0 has shape \(3, 1\); give a row of numbers"),
+        ("input_ids", [[2], [5], [3]], r"input_ids of sequence 0 has shape \(3, 1\); give a row of them"),
         ("token_type_ids", [0, np.nan, 0], "token_type_ids has nan"),
         ("masked_labels", [2**40], "masked_labels has 1099511627776"),
         ("masked_positions", [3], "masked_positions has 3 in a sequence of 3 tokens; count from its"),

@@ -526,6 +526,15 @@ def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
         assert text.count("[MASK]") == 1 and len(word) >= 3 and word.isalpha()
 
 
+def test_the_first_sentence_of_a_document_can_be_the_one_with_the_gap(run):
+    tokenizer = loaded_task(run).text.tokenizer
+    ids = np.array(tokenizer.encode("the whale sleeps in the sea."))
+    shards = SimpleNamespace(document=lambda number: (ids.copy(), np.array([len(ids)])))
+    text = SimpleNamespace(tokenizer=tokenizer, held_out_ids=[0], shards=shards)
+    ((gap, word),) = held_out_gaps(text, 16)
+    assert gap.replace("[MASK]", word) == tokenizer.decode(ids)
+
+
 def test_fill_mask_knows_a_place_when_one_is_missing(run):
     model = Bert.from_pretrained(run)
     (guesses,) = model.fill_mask("the whale sleeps in the [MASK].", top=3)

@@ -179,6 +179,24 @@ def test_with_minutes_the_lengths_follow_from_the_speed(
     assert rehearsed == [128]
 
 
+def test_a_long_run_is_rehearsed_no_longer_than_a_short_one(corpus, tmp_path, monkeypatch):
+    trials = []
+
+    def seconds_per_step(task, state, seq_length, trial, *_):
+        trials.append(trial)
+        return 1e-3
+
+    monkeypatch.setattr(budget, "seconds_per_step", seconds_per_step)
+    monkeypatch.setattr(budget, "evaluation_seconds", lambda *_: (3.0, 1.0))
+    for minutes, most in ((8, 0.03 * 480), (600, 20.0)):
+        task = clocked(corpus, tmp_path, minutes=minutes)
+        trials.clear()
+        settled = budget.settle(task, task.start(), budget.time.monotonic(), print)
+        assert trials == [most / len(task.options.lengths)]
+        budget.affordable_steps(settled, settled.start(), budget.time.monotonic(), print)
+        assert sum(trials[1:]) == pytest.approx(most)
+
+
 def test_what_the_speed_decided_is_stored_and_gone_on_with(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "seconds_per_step", lambda task, *_: task.options.tokens_per_step / 1e5)
     monkeypatch.setattr(
