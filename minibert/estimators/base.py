@@ -335,7 +335,7 @@ class Estimator(ABC):
         """Return what `estimator.json` holds."""
         given = self.get_params().items()
         kept = {name: os.fspath(one) if isinstance(one, os.PathLike) else plain(one) for name, one in given}
-        kept = {name: one for name, one in kept.items() if isinstance(one, str | int | float | list | None)}
+        kept = {n: one for n, one in kept.items() if isinstance(one, str | int | float | list | dict | None)}
         return {"estimator": type(self).__name__, "parameters": kept, **self._names()}
 
     def _names(self) -> dict[str, Any]:

@@ -609,6 +609,16 @@ def test_types_of_labels_are_kept_by_out_and_by_export(model, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_weights_of_classes_are_kept(model, tmp_path):
+    given = {"x": 1, "y": 30}
+    minibert.TextClassifier(model, **STEP, class_weights=given).fit(FEW, alternating("x", "y")).save(tmp_path)
+    loaded = minibert.load(tmp_path, engine="numpy")
+    assert loaded.class_weights == given
+    weighted = loaded.fit(FEW, alternating("x", "y")).predict_proba(FEW)
+    loaded.class_weights = None
+    assert (weighted != loaded.fit(FEW, alternating("x", "y")).predict_proba(FEW)).any()
+
+
 def test_save_keeps_lists_and_numbers_of_numpy_and_no_report_of_another_model(model, fitted, tmp_path):
     given = dict(learning_rates=[1e-3], epochs=np.float64(2), restarts=np.int64(1), random_state=np.int64(7))
     classifier = minibert.TextClassifier(model, **STEP | given).fit(FEW, alternating(1, 2))
