@@ -268,10 +268,12 @@ def test_rows_outside_the_batch_are_refused(rows, model):
         model.masked_lm_logits(encoding(2, 7, 3), rows)
 
 
-@pytest.mark.parametrize("numbers", [[], [-1], [1, 3], [1.5]])
+@pytest.mark.parametrize("numbers", [[], [-1], [1, 3]])
 def test_hidden_states_that_there_are_not_are_refused(numbers, model):
-    with pytest.raises(InputError, match=r"numbers(=\[.*\] are not | has 1.5, which is no whole)"):
+    with pytest.raises(InputError, match=r"numbers=\[.*\] are not "):
         model.hidden_states(encoding(2, 7, 3), numbers)
+    with pytest.raises(InputError, match=r"numbers has 1\.5, which is no whole number"):
+        model.hidden_states(encoding(2, 7, 3), [1.5])
 
 
 def test_hidden_states_are_made_of_what_encode_takes(model):
