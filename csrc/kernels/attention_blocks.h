@@ -119,8 +119,7 @@ template <typename X> struct Problem {
 // Parts of the thread's scratch memory, one after another.
 class Space {
   public:
-    explicit Space(int64_t floats)
-        : next_(static_cast<float *>(scratch(Slot::scratch, sizeof(float) * static_cast<size_t>(floats)))) {}
+    explicit Space(int64_t floats) : next_(scratch<float>(Slot::scratch, floats)) {}
     float *take(int64_t floats) { return std::exchange(next_, next_ + floats); }
 
   private:

@@ -27,7 +27,7 @@ struct Softmax {
     Softmax(int64_t N, int64_t K, const int32_t *labels, float *nll, int32_t *best)
         : K(K), n_strips(parts(K, kStrip)), labels(labels), nll(nll), best(best) {
         int64_t count = N * n_strips;
-        tops = static_cast<float *>(scratch(Slot::sums, 4 * static_cast<size_t>(3 * count + N)));
+        tops = scratch<float>(Slot::sums, 3 * count + N);
         sums = tops + count, own = sums + count;
         firsts = reinterpret_cast<int32_t *>(own + N);
     }

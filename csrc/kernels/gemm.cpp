@@ -225,8 +225,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
             // Columns that only one part multiplies are packed by it, strip by strip, and stay in its thread's cache.
             const bool own = grid.one_row() && !B.panels;
             auto packed = [&](int64_t columns) {
-                return static_cast<float *>(
-                    scratch(Slot::right, sizeof(float) * static_cast<size_t>(whole(columns, width) * units)));
+                return scratch<float>(Slot::right, whole(columns, width) * units);
             };
             auto pack_right = [&](int64_t j, int64_t columns, float *to) {
                 way.right[B.narrow](B.at(pc, jc + j), B.column, B.row, columns, depth, to);
@@ -245,9 +244,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                 auto *left = static_cast<const float *>(A.at(i, pc));
                 int64_t lda = A.row / way.depth;
                 if (!way.in_place) {
-                    auto *to = static_cast<float *>(scratch(
-                        Slot::left,
-                        sizeof(float) * static_cast<size_t>(whole(i_end - i, way.rows) * units + VL)));
+                    auto *to = scratch<float>(Slot::left, whole(i_end - i, way.rows) * units + VL);
                     way.left[A.narrow](left, A.row, A.column, i_end - i, depth, to);
                     left = to, lda = units; // from panel to panel; inside of one rows lie side by side
                 }
@@ -267,9 +264,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
                         panels = right + js * units;
                     }
                     float *strip =
-                        C ? C + i * ldc + jc + js
-                          : static_cast<float *>(scratch(
-                                Slot::strip, sizeof(float) * static_cast<size_t>((i_end - i) * kStrip)));
+                        C ? C + i * ldc + jc + js : scratch<float>(Slot::strip, (i_end - i) * kStrip);
                     for (int64_t jr = js; jr < js_end; jr += width) {
                         for (int64_t ir = i; ir < i_end; ir += way.rows) {
                             const float *a = left + (ir - i) * lda, *panel = panels + (jr - js) * of_column;

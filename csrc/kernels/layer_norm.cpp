@@ -16,9 +16,7 @@ struct Norm {
 template <typename X> constexpr bool kRounds = sizeof(X) < sizeof(float);
 
 MB_INLINE float *floats_of(float *row, int64_t) { return row; }
-MB_INLINE float *floats_of(bf16 *, int64_t H) {
-    return static_cast<float *>(scratch(Slot::scratch, sizeof(float) * (size_t)H));
-}
+MB_INLINE float *floats_of(bf16 *, int64_t H) { return scratch<float>(Slot::scratch, H); }
 
 // y (H,) = dropout(gamma (x - mean) inverse + beta) of a row whose sum is known
 template <bool drops, typename X>
@@ -145,7 +143,7 @@ void backward_rows(Pool &pool, int64_t T, int64_t H, const float *dy, const X *x
                    float *const (&totals)[kSums], bool add) {
     int64_t rows = larger(larger(16, smaller(64, T / 16)), parts(T, 128)), count = parts(T, rows);
     constexpr int n_sums = biased ? kSums : kBias;
-    auto *partial = static_cast<float *>(scratch(Slot::sums, sizeof(float) * (size_t)(n_sums * count * H)));
+    auto *partial = scratch<float>(Slot::sums, n_sums * count * H);
     pool.run(count, [&](int64_t part) {
         float *dgamma = partial + part * H, *dbeta = dgamma + count * H, *dbias = dbeta + count * H;
         for (int i = 0; i < n_sums; ++i) {

@@ -105,7 +105,7 @@ template <typename X>
 void column_sums(Pool &pool, int64_t T, int64_t N, const X *x, int64_t ld, const float *weights, float *sums,
                  bool add) {
     int64_t rows = larger(64, parts(T, 16)), n_rows = parts(T, rows), n_strips = parts(N, kStrip);
-    auto *partial = static_cast<float *>(scratch(Slot::sums, sizeof(float) * (size_t)(n_rows * N)));
+    auto *partial = scratch<float>(Slot::sums, n_rows * N);
     pool.run(n_rows * n_strips, [&](int64_t part) {
         int64_t t = part / n_strips * rows, c = part % n_strips * kStrip;
         sum_rows(smaller(rows, T - t), smaller(kStrip, N - c), x + t * ld + c, ld,

@@ -241,7 +241,7 @@ void *large_pages(size_t bytes) {
     return data;
 }
 
-void *scratch(Slot slot, size_t bytes) {
+void *scratch_bytes(Slot slot, size_t bytes) {
     thread_local Buffer buffers[static_cast<int>(Slot::count)];
     Buffer &buffer = buffers[static_cast<int>(slot)];
     if (buffer.bytes < bytes) {

@@ -87,7 +87,7 @@ void clear(Pool &pool, int64_t n, float *x) {
 
 double global_norm(Pool &pool, int64_t n, const float *x) {
     int64_t count = parts(n, kPart);
-    auto *sums = static_cast<double *>(scratch(Slot::sums, sizeof(double) * (size_t)count));
+    auto *sums = scratch<double>(Slot::sums, count);
     pool.run(count, [&](int64_t part) {
         sums[part] = sum_of_squares(smaller(kPart, n - part * kPart), x + part * kPart);
     });
@@ -123,7 +123,7 @@ void orthogonalise(Pool &pool, int64_t M, int64_t N, float *X, bool narrow) {
         each_vector(begin, end,
                     [&](int64_t i, int n) { store_some(X + i, load_some(X + i, n) * inverse, n); });
     });
-    auto *squares = static_cast<float *>(scratch(Slot::scratch, sizeof(float) * (size_t)(2 * M * M + M * N)));
+    auto *squares = scratch<float>(Slot::scratch, 2 * M * M + M * N);
     float *factors = squares + M * M, *from = X, *to = factors + M * M;
     for (int iteration = 0; iteration < kIterations; ++iteration) {
         gemm(pool, M, M, N, {from, N, 1}, {from, 1, N}, squares, M, false, {}, narrow);
