@@ -56,9 +56,10 @@ template <typename Call> void by_type(const py::array &array, Call call) {
     }
 }
 
-// An array of T with `dimensions` dimensions, rows in one piece when `contiguous`.
+// An array of T with `dimensions` dimensions, in one piece where `contiguous`. Here and below an array of a T
+// that is not const has to be writeable.
 template <typename T>
-T *checked(const char *name, const py::array &array, int dimensions, bool written, bool contiguous) {
+T *checked(const char *name, const py::array &array, int dimensions, bool contiguous = true) {
     using Plain = std::remove_const_t<T>;
     if (!py::isinstance<py::array_t<typename Numpy<Plain>::Type>>(array)) {
         refuse(name,
@@ -79,7 +80,7 @@ T *checked(const char *name, const py::array &array, int dimensions, bool writte
     if (contiguous && !(array.flags() & py::array::c_style)) {
         refuse(name, "is not C-contiguous");
     }
-    if (written && !array.writeable()) {
+    if (!std::is_const_v<T> && !array.writeable()) {
         refuse(name, "is read-only");
     }
     return static_cast<T *>(const_cast<void *>(array.data()));
@@ -91,12 +92,8 @@ template <typename T> struct Line {
     int64_t size;
 };
 
-template <typename T> Line<const T> line(const char *name, const py::array &array) {
-    return {checked<const T>(name, array, 1, false, true), array.shape(0)};
-}
-
-template <typename T> Line<T> line_out(const char *name, const py::array &array) {
-    return {checked<T>(name, array, 1, true, true), array.shape(0)};
+template <typename T> Line<T> line(const char *name, const py::array &array) {
+    return {checked<T>(name, array, 1), array.shape(0)};
 }
 
 // What may be None, or stands in a tuple: an array once it is known to be one.
@@ -108,8 +105,8 @@ py::array array_of(const char *name, const py::object &given) {
 }
 
 // Nothing, where None is given.
-template <typename T> Line<const T> line_or_none(const char *name, const py::object &array) {
-    return array.is_none() ? Line<const T>{nullptr, 0} : line<T>(name, array_of(name, array));
+template <typename T> Line<T> line_or_none(const char *name, const py::object &array) {
+    return array.is_none() ? Line<T>{nullptr, 0} : line<T>(name, array_of(name, array));
 }
 
 void expect(const char *name, int64_t given, int64_t expected, const char *of) {
@@ -125,15 +122,15 @@ template <typename T> struct Matrix {
     int64_t rows, columns, row, column;
 };
 
-template <typename T> Matrix<T> any_matrix(const char *name, const py::array &array, bool written = false) {
+template <typename T> Matrix<T> any_matrix(const char *name, const py::array &array) {
     constexpr int64_t size = sizeof(T);
-    T *data = checked<T>(name, array, 2, written, false);
+    T *data = checked<T>(name, array, 2, false);
     return {data, array.shape(0), array.shape(1), array.strides(0) / size, array.strides(1) / size};
 }
 
 // A matrix each of whose rows is one piece, and rows do not overlap.
-template <typename T> Matrix<T> rows(const char *name, const py::array &array, bool written = false) {
-    Matrix<T> found = any_matrix<T>(name, array, written);
+template <typename T> Matrix<T> rows(const char *name, const py::array &array) {
+    Matrix<T> found = any_matrix<T>(name, array);
     if (found.rows == 0 || found.columns == 0) { // NumPy gives strides of no meaning then
         return {found.data, found.rows, found.columns, found.columns, 1};
     }
@@ -146,40 +143,35 @@ template <typename T> Matrix<T> rows(const char *name, const py::array &array, b
     return found;
 }
 
-template <typename T> Matrix<T> rows_out(const char *name, const py::array &array) {
-    return rows<T>(name, array, true);
-}
-
-// A matrix of that shape in one piece.
-template <typename T>
-Matrix<T> whole(const char *name, const py::array &array, int64_t n_rows, int64_t n_columns,
-                bool written = false) {
-    T *data = checked<T>(name, array, 2, written, true);
-    expect(name, array.shape(0), n_rows, "rows");
-    expect(name, array.shape(1), n_columns, "columns");
-    return {data, n_rows, n_columns, n_columns, 1};
-}
-
-template <typename T> Matrix<T> whole_rows(const char *name, const py::array &array, bool written = false) {
-    T *data = checked<T>(name, array, 2, written, true);
+// A matrix of any shape in one piece.
+template <typename T> Matrix<T> whole_rows(const char *name, const py::array &array) {
+    T *data = checked<T>(name, array, 2);
     return {data, array.shape(0), array.shape(1), array.shape(1), 1};
+}
+
+// One of that shape.
+template <typename T> T *whole(const char *name, const py::array &array, int64_t n_rows, int64_t n_columns) {
+    auto found = whole_rows<T>(name, array);
+    expect(name, found.rows, n_rows, "rows");
+    expect(name, found.columns, n_columns, "columns");
+    return found.data;
 }
 
 // A vector of that length.
 template <typename T> T *sized(const char *name, const py::array &array, int64_t size) {
-    T *data = checked<T>(name, array, 1, !std::is_const<T>::value, true);
+    T *data = checked<T>(name, array, 1);
     expect(name, array.shape(0), size, "elements");
     return data;
 }
 
 // An array of any shape in one piece, as a line.
-template <typename T> Line<T> all(const char *name, const py::array &array, bool written = false) {
-    return {checked<T>(name, array, static_cast<int>(array.ndim()), written, true), array.size()};
+template <typename T> Line<T> all(const char *name, const py::array &array) {
+    return {checked<T>(name, array, static_cast<int>(array.ndim())), array.size()};
 }
 
 // An array of the shape of another one.
 template <typename T> T *like(const char *name, const py::array &array, const py::array &other) {
-    auto found = all<T>(name, array, !std::is_const<T>::value);
+    auto found = all<T>(name, array);
     if (array.ndim() != other.ndim() ||
         !std::equal(other.shape(), other.shape() + other.ndim(), array.shape())) {
         refuse(name, "has shape " + shape_of(array) + "; " + shape_of(other) + " belongs here");
@@ -208,9 +200,9 @@ template <typename T> struct Tokens {
     int64_t T_, A, D, stride;
 };
 
-template <typename T> Tokens<T> tokens(const char *name, const py::array &array, bool written = false) {
+template <typename T> Tokens<T> tokens(const char *name, const py::array &array) {
     constexpr int64_t size = sizeof(T);
-    T *data = checked<T>(name, array, 3, written, false);
+    T *data = checked<T>(name, array, 3, false);
     Tokens<T> found{data, array.shape(0), array.shape(1), array.shape(2), array.strides(0) / size};
     if (array.size() == 0) {
         return found;
@@ -233,7 +225,7 @@ void like(const char *name, const Tokens<T> &given, const Tokens<U> &expected) {
 
 // Where sequences begin: from 0 to T, none of them backwards.
 Line<const int32_t> sequences(const char *name, const py::array &array, int64_t T) {
-    auto found = line<int32_t>(name, array);
+    auto found = line<const int32_t>(name, array);
     if (found.size < 1 || found.data[0] != 0 || found.data[found.size - 1] != T) {
         refuse(name, "does not go from 0 to the " + std::to_string(T) + " tokens there are");
     }
@@ -276,7 +268,7 @@ Borders borders(const py::array &cu_seqlens, const py::object &queries, const To
 
 // Every index at least 0 and below `limit`.
 Line<const int32_t> indices(const char *name, const py::array &array, int64_t limit) {
-    auto found = line<int32_t>(name, array);
+    auto found = line<const int32_t>(name, array);
     for (int64_t i = 0; i < found.size; ++i) {
         if (found.data[i] < 0 || found.data[i] >= limit) {
             throw py::value_error(name + ("[" + std::to_string(i) + "]=" + std::to_string(found.data[i])) +
@@ -295,10 +287,10 @@ Drop dropout_of(const py::tuple &drop, int64_t T) {
         refuse("drop", "is neither empty nor a pair of arrays");
     }
     auto keys = array_of("drop", drop[0]);
-    auto *rows = checked<const uint32_t>("drop", keys, 2, false, true);
+    auto *rows = checked<const uint32_t>("drop", keys, 2);
     expect("drop", keys.shape(0), T, "rows");
     expect("drop", keys.shape(1), 2, "columns");
-    auto facts = line<uint32_t>("drop", array_of("drop", drop[1]));
+    auto facts = line<const uint32_t>("drop", array_of("drop", drop[1]));
     expect("drop", facts.size, 2, "facts");
     constexpr uint32_t kDraws = 1 << 16;
     if (facts.data[1] >= kDraws) {

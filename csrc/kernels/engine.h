@@ -54,7 +54,7 @@ class Engine {
     void gemm(const py::array &a, const py::array &b, const py::array &out, bool add) {
         auto A = operand("a", a);
         auto B = right("b", b);
-        auto C = rows_out<float>("out", out);
+        auto C = rows<float>("out", out);
         expect("b", B.rows, A.columns, "rows");
         expect("out", C.rows, A.rows, "rows");
         expect("out", C.columns, B.columns, "columns");
@@ -66,8 +66,8 @@ class Engine {
         by_type(y, [&](auto zero) {
             auto X = operand("x", x);
             auto W = right("weight", weight);
-            auto Y = rows_out<decltype(zero)>("y", y);
-            auto b = line_or_none<float>("bias", bias);
+            auto Y = rows<decltype(zero)>("y", y);
+            auto b = line_or_none<const float>("bias", bias);
             expect("weight", W.rows, X.columns, "rows");
             expect("y", Y.rows, X.rows, "rows");
             expect("y", Y.columns, W.columns, "columns");
@@ -86,9 +86,9 @@ class Engine {
             using T = decltype(zero);
             auto X = operand("x", x);
             auto W = right("weight", weight);
-            auto b = line<float>("bias", bias);
-            auto *U = whole<T>("u", u, X.rows, W.columns, true).data;
-            auto *Y = whole<T>("y", y, X.rows, W.columns, true).data;
+            auto b = line<const float>("bias", bias);
+            auto *U = whole<T>("u", u, X.rows, W.columns);
+            auto *Y = whole<T>("y", y, X.rows, W.columns);
             expect("weight", W.rows, X.columns, "rows");
             expect("bias", b.size, W.columns, "elements");
             py::gil_scoped_release released;
@@ -105,7 +105,7 @@ class Engine {
             auto W = right("weight", weight);
             auto *b = sized<const float>("bias", bias, W.columns);
             auto l = indices("labels", labels, W.columns);
-            auto G = rows_out<decltype(zero)>("gradient", gradient);
+            auto G = rows<decltype(zero)>("gradient", gradient);
             expect("weight", W.rows, X.columns, "rows");
             expect("labels", l.size, X.rows, "elements");
             expect("gradient", G.rows, X.rows, "rows"), expect("gradient", G.columns, W.columns, "columns");
@@ -124,8 +124,8 @@ class Engine {
             using T = decltype(zero);
             auto dY = operand("dy", dy);
             auto W = right("weight", weight);
-            auto *U = whole<T>("u", u, dY.rows, W.columns, true).data;
-            auto *dU = whole<T>("du", du, dY.rows, W.columns, true).data;
+            auto *U = whole<T>("u", u, dY.rows, W.columns);
+            auto *dU = whole<T>("du", du, dY.rows, W.columns);
             expect("weight", W.rows, dY.columns, "rows");
             py::gil_scoped_release released;
             kernels_->on<T>().linear_gelu_backward(pool_, dY.rows, W.columns, dY.columns, dY.view, W.view,
@@ -139,15 +139,15 @@ class Engine {
         by_type(q, [&](auto zero) {
             using X = decltype(zero);
             auto Q = tokens<const X>("q", q), K = tokens<const X>("k", k), V = tokens<const X>("v", v);
-            auto Y = tokens<X>("y", y, true);
-            auto S = whole<float>("softmax", softmax, Q.T_ * Q.A, 2, true);
+            auto Y = tokens<X>("y", y);
+            auto *S = whole<float>("softmax", softmax, Q.T_ * Q.A, 2);
             auto begin = borders(cu_seqlens, queries, Q, K, causal);
             like("v", V, K), like("y", Y, Q);
             Drop dropped = dropout_of(drop, Q.T_);
             py::gil_scoped_release released;
             kernels_->on<X>().attention(pool_, begin.tokens.size - 1, begin.tokens.data, begin.queries.data,
                                         Q.A, Q.D, {Q.data, Q.stride}, {K.data, K.stride}, {V.data, V.stride},
-                                        causal, dropped, {Y.data, Y.stride}, S.data);
+                                        causal, dropped, {Y.data, Y.stride}, S);
         });
     }
 
@@ -159,9 +159,9 @@ class Engine {
             using X = decltype(zero);
             auto Q = tokens<const X>("q", q), K = tokens<const X>("k", k), V = tokens<const X>("v", v);
             auto Y = tokens<const X>("y", y), dY = tokens<const X>("dy", dy);
-            auto dQ = tokens<X>("dq", dq, true), dK = tokens<X>("dk", dk, true);
-            auto dV = tokens<X>("dv", dv, true);
-            auto S = whole<const float>("softmax", softmax, Q.T_ * Q.A, 2);
+            auto dQ = tokens<X>("dq", dq), dK = tokens<X>("dk", dk);
+            auto dV = tokens<X>("dv", dv);
+            auto *S = whole<const float>("softmax", softmax, Q.T_ * Q.A, 2);
             auto begin = borders(cu_seqlens, queries, Q, K, causal);
             like("v", V, K), like("y", Y, Q), like("dy", dY, Q);
             like("dq", dQ, Q), like("dk", dK, K), like("dv", dV, K);
@@ -170,7 +170,7 @@ class Engine {
             kernels_->on<X>().attention_backward(
                 pool_, begin.tokens.size - 1, begin.tokens.data, begin.queries.data, Q.A, Q.D,
                 {Q.data, Q.stride}, {K.data, K.stride}, {V.data, V.stride}, causal, dropped,
-                {dY.data, dY.stride}, {Y.data, Y.stride}, S.data, {dQ.data, dQ.stride}, {dK.data, dK.stride},
+                {dY.data, dY.stride}, {Y.data, Y.stride}, S, {dQ.data, dQ.stride}, {dK.data, dK.stride},
                 {dV.data, dV.stride});
         });
     }
@@ -207,20 +207,20 @@ class Engine {
 
     void dropout(const py::array &x, const py::array &y, const py::tuple &drop) {
         auto X = whole_rows<const float>("x", x);
-        auto Y = whole<float>("y", y, X.rows, X.columns, true);
+        auto *Y = whole<float>("y", y, X.rows, X.columns);
         if (drop.empty()) {
             refuse("drop", "is empty, and there is nothing else to do here");
         }
         Drop dropped = dropout_of(drop, X.rows);
         py::gil_scoped_release released;
-        kernels_->dropout(pool_, X.rows, X.columns, X.data, Y.data, dropped);
+        kernels_->dropout(pool_, X.rows, X.columns, X.data, Y, dropped);
     }
 
     void column_sums(const py::array &x, const py::object &weights, const py::array &sums, bool add) {
         by_type(x, [&](auto zero) {
             auto X = rows<const decltype(zero)>("x", x);
-            auto W = line_or_none<float>("weights", weights);
-            auto S = line_out<float>("sums", sums);
+            auto W = line_or_none<const float>("weights", weights);
+            auto S = line<float>("sums", sums);
             if (W.data != nullptr) {
                 expect("weights", W.size, X.rows, "elements");
             }
@@ -232,7 +232,7 @@ class Engine {
     }
 
     void scale_rows(const py::array &x, const py::array &weights) {
-        auto X = rows<float>("x", x, true);
+        auto X = rows<float>("x", x);
         auto *w = sized<const float>("weights", weights, X.rows);
         py::gil_scoped_release released;
         kernels_->scale_rows(pool_, X.rows, X.columns, X.data, X.row, w);
@@ -243,7 +243,7 @@ class Engine {
         auto X = whole_rows<const float>("x", x);
         int64_t T = X.rows, H = X.columns;
         auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
-        auto *out = whole<float>("y", y, T, H, true).data;
+        auto *out = whole<float>("y", y, T, H);
         auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
         py::gil_scoped_release released;
         kernels_->layer_norm(pool_, T, H, X.data, g, b, eps, out, m, i);
@@ -254,10 +254,10 @@ class Engine {
                              const py::array &dgamma, const py::array &dbeta, bool add) {
         auto X = whole_rows<const float>("x", x);
         int64_t T = X.rows, H = X.columns;
-        auto *upstream = whole<const float>("dy", dy, T, H).data;
+        auto *upstream = whole<const float>("dy", dy, T, H);
         auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
         auto *g = sized<const float>("gamma", gamma, H);
-        auto *out = whole<float>("dx", dx, T, H, true).data;
+        auto *out = whole<float>("dx", dx, T, H);
         auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
         py::gil_scoped_release released;
         kernels_->layer_norm_backward(pool_, T, H, upstream, X.data, m, i, g, out, dg, db, add);
@@ -271,10 +271,10 @@ class Engine {
             using A = decltype(zero);
             auto X = whole_rows<const A>("x", x);
             int64_t T = X.rows, H = X.columns;
-            auto *o = whole<const float>("out", out, T, H).data;
+            auto *o = whole<const float>("out", out, T, H);
             auto *c = sized<const float>("bias", bias, H);
             auto *g = sized<const float>("gamma", gamma, H), *b = sized<const float>("beta", beta, H);
-            auto *s = whole<A>("sum", sum, T, H, true).data, *result = whole<A>("y", y, T, H, true).data;
+            auto *s = whole<A>("sum", sum, T, H), *result = whole<A>("y", y, T, H);
             auto *m = sized<float>("mean", mean, T), *i = sized<float>("inverse", inverse, T);
             Drop dropped = dropout_of(drop, T);
             py::gil_scoped_release released;
@@ -293,13 +293,13 @@ class Engine {
             using X = decltype(zero);
             auto S = whole_rows<const X>("sum", sum);
             int64_t T = S.rows, H = S.columns;
-            auto *upstream = whole<const float>("dy", dy, T, H).data;
+            auto *upstream = whole<const float>("dy", dy, T, H);
             auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
             auto *g = sized<const float>("gamma", gamma, H);
-            auto *ds = whole<float>("dsum", dsum, T, H, true).data;
+            auto *ds = whole<float>("dsum", dsum, T, H);
             X *d_out = nullptr;
             if (!drop.empty() || !dout.is_none()) {
-                d_out = whole<X>("dout", array_of("dout", dout), T, H, true).data;
+                d_out = whole<X>("dout", array_of("dout", dout), T, H);
             }
             auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
             auto *dc = sized<float>("dbias", dbias, H);
@@ -328,7 +328,7 @@ class Engine {
         Drop dropped = dropout_of(drop, T);
         by_type(y, [&](auto zero) {
             using X = decltype(zero);
-            auto *total = whole<X>("sum", sum, T, H, true).data, *result = whole<X>("y", y, T, H, true).data;
+            auto *total = whole<X>("sum", sum, T, H), *result = whole<X>("y", y, T, H);
             py::gil_scoped_release released;
             kernels_->on<X>().embedding_layer_norm(pool_, T, H, w.data, W.data, p.data, P.data, s.data,
                                                    G.data, g, b, eps, dropped, total, result, m, i);
@@ -343,10 +343,10 @@ class Engine {
             using X = decltype(zero);
             auto S = whole_rows<const X>("sum", sum);
             int64_t T = S.rows, H = S.columns;
-            auto *upstream = whole<const float>("dy", dy, T, H).data;
+            auto *upstream = whole<const float>("dy", dy, T, H);
             auto *m = sized<const float>("mean", mean, T), *i = sized<const float>("inverse", inverse, T);
             auto *g = sized<const float>("gamma", gamma, H);
-            auto *ds = whole<float>("dsum", dsum, T, H, true).data;
+            auto *ds = whole<float>("dsum", dsum, T, H);
             auto *dg = sized<float>("dgamma", dgamma, H), *db = sized<float>("dbeta", dbeta, H);
             Drop dropped = dropout_of(drop, T);
             py::gil_scoped_release released;
@@ -358,7 +358,7 @@ class Engine {
     // The logits become the gradient.
     void softmax_cross_entropy(const py::array &logits, const py::array &labels, const py::array &nll,
                                const py::array &best) {
-        auto L = rows_out<float>("logits", logits);
+        auto L = rows<float>("logits", logits);
         auto l = indices("labels", labels, L.columns);
         expect("labels", l.size, L.rows, "elements");
         auto *n = sized<float>("nll", nll, L.rows);
@@ -371,16 +371,16 @@ class Engine {
         by_type(table, [&](auto zero) {
             auto W = whole_rows<const decltype(zero)>("table", table);
             auto i = indices("ids", ids, W.rows);
-            auto *o = whole<float>("out", out, i.size, W.columns, true).data;
+            auto *o = whole<float>("out", out, i.size, W.columns);
             py::gil_scoped_release released;
             kernels_->on<decltype(zero)>().gather(pool_, i.size, W.columns, i.data, W.data, o);
         });
     }
 
     void scatter_add(const py::array &ids, const py::array &rows, const py::array &table) {
-        auto W = whole_rows<float>("table", table, true);
+        auto W = whole_rows<float>("table", table);
         auto i = indices("ids", ids, W.rows);
-        auto *r = whole<const float>("rows", rows, i.size, W.columns).data;
+        auto *r = whole<const float>("rows", rows, i.size, W.columns);
         py::gil_scoped_release released;
         kernels_->scatter_add(pool_, i.size, W.columns, i.data, r, W.data);
     }
@@ -393,19 +393,19 @@ class Engine {
     }
 
     void clear(const py::array &x) {
-        auto X = all<float>("x", x, true);
+        auto X = all<float>("x", x);
         py::gil_scoped_release released;
         kernels_->clear(pool_, X.size, X.data);
     }
 
     double global_norm(const py::array &x) {
-        auto X = line<float>("x", x);
+        auto X = line<const float>("x", x);
         py::gil_scoped_release released;
         return kernels_->global_norm(pool_, X.size, X.data);
     }
 
     void orthogonalise(const py::array &x) {
-        auto X = whole_rows<float>("x", x, true);
+        auto X = whole_rows<float>("x", x);
         if (X.rows > X.columns) {
             refuse("x", "has more rows than columns");
         }
@@ -416,11 +416,11 @@ class Engine {
     void adamw(const py::array &params, const py::array &grads, const py::array &m, const py::array &v,
                const py::array &decayed, double lr, double beta1, double beta2, double eps,
                double weight_decay, double m_scale, double v_scale, double clip, bool clears) {
-        auto P = line_out<float>("params", params);
+        auto P = line<float>("params", params);
         auto *g = clears ? sized<float>("grads", grads, P.size)
                          : const_cast<float *>(sized<const float>("grads", grads, P.size));
         auto *first = sized<float>("m", m, P.size), *second = sized<float>("v", v, P.size);
-        auto *ranges = checked<const int64_t>("decayed", decayed, 2, false, true);
+        auto *ranges = checked<const int64_t>("decayed", decayed, 2);
         int64_t K = decayed.shape(0), end = 0;
         expect("decayed", decayed.shape(1), 2, "columns");
         for (int64_t k = 0; k < 2 * K; ++k) {
