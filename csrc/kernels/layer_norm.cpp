@@ -43,7 +43,7 @@ MB_INLINE void normalise(const Norm &norm, const float *x, float sum_of_row, X *
 }
 
 // sum = x + dropout(out + bias), y = LayerNorm(sum)
-template <typename X, bool drops, bool biased>
+template <typename X, bool drops>
 void residual_rows(Pool &pool, int64_t T, int64_t H, const X *x, const float *out, const float *bias,
                    const Drop &drop, const float *gamma, const float *beta, float eps, X *sums, X *y,
                    float *mean, float *inverse) {
@@ -55,10 +55,7 @@ void residual_rows(Pool &pool, int64_t T, int64_t H, const X *x, const float *ou
         float *both = floats_of(kept_sums, H);
         vf totals[2] = {};
         each_pair<drops>(H, key, drop.threshold, [&](int half, int64_t c, int m, Kept kept) {
-            vf value = load_some(through + c, m);
-            if (biased) {
-                value += load_some(bias + c, m);
-            }
+            vf value = load_some(through + c, m) + load_some(bias + c, m);
             if (drops) {
                 value = only(kept, value, drop.scale);
             }
@@ -91,8 +88,7 @@ template <typename X>
 void dropout_residual_layer_norm(Pool &pool, int64_t T, int64_t H, const X *x, const float *out,
                                  const float *bias, Drop drop, const float *gamma, const float *beta,
                                  float eps, X *sum, X *y, float *mean, float *inverse) {
-    auto rows = drop.row_keys ? (bias ? residual_rows<X, true, true> : residual_rows<X, true, false>)
-                              : (bias ? residual_rows<X, false, true> : residual_rows<X, false, false>);
+    auto rows = drop.row_keys ? residual_rows<X, true> : residual_rows<X, false>;
     rows(pool, T, H, x, out, bias, drop, gamma, beta, eps, sum, y, mean, inverse);
 }
 
@@ -209,9 +205,7 @@ void dropout_residual_layer_norm_backward(Pool &pool, int64_t T, int64_t H, cons
                                           const float *mean, const float *inverse, const float *gamma,
                                           Drop drop, float *dsum, X *dout, float *dgamma, float *dbeta,
                                           float *dbias, bool add) {
-    auto rows = drop.row_keys
-                    ? (dbias ? backward_rows<X, false, true, true> : backward_rows<X, false, true, false>)
-                    : (dbias ? backward_rows<X, false, false, true> : backward_rows<X, false, false, false>);
+    auto rows = drop.row_keys ? backward_rows<X, false, true, true> : backward_rows<X, false, false, true>;
     rows(pool, T, H, dy, sum, mean, inverse, gamma, drop, dsum, dout, {dgamma, dbeta, dbias}, add);
 }
 

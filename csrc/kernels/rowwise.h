@@ -38,13 +38,13 @@ void layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, cons
 
 // y = LayerNorm(x + dropout(out + bias)): the end of a sublayer. sum (T,H) = x + dropout(out + bias) is what
 // backward needs; where X is float it may take the place of out. y, mean and inverse are those of the sums
-// before they are rounded. bias (H,) may be null.
+// before they are rounded. bias (H,)
 template <typename X>
 void dropout_residual_layer_norm(Pool &pool, int64_t T, int64_t H, const X *x, const float *out,
                                  const float *bias, Drop drop, const float *gamma, const float *beta,
                                  float eps, X *sum, X *y, float *mean, float *inverse);
 // dsum (T,H): with respect to x. dout (T,H): with respect to out, null where dsum will do for it, which it is
-// without dropout. dbias (H,) or null.
+// without dropout. dbias (H,)
 template <typename X>
 void dropout_residual_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float *dy, const X *sum,
                                           const float *mean, const float *inverse, const float *gamma,

@@ -1,7 +1,7 @@
 // The product's own kernel, csrc/kernels/layer_norm.cpp, compiled in here so that the ladder can't drift away from it.
 //
-// What it adds to the fourth rung: no bias or no dropout where there is none, activations in bfloat16, rows shared out to
-// threads, and the same building blocks for the embeddings and for backward.
+// What it adds to the fourth rung: no dropout where there is none, activations in bfloat16, rows shared out
+// to threads, and the same building blocks for the embeddings and for backward.
 #include "layer_norm_rungs.h"
 #include "rowwise.h"
 
