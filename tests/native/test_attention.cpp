@@ -8,22 +8,6 @@ using namespace mb::MB_ISA;
 
 namespace {
 
-using Bf16s = std::vector<mb::bf16>;
-
-// The nearest bfloat16, ties to even.
-mb::bf16 nearest(float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    return {static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
-}
-
-float value(mb::bf16 x) {
-    uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
-    float y;
-    std::memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
 struct Results {
     Doubles y, dq, dk, dv;
 };
@@ -57,12 +41,9 @@ struct Attention {
         return !drops || Survives(of_site.first, of_site.second, (uint32_t)a)(column, kThreshold);
     }
 
-    static constexpr uint32_t kThreshold = 13107, kSite = 4;
-    static constexpr float kScale = 65536.0f / (65536.0f - 13107.0f);
-
   private:
     static double rounded(double x) { return x; }
-    static float rounded(float x) { return value(nearest(x)); }
+    static float rounded(float x) { return value(::rounded(x)); }
 
     template <typename R>
     void head(int64_t begin, int64_t n, int64_t a, const Doubles &q, const Doubles &k, const Doubles &v,
@@ -129,10 +110,7 @@ template <typename X> struct Call {
           softmax((size_t)(2 * T * of.A)) {}
 
     void run(mb::Pool &pool) {
-        mb::Drop drop;
-        if (of.drops) {
-            drop = {of.keys.data(), Attention::kSite, Attention::kThreshold, Attention::kScale};
-        }
+        mb::Drop drop{of.drops ? of.keys.data() : nullptr, kSite, kThreshold, kScale};
         int64_t S = (int64_t)of.cu_seqlens.size() - 1;
         auto from = [&](int i) { return mb::ConstHeads<X>{in.data() + i * width, stride}; };
         auto to = [&](int i) { return mb::Heads<X>{out.data() + i * width, stride}; };
@@ -168,38 +146,15 @@ void test_float(const Attention &exact, mb::Pool &pool, Digest &digest, Random &
     CHECK_AT_MOST(error, 1e-6);
 }
 
-Doubles doubles(const Bf16s &x) {
-    Doubles y;
-    for (mb::bf16 one : x) {
-        y.push_back(value(one));
-    }
-    return y;
-}
-
-double size(const Doubles &x) {
-    double total = 0;
-    for (double one : x) {
-        total += one * one;
-    }
-    return std::sqrt(total);
-}
-
-double apart(Doubles x, const Doubles &y) {
-    for (size_t i = 0; i < x.size(); ++i) {
-        x[i] -= y[i];
-    }
-    return size(x);
-}
-
 // q and k are of order `loud`, so that scores go to its square.
 void test_bf16(const Attention &of, float loud, mb::Pool &pool, Digest &digest, Random &random) {
     // Between the rows lie numbers that are none: whoever counts them in is found out.
     Call<mb::bf16> call(of, of.causal ? 3 : 4);
-    std::fill(call.in.begin(), call.in.end(), nearest(NAN));
+    std::fill(call.in.begin(), call.in.end(), rounded(NAN));
     for (int64_t t = 0; t < call.T; ++t) {
         for (int64_t i = 0; i < 4 * call.width; ++i) {
             float of_order = i < 2 * call.width ? loud : 1;
-            call.in[(size_t)(t * call.stride + i)] = nearest(random.normal() * of_order);
+            call.in[(size_t)(t * call.stride + i)] = rounded(random.normal() * of_order);
         }
     }
     call.run(pool);
@@ -209,20 +164,16 @@ void test_bf16(const Attention &of, float loud, mb::Pool &pool, Digest &digest, 
     Doubles *right[] = {&exact.y, &exact.dq, &exact.dk, &exact.dv};
     Doubles *simple[] = {&plain.y, &plain.dq, &plain.dk, &plain.dv};
     for (int i = 0; i < 4; ++i) {
-        Bf16s piece = call.piece(call.out, i);
+        Many<mb::bf16> piece = call.piece(call.out, i);
         digest.add(piece.data(), piece.size() * sizeof(mb::bf16));
         // Gradients of scores are differences of numbers of order one, whose last bits stay when they cancel.
         double floor = 16 * kEps * loud * std::sqrt((double)q.size());
-        if (call.T ==
-            1) { // where all cancels, what is left is the rounding of the y that is multiplied by dy
-            floor += size(exact.y) * size(dy) / 512 *
-                     (i == 1   ? size(k)
-                      : i == 2 ? size(q)
-                               : 0) /
-                     std::sqrt(of.D);
+        // Where all cancels, what is left is the rounding of the y that is multiplied by dy.
+        if (call.T == 1 && (i == 1 || i == 2)) {
+            floor += size(exact.y) * size(dy) / 512 * size(i == 1 ? k : q) / std::sqrt(of.D);
         }
-        CHECK_AT_MOST(apart(*simple[i], *right[i]), 0.02 * loud * std::sqrt((double)q.size()));
-        CHECK_AT_MOST(apart(doubles(piece), *right[i]), 2 * apart(*simple[i], *right[i]) + floor);
+        CHECK_AT_MOST(difference(*simple[i], *right[i]), 0.02 * loud * std::sqrt((double)q.size()));
+        CHECK_AT_MOST(difference(doubles(piece), *right[i]), 2 * difference(*simple[i], *right[i]) + floor);
     }
 }
 
@@ -230,10 +181,7 @@ void test_bf16(const Attention &of, float loud, mb::Pool &pool, Digest &digest, 
 // the same ones in both types.
 void test_bits_of_dropout(mb::Pool &pool, Random &random) {
     int32_t n = 61;
-    Attention of{{0, n}, 3, 64, false, true, {}};
-    for (int i = 0; i < 2 * n; ++i) {
-        of.keys.push_back(random.below(1u << 31));
-    }
+    Attention of{{0, n}, 3, 64, false, true, random.keys(n)};
     for (bool causal : {false, true}) {
         of.causal = causal;
         Call<float> full(of, 0);
@@ -249,9 +197,7 @@ void test_bits_of_dropout(mb::Pool &pool, Random &random) {
                 }
             }
         }
-        for (size_t i = 0; i < full.in.size(); ++i) {
-            half.in[i] = nearest(full.in[i]);
-        }
+        half.in = activations<mb::bf16>(full.in);
         full.run(pool), half.run(pool);
         for (int64_t i = 0; i < n; ++i) {
             for (int64_t j = 0; j < n; ++j) {
@@ -267,23 +213,13 @@ void test_bits_of_dropout(mb::Pool &pool, Random &random) {
     }
 }
 
-float number(float x) { return x; }
-float number(mb::bf16 x) { return value(x); }
-template <typename X> X make(float x) {
-    if constexpr (sizeof(X) == sizeof(float)) {
-        return x;
-    } else {
-        return nearest(x);
-    }
-}
-
 // Where only some tokens ask, they get what they get among all, and keys and values what they get where dy is 0 elsewhere.
 template <typename X> void test_some(const Attention &of, mb::Pool &pool, Digest &digest, Random &random) {
     Call<X> all(of, 0);
     int64_t R = 0, S = (int64_t)of.cu_seqlens.size() - 1, width = all.width;
     std::vector<int32_t> rows, queries{0};
-    for (int64_t s = 0; s < S;
-         ++s) { // of every other sequence a fifth, of one of them nobody, of the others all
+    // Of every other sequence a fifth ask, of the others in turn all and none.
+    for (int64_t s = 0; s < S; ++s) {
         for (int32_t t = of.cu_seqlens[(size_t)s]; t < of.cu_seqlens[(size_t)s + 1]; ++t) {
             if (s % 2 ? s % 4 == 1 : random.below(5) == 0) {
                 rows.push_back(t), ++R;
@@ -292,7 +228,7 @@ template <typename X> void test_some(const Attention &of, mb::Pool &pool, Digest
         queries.push_back((int32_t)R);
     }
     for (auto &x : all.in) {
-        x = make<X>(random.normal());
+        x = stored<X>(random.normal());
     }
     for (int64_t t = 0; t < all.T; ++t) {
         if (!std::binary_search(rows.begin(), rows.end(), (int32_t)t)) {
@@ -301,8 +237,8 @@ template <typename X> void test_some(const Attention &of, mb::Pool &pool, Digest
     }
     all.run(pool);
 
-    std::vector<X> asked((size_t)(R * 4 * width), make<X>(NAN)),
-        by_key((size_t)(all.T * 2 * width), make<X>(NAN));
+    std::vector<X> asked((size_t)(R * 4 * width), stored<X>(NAN)),
+        by_key((size_t)(all.T * 2 * width), stored<X>(NAN));
     std::vector<uint32_t> keys;
     for (int64_t r = 0; r < R; ++r) { // q dy, and what comes of them: y dq
         auto *from = all.in.data() + rows[(size_t)r] * all.stride;
@@ -312,10 +248,7 @@ template <typename X> void test_some(const Attention &of, mb::Pool &pool, Digest
                     of.keys.begin() + 2 * rows[(size_t)r] + 2);
     }
     Floats softmax((size_t)(2 * R * of.A));
-    mb::Drop drop;
-    if (of.drops) {
-        drop = {keys.data(), Attention::kSite, Attention::kThreshold, Attention::kScale};
-    }
+    mb::Drop drop{of.drops ? keys.data() : nullptr, kSite, kThreshold, kScale};
     auto part = [&](int64_t i) { return mb::Heads<X>{asked.data() + i * width, 4 * width}; };
     auto read = [&](int64_t i) { return mb::ConstHeads<X>{asked.data() + i * width, 4 * width}; };
     mb::ConstHeads<X> k{all.in.data() + width, all.stride}, v{all.in.data() + 2 * width, all.stride};
@@ -336,11 +269,11 @@ template <typename X> void test_some(const Attention &of, mb::Pool &pool, Digest
     Doubles some, whole;
     for (int64_t t = 0; t < all.T; ++t) {
         for (int64_t i = 0; i < 2 * width; ++i) {
-            some.push_back(number(by_key[(size_t)(t * 2 * width + i)]));
-            whole.push_back(number(all.out[(size_t)(t * all.stride + 2 * width + i)]));
+            some.push_back(value(by_key[(size_t)(t * 2 * width + i)]));
+            whole.push_back(value(all.out[(size_t)(t * all.stride + 2 * width + i)]));
         }
     }
-    CHECK_AT_MOST(apart(some, whole), sizeof(X) == sizeof(float) ? 0 : size(whole) / 256);
+    CHECK_AT_MOST(difference(some, whole), sizeof(X) == sizeof(float) ? 0 : size(whole) / 256);
 }
 
 } // namespace
@@ -352,9 +285,7 @@ void test_attention(mb::Pool &pool, Digest &digest) {
         for (int length : lengths) {
             exact.cu_seqlens.push_back(exact.cu_seqlens.back() + length);
         }
-        for (int i = 0; i < 2 * exact.cu_seqlens.back(); ++i) {
-            exact.keys.push_back(random.below(1u << 31) * 2 + random.below(2));
-        }
+        exact.keys = random.keys(exact.cu_seqlens.back());
         for (int64_t D : {1, 5, 8, 24, 37, 64}) {
             for (bool causal : {false, true}) {
                 for (bool drops : {false, true}) {

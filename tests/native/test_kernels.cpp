@@ -227,10 +227,7 @@ void test_dropout(mb::Pool &pool, Digest &digest) {
     for (int64_t N : {0, 1, 2, 3, 7, 16, 24, 31, 32, 33, 63, 65, 768}) {
         for (int64_t T : {0, 1, 61}) {
             for (uint32_t threshold : {0u, 1u, 6554u, 65535u}) {
-                std::vector<uint32_t> keys((size_t)(2 * T));
-                for (uint32_t &key : keys) {
-                    key = random.below(1u << 31) * 2 + random.below(2);
-                }
+                std::vector<uint32_t> keys = random.keys(T);
                 Floats x = random.normals(T * N), y((size_t)(T * N));
                 float scale = 65536.0f / (65536.0f - (float)threshold);
                 mb::Drop drop{keys.data(), 17, threshold, scale};

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "simd.h"
 #include "threads.h"
 
 #define CHECK(condition)                                                                                     \
@@ -69,6 +70,14 @@ struct Random {
         }
         return x;
     }
+    // A key for each of T rows.
+    std::vector<uint32_t> keys(int64_t T) {
+        std::vector<uint32_t> x((size_t)(2 * T));
+        for (uint32_t &one : x) {
+            one = below(1u << 31) * 2 + below(2);
+        }
+        return x;
+    }
 };
 
 // What a test computed, as one number: the same on every number of threads.
@@ -84,25 +93,84 @@ struct Digest {
     void add(double x) { add(&x, sizeof x); }
 };
 
-inline Doubles doubles(const Floats &x) { return {x.begin(), x.end()}; }
+// What a bfloat16 may be off by at x: half a unit in its last place, of 8 bits.
+inline double half_unit(double x) {
+    int exponent;
+    std::frexp(x, &exponent);
+    return std::ldexp(1.0, (exponent < -125 ? -125 : exponent) - 9);
+}
 
-// |x - expected|, norms over all elements
-inline double difference(const Floats &x, const Doubles &expected) {
-    CHECK(x.size() == expected.size());
+// The nearest bfloat16, by arithmetic instead of bits.
+inline mb::bf16 rounded(float x) {
+    double unit = 2 * half_unit(x);
+    auto nearest = std::isfinite(x) ? (float)(std::nearbyint(x / unit) * unit) : x; // ties to even
+    uint32_t bits;
+    std::memcpy(&bits, &nearest, sizeof bits);
+    return {(uint16_t)(bits >> 16)};
+}
+
+inline float value(float x) { return x; }
+inline float value(mb::bf16 x) {
+    uint32_t bits = (uint32_t)x.bits << 16;
+    float y;
+    std::memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+// Activations of either type.
+template <typename X> using Many = std::vector<X>;
+
+template <typename X> constexpr bool kIsFloat = sizeof(X) == sizeof(float);
+
+template <typename X> X stored(float x) {
+    if constexpr (kIsFloat<X>) {
+        return x;
+    } else {
+        return rounded(x);
+    }
+}
+
+template <typename X> Many<X> activations(const Floats &x) {
+    Many<X> y;
+    for (float one : x) {
+        y.push_back(stored<X>(one));
+    }
+    return y;
+}
+
+template <typename X> Doubles doubles(const Many<X> &x) {
+    Doubles y;
+    for (X one : x) {
+        y.push_back(value(one));
+    }
+    return y;
+}
+
+// |x|, over all elements
+inline double size(const Doubles &x) {
     double total = 0;
-    for (size_t i = 0; i < x.size(); ++i) {
-        total += (x[i] - expected[i]) * (x[i] - expected[i]);
+    for (double one : x) {
+        total += one * one;
     }
     return std::sqrt(total);
 }
 
+// |x - expected|
+inline double difference(Doubles x, const Doubles &expected) {
+    CHECK(x.size() == expected.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+        x[i] -= expected[i];
+    }
+    return size(x);
+}
+inline double difference(const Floats &x, const Doubles &expected) {
+    return difference(doubles(x), expected);
+}
+
 // the same relative to |expected|; what should be zero has to be
 inline double distance(const Floats &x, const Doubles &expected) {
-    double size = 0, far = difference(x, expected);
-    for (double one : expected) {
-        size += one * one;
-    }
-    return far == 0 ? 0 : far / std::sqrt(size);
+    double far = difference(x, expected);
+    return far == 0 ? 0 : far / size(expected);
 }
 
 inline double dot(const Floats &x, const Doubles &y) {
@@ -141,6 +209,9 @@ inline double gradient_error(const std::vector<Argument> &arguments, const Loss 
     double difference = std::fabs(along - (f(forward) - f(backward)) / (2 * h));
     return difference == 0 ? 0 : difference / std::sqrt(gradient * direction);
 }
+
+constexpr uint32_t kThreshold = 13107, kSite = 5; // dropout at 0.2
+constexpr float kScale = 65536.0f / (65536.0f - 13107.0f);
 
 // Whether columns of a row survive dropout, from the description in tests/golden/make_dropout.py.
 struct Survives {

@@ -81,13 +81,6 @@ void test_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &diges
     CHECK_AT_MOST(difference(du, slopes), 2 * bound * size);
 }
 
-// The nearest number of eight significant bits, ties to even.
-float rounded(float x) {
-    int exponent;
-    double digits = std::frexp((double)x, &exponent);
-    return (float)std::ldexp(std::nearbyint(digits * 256) / 256, exponent);
-}
-
 // A matrix (M,N) as floats and as bfloat16, each as it is and transposed.
 struct Stored {
     Floats exact, turned;
@@ -99,19 +92,9 @@ struct Stored {
           narrow_turned(exact.size()), M(M), N(N) {
         for (int64_t i = 0; i < M * N; ++i) {
             auto at = (size_t)i, there = (size_t)(i % N * M + i / N);
-            float near = rounded(exact[at]);
-            uint32_t bits;
-            std::memcpy(&bits, &near, sizeof bits);
-            narrow[at] = narrow_turned[there] = {(uint16_t)(bits >> 16)};
+            narrow[at] = narrow_turned[there] = rounded(exact[at]);
             turned[there] = exact[at];
         }
-    }
-    Floats near() const {
-        Floats all = exact;
-        for (float &one : all) {
-            one = rounded(one);
-        }
-        return all;
     }
     mb::View view(bool turns, bool narrows) const {
         const void *data = narrows ? (const void *)(turns ? narrow_turned : narrow).data()
@@ -120,17 +103,10 @@ struct Stored {
     }
 };
 
-double widened(mb::bf16 x) {
-    uint32_t bits = (uint32_t)x.bits << 16;
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 // Products of bfloat16, whatever operands are stored as and however they lie: all are those of the rounded numbers.
 void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &digest, Random &random) {
     Stored x(M, K, random), y(K, N, random);
-    Doubles expected = product(M, N, K, doubles(x.near()), doubles(y.near()));
+    Doubles expected = product(M, N, K, doubles(x.narrow), doubles(y.narrow));
     double size = std::sqrt((double)(M * N * (K + 1))), bound = (4 + std::sqrt((double)K)) * kEps;
     Floats first;
     for (int way = 0; way < 16; ++way) {
@@ -149,7 +125,7 @@ void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest
     // What is stored as bfloat16 is exact as a float: nothing is rounded without being told to.
     Floats mixed((size_t)(M * N), NAN);
     gemm(pool, M, N, K, x.view(false, true), y.view(true, false), mixed.data(), N);
-    CHECK_AT_MOST(difference(mixed, product(M, N, K, doubles(x.near()), doubles(y.exact))), bound * size);
+    CHECK_AT_MOST(difference(mixed, product(M, N, K, doubles(x.narrow), doubles(y.exact))), bound * size);
 
     Floats bias = random.normals(N);
     std::vector<mb::bf16> z((size_t)(M * N)), u(z.size()), active(z.size()), du(z.size());
@@ -163,15 +139,15 @@ void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest
         // Half a unit in the last of eight places, and the rounding of the sum.
         double sum = expected[i] + bias[i % (size_t)N], near = 1.01 / 256,
                noise = 8 * bound * std::sqrt(K + 2.0);
-        CHECK_AT_MOST(std::fabs(widened(z[i]) - sum), std::fabs(sum) * near + noise);
+        CHECK_AT_MOST(std::fabs((double)value(z[i]) - sum), std::fabs(sum) * near + noise);
         CHECK(z[i].bits == u[i].bits);
-        CHECK_AT_MOST(std::fabs(widened(active[i]) - gelu_of(sum)),
+        CHECK_AT_MOST(std::fabs((double)value(active[i]) - gelu_of(sum)),
                       std::fabs(gelu_of(sum)) * near + 2 * noise);
-        double stored = widened(u[i]), h = 1e-5;
+        double stored = (double)value(u[i]), h = 1e-5;
         double slope = (gelu_of(stored + h) - gelu_of(stored - h)) / (2 * h);
-        CHECK_AT_MOST(std::fabs(widened(du[i]) - expected[i] * slope),
+        CHECK_AT_MOST(std::fabs((double)value(du[i]) - expected[i] * slope),
                       std::fabs(expected[i] * slope) * near + 2 * noise + 1e-8);
-        CHECK_AT_MOST(std::fabs(widened(again[i]) - gelu_of(stored)),
+        CHECK_AT_MOST(std::fabs((double)value(again[i]) - gelu_of(stored)),
                       std::fabs(gelu_of(stored)) * near + 1e-8);
     }
     digest.add(z.data(), z.size() * sizeof z[0]), digest.add(active.data(), z.size() * sizeof z[0]);

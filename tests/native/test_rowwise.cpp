@@ -11,55 +11,6 @@ using mb::bf16;
 
 namespace {
 
-// What a bfloat16 may be off by at x: half a unit in its last place, of 8 bits.
-double half_unit(double x) {
-    int exponent;
-    std::frexp(x, &exponent);
-    return std::ldexp(1.0, (exponent < -125 ? -125 : exponent) - 9);
-}
-
-// The nearest bfloat16, by arithmetic instead of bits.
-bf16 rounded(float x) {
-    double unit = 2 * half_unit(x);
-    auto nearest = std::isfinite(x) ? (float)(std::nearbyint(x / unit) * unit) : x; // ties to even
-    uint32_t bits;
-    std::memcpy(&bits, &nearest, sizeof bits);
-    return {(uint16_t)(bits >> 16)};
-}
-
-float value(float x) { return x; }
-float value(bf16 x) {
-    uint32_t bits = (uint32_t)x.bits << 16;
-    float y;
-    std::memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-// Activations of either type.
-template <typename X> using Many = std::vector<X>;
-
-template <typename X> constexpr bool kIsFloat = sizeof(X) == sizeof(float);
-
-template <typename X> Many<X> activations(const Floats &x) {
-    Many<X> y(x.size());
-    for (size_t i = 0; i < x.size(); ++i) {
-        if constexpr (kIsFloat<X>) {
-            y[i] = x[i];
-        } else {
-            y[i] = rounded(x[i]);
-        }
-    }
-    return y;
-}
-
-template <typename X> Floats floats(const Many<X> &x) {
-    Floats y;
-    for (X one : x) {
-        y.push_back(value(one));
-    }
-    return y;
-}
-
 template <typename X> bool same(const Many<X> &x, const Many<X> &y) {
     return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), sizeof(X) * x.size()) == 0);
 }
@@ -82,16 +33,6 @@ template <typename X> void check_near(const Many<X> &x, const Doubles &expected,
 }
 
 constexpr double kNormEps = 1e-12, kGradient = 1e-6; // a wrong term shows as 1e-3 or more
-constexpr uint32_t kThreshold = 13107, kSite = 5;    // dropout at 0.2
-constexpr float kScale = 65536.0f / (65536.0f - 13107.0f);
-
-std::vector<uint32_t> some_keys(int64_t T, Random &random) {
-    std::vector<uint32_t> keys((size_t)(2 * T));
-    for (uint32_t &key : keys) {
-        key = random.below(1u << 31) * 2 + random.below(2);
-    }
-    return keys;
-}
 
 // x (T,H) times the multipliers of dropout, none without keys
 Doubles dropped(const Doubles &x, int64_t H, const std::vector<uint32_t> &keys) {
@@ -185,7 +126,7 @@ template <typename X> struct Rows {
     // Against the formula, from the sums that were stored and the gradient of LayerNorm's own result; dgamma and
     // dbeta were added to `before`.
     void check_backward(const Many<X> &sum, const Doubles &dnormed, float before) const {
-        NormGradient d = norm_gradient(dnormed, doubles(floats(sum)), mean, inverse, gamma);
+        NormGradient d = norm_gradient(dnormed, doubles(sum), mean, inverse, gamma);
         CHECK_AT_MOST(distance(dsum, d.dsum), 32 * kEps);
         auto H_ = (size_t)H;
         for (size_t c = 0; c < H_; ++c) {
@@ -233,7 +174,7 @@ void test_residual(int64_t T, int64_t H, bool drops, mb::Pool &pool, Digest &dig
     Rows<X> rows(T, H, random);
     Many<X> x = activations<X>(random.normals(T * H)), sum((size_t)(T * H));
     Floats out = random.normals(T * H), bias = random.normals(H);
-    std::vector<uint32_t> keys = drops ? some_keys(T, random) : std::vector<uint32_t>();
+    std::vector<uint32_t> keys = drops ? random.keys(T) : std::vector<uint32_t>();
     mb::Drop drop{drops ? keys.data() : nullptr, kSite, kThreshold, kScale};
     if (drops && T == 0) {
         return;
@@ -247,7 +188,7 @@ void test_residual(int64_t T, int64_t H, bool drops, mb::Pool &pool, Digest &dig
         return sum_of(past, dropped(sum_of(through, b), H, keys));
     };
     forward(x.data(), out.data(), sum.data(), rows.y.data());
-    Doubles expected = sums(doubles(floats(x)), doubles(out), doubles(bias));
+    Doubles expected = sums(doubles(x), doubles(out), doubles(bias));
     check_near(sum, expected, 2 * kEps);
     rows.check_forward(expected, normed(expected, doubles(rows.gamma), doubles(rows.beta)));
     // In place: the sum in that of out or of x, y in that of x.
@@ -275,7 +216,7 @@ void test_residual(int64_t T, int64_t H, bool drops, mb::Pool &pool, Digest &dig
     // out's gradient is that of the sum where it was kept, rounded only now.
     Doubles through = dropped(doubles(rows.dsum), H, keys);
     if (gives) {
-        CHECK(floats(dout) == floats(activations<X>(Floats(through.begin(), through.end()))));
+        CHECK(doubles(dout) == doubles(activations<X>(Floats(through.begin(), through.end()))));
     }
     for (size_t c = 0; c < (size_t)H; ++c) {
         double total = 1, size = 1;
@@ -314,7 +255,7 @@ void test_embedding(int64_t T, int64_t H, bool drops, mb::Pool &pool, Digest &di
     Rows<X> rows(T, H, random);
     Floats word = random.normals(V * H), position = random.normals(P * H), segment = random.normals(S * H);
     Ints ids = random.ints(T, V), positions = random.ints(T, P), segments = random.ints(T, S);
-    std::vector<uint32_t> keys = drops ? some_keys(T, random) : std::vector<uint32_t>();
+    std::vector<uint32_t> keys = drops ? random.keys(T) : std::vector<uint32_t>();
     mb::Drop drop{drops ? keys.data() : nullptr, kSite, kThreshold, kScale};
     Many<X> sum((size_t)(T * H));
     embedding_layer_norm(pool, T, H, ids.data(), word.data(), positions.data(), position.data(),
@@ -634,8 +575,8 @@ void test_rows(mb::Pool &pool, Digest &digest) {
             }
         }
     }
-    test_linear_softmax<bf16>(200, 9001, 6, true, pool, digest,
-                              random); // several blocks of rows and of columns
+    // Several blocks of rows and of columns.
+    test_linear_softmax<bf16>(200, 9001, 6, true, pool, digest, random);
     // What is infinitely unlikely, all of a strip too, and what is not a number.
     Floats x{-INFINITY, 0, 0, NAN, 0, 1}, nll(2);
     Ints labels{1, 1}, best(2);
