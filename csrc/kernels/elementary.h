@@ -15,6 +15,13 @@ namespace MB_ISA {
 
 constexpr float kLog2E = 1.44269504088896341f; // 1 / ln 2
 
+// c[0] x^n + .. + c[n], the coefficients in the order in which fit.py prints them.
+template <typename... C> MB_INLINE vf polynomial(vf x, float highest, C... others) {
+    vf sum = all(highest);
+    ((sum = sum * x + others), ...);
+    return sum;
+}
+
 // e^x = 2^n e^r with n whole and |r| <= ln(2) / 2
 struct Reduced {
     vf n, r;
@@ -29,10 +36,7 @@ MB_INLINE Reduced reduce(vf x) {
 
 // (e^r - 1 - r) / r^2; e^r from it has a relative error of 3e-9
 MB_INLINE vf exp_rest(vf r) {
-    vf p = r * 0.00138145406f + 0.00836874545f;
-    p = p * r + 0.041668389f;
-    p = p * r + 0.166665211f;
-    return p * r + 0.49999994f;
+    return polynomial(r, 0.00138145406f, 0.00836874545f, 0.041668389f, 0.166665211f, 0.49999994f);
 }
 
 MB_INLINE vf exp(Reduced y) { return times_power_of_two((y.r * y.r) * exp_rest(y.r) + y.r + 1.0f, y.n); }
@@ -46,10 +50,8 @@ MB_INLINE vf exp(vf x) {
 // whole; 0 and infinity beyond.
 MB_INLINE vf coarse_exp2(vf x) {
     vf r = (vf)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    vf p = r * 0.0134266848f + 0.0522424728f;
-    p = p * r + 0.241280198f;
-    p = p * r + 0.693044841f;
-    return times_power_of_two(p * r + 1.0f, x);
+    return times_power_of_two(polynomial(r, 0.0134266848f, 0.0522424728f, 0.241280198f, 0.693044841f, 1.0f),
+                              x);
 }
 #endif
 
@@ -65,25 +67,23 @@ MB_INLINE vf tanh(vf x) {
 // The normal distribution function, and the bell e^(-x^2 / 2) that it is made of. With t = |x|, w = 1/(t + c)
 //   Phi(-t) = e^(-t^2 / 2) w p(2 c w - 1),     p a polynomial, relative error 4.9e-8 for t up to 14,
 // so that small tails are as precise as what is near 1.
+constexpr float kCentre = 3.0f; // c
+
+template <typename... C> MB_INLINE vf cdf_of_bell(vf x, vf bell, vf w, C... coefficients) {
+    vf tail = bell * w * polynomial(w * (2 * kCentre) - 1.0f, coefficients...);
+    return select(x < 0.0f, tail, 1.0f - tail);
+}
+
 MB_INLINE vf normal_cdf(vf x, vf *bell) {
-    constexpr float kCentre = 3.0f;
     vf t = min(all(15.0f), abs(x));
     // e^(-t^2/2) magnifies the rounding of t^2. The upper half of t has an exact square; the rest is small.
     vf high = (vf)((vi)t & ~0xFFF), rest = (t - high) * (t + high);
     Reduced y = reduce(high * high * -0.5f);
     y.r -= rest * 0.5f;
     *bell = exp(y);
-    vf w = 1.0f / (t + kCentre), z = w * (2 * kCentre) - 1.0f;
-    vf p = z * -0.000265243987f + 0.000901019608f;
-    p = p * z + 0.00107553927f;
-    p = p * z - 0.00692234747f;
-    p = p * z - 0.0104800118f;
-    p = p * z + 0.0472557768f;
-    p = p * z + 0.230019376f;
-    p = p * z + 0.509332299f;
-    p = p * z + 0.729083657f;
-    vf tail = *bell * w * p;
-    return select(x < 0.0f, tail, 1.0f - tail);
+    return cdf_of_bell(x, *bell, 1.0f / (t + kCentre), -0.000265243987f, 0.000901019608f, 0.00107553927f,
+                       -0.00692234747f, -0.0104800118f, 0.0472557768f, 0.230019376f, 0.509332299f,
+                       0.729083657f);
 }
 
 #if defined(__AVX512BF16__)
@@ -92,17 +92,10 @@ MB_INLINE vf coarse_inverse(vf x) { return (vf)_mm512_maskz_rcp14_ps(0xFFFF, (__
 
 // The same as normal_cdf with fewer terms.
 MB_INLINE vf coarse_normal_cdf(vf x, vf *bell) {
-    constexpr float kCentre = 3.0f;
     vf t = min(all(15.0f), abs(x));
     *bell = coarse_exp2(t * t * (-0.5f * kLog2E));
-    vf w = coarse_inverse(t + kCentre), z = w * (2 * kCentre) - 1.0f;
-    vf p = z * -0.00493738661f - 0.00983047951f;
-    p = p * z + 0.0463516749f;
-    p = p * z + 0.229876116f;
-    p = p * z + 0.509423554f;
-    p = p * z + 0.729090035f;
-    vf tail = *bell * w * p;
-    return select(x < 0.0f, tail, 1.0f - tail);
+    return cdf_of_bell(x, *bell, coarse_inverse(t + kCentre), -0.00493738661f, -0.00983047951f, 0.0463516749f,
+                       0.229876116f, 0.509423554f, 0.729090035f);
 }
 #endif
 
