@@ -141,10 +141,7 @@ MB_INLINE void each_two_keys(const Block &block, int64_t c, const PanelKeys &key
     for (int64_t r = 0; r < block.keys; r += 2) {
         vu x = {};
         if (dropout) {
-            x = first + static_cast<uint32_t>((block.j + r) / 2) * kGolden;
-            x = (x ^ (x >> 16)) * kFirst ^ second;
-            x = (x ^ (x >> 15)) * kSecond;
-            x = x ^ (x >> 16);
+            x = mix(first + static_cast<uint32_t>((block.j + r) / 2) * kGolden, second);
         }
         visit(r, r + 1 < block.keys, x);
     }

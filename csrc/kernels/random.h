@@ -16,15 +16,15 @@ struct Drop {
 namespace MB_ISA {
 
 constexpr uint32_t kGolden = 0x9E3779B9u; // 2^32 / golden ratio
-constexpr uint32_t kFirst = 0x7FEB352Du, kSecond = 0x846CA68Bu;
 
 struct Key {
     uint32_t first, second;
 };
 
-MB_INLINE uint32_t mix(uint32_t x) {
-    x = (x ^ (x >> 16)) * kFirst;
-    x = (x ^ (x >> 15)) * kSecond;
+// The bits of a word, or of a vector of them, mixed; `between` the two steps another word comes in.
+template <typename Word> MB_INLINE Word mix(Word x, Word between = {}) {
+    x = ((x ^ (x >> 16)) * 0x7FEB352Du) ^ between;
+    x = (x ^ (x >> 15)) * 0x846CA68Bu;
     return x ^ (x >> 16);
 }
 
@@ -55,9 +55,7 @@ MB_INLINE vf only(Kept kept, vf x, float scale) { return (vf)((vi)(x * scale) & 
 MB_INLINE void keep(Key key, int64_t column, uint32_t threshold, Kept *first, Kept *second) {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower half of a word comes first");
     vu x = (vu)lanes() * kGolden + (key.first + (uint32_t)(column / 2) * kGolden);
-    x = (x ^ (x >> 16)) * kFirst ^ key.second;
-    x = (x ^ (x >> 15)) * kSecond;
-    x = x ^ (x >> 16);
+    x = mix(x, vu{} + key.second);
 #if defined(__AVX512BW__)
     __mmask32 both = _mm512_cmpge_epu16_mask((__m512i)x, _mm512_set1_epi16((short)threshold));
     *first = (Kept)both, *second = (Kept)(both >> 16);

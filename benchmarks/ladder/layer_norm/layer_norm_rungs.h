@@ -23,10 +23,7 @@ LayerNorm naive, row_by_row, vectors, fused, one_pass, product;
 // One element's dropout, the slow way.
 inline bool survives(const mb::Drop &drop, mb::MB_ISA::Key row, int64_t column) {
     using namespace mb::MB_ISA;
-    uint32_t x = row.first + static_cast<uint32_t>(column / 2) * kGolden;
-    x = ((x ^ (x >> 16)) * kFirst) ^ row.second;
-    x = (x ^ (x >> 15)) * kSecond;
-    x = x ^ (x >> 16);
+    uint32_t x = mix(row.first + static_cast<uint32_t>(column / 2) * kGolden, row.second);
     return (column % 2 ? x >> 16 : x & 0xFFFF) >= drop.threshold;
 }
 
