@@ -50,22 +50,11 @@ void tanh_backward(Pool &pool, int64_t n, const float *dy, const float *y, float
 
 void dropout(Pool &pool, int64_t T, int64_t N, const float *x, float *y, Drop drop) {
     each_row(pool, T, N, [&](int64_t t) {
-        Key key = row_key(drop, t);
         const float *from = x + t * N;
-        float *to = y + t * N;
-        for (int64_t c = 0; c < N; c += 2 * VL) {
-            Kept kept[2];
-            keep(key, c, drop.threshold, &kept[0], &kept[1]);
-            if (c + 2 * VL <= N) {
-                store(to + c, only(kept[0], load(from + c), drop.scale));
-                store(to + c + VL, only(kept[1], load(from + c + VL), drop.scale));
-                continue;
-            }
-            for (int64_t half = 0; half < 2 && c + half * VL < N; ++half) {
-                int64_t i = c + half * VL, m = smaller(VL, N - i);
-                store(to + i, only(kept[half], load(from + i, m), drop.scale), m);
-            }
-        }
+        float *to = y + t * N, scale = drop.scale;
+        each_pair<true>(N, row_key(drop, t), drop.threshold, [=](int, int64_t c, int m, Kept kept) {
+            store_some(to + c, only(kept, load_some(from + c, m), scale), m);
+        });
     });
 }
 
