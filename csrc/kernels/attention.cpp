@@ -160,11 +160,8 @@ void attention(Pool &pool, int64_t S, const int32_t *cu_seqlens, const int32_t *
     });
 }
 
-template void attention(Pool &, int64_t, const int32_t *, const int32_t *, int64_t, int64_t,
-                        ConstHeads<float>, ConstHeads<float>, ConstHeads<float>, bool, const Drop &,
-                        Heads<float>, float *);
-template void attention(Pool &, int64_t, const int32_t *, const int32_t *, int64_t, int64_t, ConstHeads<bf16>,
-                        ConstHeads<bf16>, ConstHeads<bf16>, bool, const Drop &, Heads<bf16>, float *);
+template decltype(attention<float>) attention<float>;
+template decltype(attention<bf16>) attention<bf16>;
 
 } // namespace MB_ISA
 } // namespace mb

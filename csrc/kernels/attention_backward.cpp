@@ -263,14 +263,8 @@ void attention_backward(Pool &pool, int64_t S, const int32_t *cu_seqlens, const 
     });
 }
 
-#define MB_FOR(X)                                                                                            \
-    template void attention_backward(Pool &, int64_t, const int32_t *, const int32_t *, int64_t, int64_t,    \
-                                     ConstHeads<X>, ConstHeads<X>, ConstHeads<X>, bool, const Drop &,        \
-                                     ConstHeads<X>, ConstHeads<X>, const float *, Heads<X>, Heads<X>,        \
-                                     Heads<X>);
-MB_FOR(float)
-MB_FOR(bf16)
-#undef MB_FOR
+template decltype(attention_backward<float>) attention_backward<float>;
+template decltype(attention_backward<bf16>) attention_backward<bf16>;
 
 } // namespace MB_ISA
 } // namespace mb

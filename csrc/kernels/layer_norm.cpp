@@ -217,14 +217,14 @@ void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float
     rows(pool, T, H, dy, sum, mean, inverse, gamma, drop, dsum, nullptr, {dgamma, dbeta, nullptr}, add);
 }
 
-#define FOR_ACTIVATIONS_OF(X)                                                                                \
-    template decltype(dropout_residual_layer_norm<X>) dropout_residual_layer_norm<X>;                        \
-    template decltype(dropout_residual_layer_norm_backward<X>) dropout_residual_layer_norm_backward<X>;      \
-    template decltype(embedding_layer_norm<X>) embedding_layer_norm<X>;                                      \
-    template decltype(embedding_layer_norm_backward<X>) embedding_layer_norm_backward<X>;
-
-FOR_ACTIVATIONS_OF(float)
-FOR_ACTIVATIONS_OF(bf16)
+template decltype(dropout_residual_layer_norm<float>) dropout_residual_layer_norm<float>;
+template decltype(dropout_residual_layer_norm<bf16>) dropout_residual_layer_norm<bf16>;
+template decltype(dropout_residual_layer_norm_backward<float>) dropout_residual_layer_norm_backward<float>;
+template decltype(dropout_residual_layer_norm_backward<bf16>) dropout_residual_layer_norm_backward<bf16>;
+template decltype(embedding_layer_norm<float>) embedding_layer_norm<float>;
+template decltype(embedding_layer_norm<bf16>) embedding_layer_norm<bf16>;
+template decltype(embedding_layer_norm_backward<float>) embedding_layer_norm_backward<float>;
+template decltype(embedding_layer_norm_backward<bf16>) embedding_layer_norm_backward<bf16>;
 
 } // namespace MB_ISA
 } // namespace mb
