@@ -56,8 +56,7 @@ void exponentiate(const Block &block, const float *s, E *p, float root, const fl
 template <typename X> struct Forward : Problem<X> {
     using typename Problem<X>::E;
     using Problem<X>::A, Problem<X>::D, Problem<X>::drop, Problem<X>::begins, Problem<X>::asks;
-    using Problem<X>::width, Problem<X>::depth, Problem<X>::in_place, Problem<X>::root, Problem<X>::rows,
-        Problem<X>::block;
+    using Problem<X>::width, Problem<X>::depth, Problem<X>::root, Problem<X>::rows, Problem<X>::block;
     ConstHeads<X> q, k, v;
     Heads<X> y;
     float *softmax;

@@ -15,10 +15,7 @@ template <typename X> struct Heads {
     X *data;
     int64_t stride;
 };
-template <typename X> struct ConstHeads {
-    const X *data;
-    int64_t stride;
-};
+template <typename X> using ConstHeads = Heads<const X>;
 
 namespace MB_ISA {
 

@@ -45,9 +45,8 @@ template <typename X> struct Problem {
 
     int64_t width() const { return whole(D, VL); }
     int64_t depth() const { return parts(D, kTogether<E>); } // operands along D
-    bool in_place() const {
-        return std::is_same_v<X, float> && D == width();
-    } // whether sums stand in the results
+    // Whether sums stand in the results.
+    bool in_place() const { return std::is_same_v<X, float> && D == width(); }
     float root() const { return static_cast<float>(1 / __builtin_sqrt(static_cast<double>(D))); }
 
     Rows<X> rows(ConstHeads<X> x, int64_t row, int64_t a) const {

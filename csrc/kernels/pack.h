@@ -18,8 +18,7 @@ namespace {
 
 struct Exact { // floats as they are
     static constexpr int64_t kDepth = 1;
-    static constexpr int64_t kStep =
-        1; // units that are multiplied at a time: K is filled up to it with zeros
+    static constexpr int64_t kStep = 1;    // units at a time: K is filled up to a multiple with zeros
     static constexpr bool kInPlace = true; // a row of a matrix in its own type is a row of units
 
     // Units of VL columns, from their elements at k (and k + 1, where a unit has two).
@@ -114,8 +113,7 @@ MB_INLINE void pack_square(const X *panel, int64_t stride, int64_t count, int64_
     int64_t steps = whole ? VL : parts(left, How::kDepth);
 #pragma GCC unroll 8
     for (int first = 0; first < width; first += VL) {
-        constexpr int kWidth = width; // of which the last vector may hold fewer than VL
-        int here = std::min(VL, kWidth - first);
+        int here = std::min(VL, width - first); // the last vector may hold fewer than VL
         vf rows[VL] = {};
 #pragma GCC unroll 16
         for (int i = 0; i < VL; ++i) {
