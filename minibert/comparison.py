@@ -21,13 +21,13 @@ from minibert.metrics.intervals import Statistic
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import rendered, shown
 from minibert.reports.page import option_rows
-from minibert.reports.pictures import Curve, picture
+from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import REPORT, is_share, metric_name, metric_number
 from minibert.runs import PRETRAINING_FILE, Run
 from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
-from minibert.terminal import aligned, printable
+from minibert.terminal import aligned, counted, printable
 from minibert.training.runlog import read_metrics
 
 LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
@@ -68,16 +68,14 @@ class Compared:
     # -> (n,2)
     def points(self, name: str, by: str) -> np.ndarray:
         """Return what was recorded under a name, over steps, tokens or minutes."""
-        steps = [line for line in self.lines if {"tokens", "seconds"} <= line.keys()]
-        found = [line for line in self.lines if name in line]
-        if not steps or not found:
-            return np.zeros((0, 2))
-        at = np.array([line["step"] for line in found], float)
-        if by != "step":  # a look at held-out text has no other
-            key, unit = ("tokens", 1) if by == "tokens" else ("seconds", 60)
-            known, reached = np.array([(line["step"], line[key] / unit) for line in steps], float).T
-            at = np.interp(at, known, reached)
-        return np.stack([at, [line[name] for line in found]], 1)
+        found = points(self.lines, name)
+        if by == "step":
+            return found
+        known = points(self.lines, "tokens" if by == "tokens" else "seconds")
+        if not len(known):
+            return known
+        reached = np.interp(found[:, 0], *known.T) / (1 if by == "tokens" else 60)
+        return np.stack([reached, found[:, 1]], 1)
 
     def length(self) -> dict[str, float | None]:
         """Return how far it has come: of a run on its way as far as recorded."""
@@ -100,7 +98,7 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
     """
     paths = [Path(folder) for folder in folders]
     if not 2 <= len(paths) <= len(LETTERS):
-        raise InputError(f"{len(paths)} runs can't be compared; name from 2 to {len(LETTERS)}.")
+        raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
     first, *others = runs = [_read(*one) for one in zip(LETTERS, paths, strict=False)]
@@ -244,8 +242,8 @@ class Comparison:
                 "another seed might reverse it" if low > 0 or high < 0 else "not told apart by these examples"
             )
             sentences.append(
-                f"{names}: {difference}, 95% of paired bootstrap samples of {one['examples']:,} examples "
-                f"from {' to '.join(ends)}; {apart}."
+                f"{names}: {difference}, 95% of paired bootstrap samples of "
+                f"{counted(one['examples'], 'example')} from {' to '.join(ends)}; {apart}."
             )
         return sentences + notes
 

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any
 
@@ -72,8 +73,22 @@ class Advice(UserWarning):
         return flags_as_arguments(str(self.args[0]))
 
 
+_wording: ContextVar[Callable[[str], str]] = ContextVar("wording", default=str)
+
+
+@contextmanager
+def wording(words: Callable[[str], str]) -> Iterator[None]:
+    """Let `words` rewrite the text of every warning that is given by the block."""
+    token = _wording.set(words)
+    try:
+        yield
+    finally:
+        _wording.reset(token)
+
+
 def warn(text: str) -> None:
     """Warn whoever has called the package, with an `Advice` that shows their line and not one of ours."""
+    text = _wording.get()(text)
     level, caller = 2, sys._getframe(1)
     while caller.f_back and caller.f_globals.get("__name__", "").startswith(("minibert.", "contextlib")):
         level, caller = level + 1, caller.f_back

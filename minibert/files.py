@@ -27,6 +27,13 @@ _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
 # What a run fills or removes in its folder piece by piece; all else it puts there in one step.
 OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
+# All that runs write or remove: where another program's file has such a name, no run begins.
+RUN_FILES = (
+    *"config.json model.safetensors tokenizer_config.json vocab.txt tokenizer.json training.json".split(),
+    *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json failed.json".split(),
+    *"report.html report.json trace.json trace-events.json explorer.html".split(),
+    *OWN,
+)
 RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile`, which made them once
 FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
 
@@ -57,11 +64,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         temporary, new = _temporary_for(path), _missing(path.parent)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Private until it is whole; a run folder is for sharing.
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            temporary.touch(exist_ok=False)
             write(temporary)
             _flush_to_disk(temporary)
-            os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, path)
             _flush_to_disk(path.parent)
         finally:
@@ -70,10 +75,11 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def page_path(out: str | Path) -> Path:
-    """Return where a page is to be written; raise InputError when that is no name of one, or a folder."""
+    """Return where a page is to be written; raise InputError when that can't be, or is no name of one."""
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
         raise InputError("$out is no name of a page; give one that ends in .html.", out=str(out))
+    require_folder(path.parent)
     return path
 
 
@@ -96,7 +102,7 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
         temporary, new = _temporary_for(place / folder.name), _missing(place)
         try:
             place.mkdir(parents=True, exist_ok=True)
-            temporary.mkdir(0o700)
+            temporary.mkdir()
             with _locked(temporary):
                 fill(temporary)
                 for file in temporary.iterdir():
@@ -106,7 +112,6 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
                     for file in sorted(temporary.iterdir(), key=lambda file: file.stat().st_mtime_ns):
                         os.replace(file, folder / file.name)
                 else:
-                    os.chmod(temporary, 0o777 & ~_umask())
                     os.replace(temporary, folder)
                 _flush_to_disk(place)
         finally:
@@ -132,17 +137,6 @@ def remove_unfinished(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it; the new ones are gone again at the end if they are empty then."""
-    new = _missing(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    finally:
-        _remove_empty(new)
-
-
 def _missing(folder: Path) -> list[Path]:
     """Return what of a folder and those above it is not there yet, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
@@ -154,15 +148,20 @@ def _remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def require_folder(folder: str | Path) -> None:
-    """Check that files could be written into a folder, be it there yet or not; nothing is left behind."""
+def require_folder(folder: str | Path, instead: str = "another --out") -> None:
+    """Check that files could be written into a folder, be it there yet or not; nothing is left behind.
+
+    `instead` is what to choose where they can't.
+    """
     folder = Path(folder)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file and no folder; choose {instead}.")
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))
     except OSError as error:
         what = "written into" if there == folder else f"made in {there}"
-        raise InputError(f"{folder} can't be {what} ({error.strerror}); choose another --out.") from error
+        raise InputError(f"{folder} can't be {what} ({error.strerror}); choose {instead}.") from error
 
 
 @contextmanager
@@ -175,17 +174,18 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
     the folder has been removed, moved or replaced meanwhile.
     """
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; choose a folder as --out.")
     require_folder(folder)
-    with _made(folder), _locked(folder):
-        began = os.stat(folder)
-        try:
-            yield
-        except Exception:  # because files are missing, perhaps
-            require_same(folder, began)
-            raise
-        require_same(folder, began)
+    new = _missing(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            began = os.stat(folder)
+            try:
+                yield
+            finally:  # what failed did so because files are missing, perhaps
+                require_same(folder, began)
+    finally:
+        _remove_empty(new)
 
 
 def require_same(path: Path, opened: os.stat_result) -> None:
@@ -345,9 +345,3 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -44,7 +44,7 @@ def fill_texts(
     texts: abc.Sequence[str],
     top: int = 5,
     *,
-    targets: Iterable[str] = (),
+    targets: Iterable[str] | None = None,
     pieces: int = 1,
 ) -> list[list[Guesses]]:
     """Predict every [MASK] of each text; a model trained left to right knows what is before it.
@@ -73,11 +73,11 @@ def fill_texts(
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     for name, value in {"top": top, "pieces": pieces}.items():
-        if value < 1:
-            raise InputError(f"${name} asks for no guess; give at least 1.", **{name: value})
-    if targets and pieces > 1:
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"${name} is not possible; give a whole number, 1 or more.", **{name: value})
+    words = {} if targets is None else _target_ids(tokenizer, targets)
+    if words and pieces > 1:
         raise InputError("$pieces is for guesses, but targets were given; leave one out.", pieces=pieces)
-    words = _target_ids(tokenizer, targets)
     check_vocabulary(model.config, tokenizer)
     require_masked_lm(model)
     found = [tokenizer(text, special=True).ids for text in texts]
@@ -159,6 +159,9 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     """Return the pieces of each target."""
     if isinstance(targets, str):
         raise InputError("$targets is one string; give a list of words.", targets=targets)
+    targets = list(targets)
+    if strange := [short(word) for word in targets if not isinstance(word, str)]:
+        raise InputError(f"$targets: {strange[0]} is no word; give strings.", targets=targets)
     targets = [word.strip() for word in targets]
     words = {word: tuple(tokenizer.encode(word)) for word in targets}
     for number, word in enumerate(targets):

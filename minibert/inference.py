@@ -1,9 +1,10 @@
 """`Bert`, the object a user holds: from a folder to hidden states, attention maps and predictions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,8 @@ from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import read_tokenizer
+
+FINETUNED = ("task.json", "tagger.json", "finetune.json")  # one of these lies beside a fine-tuned model
 
 
 def lay_out(ops: Any, params: Parameters) -> None:
@@ -193,7 +196,9 @@ class Bert:
         InputError
             When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
-        dtype = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        if not (dtype is None or isinstance(dtype, str)):
+            with suppress(TypeError, ValueError):  # which is no type of NumPy's; `create` refuses it
+                dtype = np.dtype(dtype).name
         ops = engines.create(engine, threads, dtype)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
@@ -205,8 +210,12 @@ class Bert:
         """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
 
         What was missing where the model is from is left out, so that nobody takes it for trained. The
-        vocabulary is written too, if the model has one.
+        vocabulary is written too, if the model has one. Raise InputError where the folder holds a fine-tuned
+        model, whose other files would stay and fit no longer.
         """
+        if held := [name for name in FINETUNED if (Path(folder) / name).exists()]:
+            what = f"{folder} holds {held[0]} of a fine-tuned model, which this would spoil"
+            raise InputError(f"{what}; choose another folder.")
         save_hf(folder, self.config, self.params, omit=self.missing)
         with suppress(InputError):  # which says that there is none
             self.tokenizer.save_pretrained(folder, self.config.P)
@@ -342,7 +351,7 @@ class Bert:
         return np.asarray(logits)
 
     def fill_mask(
-        self, text: str | list[str], top: int = 5, *, targets: Iterable[str] = (), pieces: int = 1
+        self, text: str | list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
     ) -> list[Any]:
         """Guess what stands at each [MASK] of a text, or of each of a list; see `gaps.fill_texts`.
 
@@ -356,9 +365,10 @@ class Bert:
         >>> model.fill_mask("Paris is the [MASK] of France.")  # doctest: +SKIP
         [[Guess(token='capital', probability=0.97), ...]]
         """
-        texts = [text] if isinstance(text, str) else list(text)
+        is_one = isinstance(text, str) or not isinstance(text, Iterable)
+        texts: list[Any] = [text] if is_one else list(text)
         found: list[Any] = fill_texts(self, self.tokenizer, texts, top, targets=targets, pieces=pieces)
-        return found[0] if isinstance(text, str) else found
+        return found[0] if is_one else found
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:
@@ -392,6 +402,12 @@ class Bert:
         inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if texts := _texts(inputs):
             inputs = self.tokenizer(texts, special=True)
+            lengths, P = np.diff(inputs.cu_seqlens), self.config.P
+            if lengths.max() > P:
+                first = int(np.argmax(lengths > P))
+                long = f"Text {first:,}, {short(texts[first])}, has {lengths[first]:,} tokens"
+                cut = f"shorten it, or give model.tokenizer(texts, max_length={P}) in place of texts."
+                raise InputError(f"{long} with [CLS] and [SEP], and the model {P} positions; {cut}")
         batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
         batch.validate(self.config)
         return batch
@@ -411,10 +427,11 @@ def _texts(inputs: Any) -> list[Any]:
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2
     if isinstance(inputs, str) or (is_pair and all(isinstance(one, str) for one in inputs)):
         return [inputs]
-    listed = inputs if isinstance(inputs, list | tuple) else []
-    if isinstance(inputs, np.ndarray | Iterable) and hasattr(inputs, "tolist"):  # as a column of pandas
-        listed = inputs.tolist()
-    return list(listed) if len(listed) and isinstance(listed[0], str | tuple) else []
+    if isinstance(inputs, Mapping) or hasattr(inputs, "columns") or hasattr(inputs, "column_names"):
+        raise InputError("inputs is a table; give one of its columns, such as table['text'].")
+    is_column = isinstance(inputs, Iterable) and not hasattr(inputs, "ids")  # which encodings have
+    listed = list(inputs) if is_column else []
+    return listed if listed and isinstance(listed[0], str | tuple) else []
 
 
 def _pieces(vocab: list[str], ids: list[int]) -> list[str]:

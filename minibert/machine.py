@@ -20,15 +20,10 @@ def cores() -> int:
 
 def _quota() -> float:
     """Read the processor time that the container has, in cores; inf where there is no limit."""
-    try:
-        quota, period = map(int, _limits())
+    new, old = CGROUPS / "cpu.max", [CGROUPS / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
+    try:  # microseconds of processor time, and those in which they may be used
+        limits = new.read_text().split() if new.exists() else [file.read_text() for file in old]
+        quota, period = map(int, limits)
     except (OSError, ValueError):  # "max" is no limit
         return math.inf
     return quota / period if min(quota, period) > 0 else math.inf  # nor is -1
-
-
-def _limits() -> list[str]:
-    """Read microseconds of processor time, and those in which they may be used."""
-    if (new := CGROUPS / "cpu.max").exists():
-        return new.read_text().split()
-    return [(CGROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")]

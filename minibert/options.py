@@ -121,6 +121,8 @@ class RunOptions:
     UNDECIDED: ClassVar[str] = ""  # what the command line calls a default that is None
     # Fields of version 0.1, as runs have stored them, and what they are called now.
     RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
+    BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
+    ALWAYS: ClassVar[tuple[str, ...]] = ()  # what every run has stored, and no file of something else
     # What may differ when a run goes on, having no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
     # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
@@ -180,9 +182,10 @@ class RunOptions:
             raise InputError(f"{path} is missing: there is no run to resume; leave out --resume.") from error
         try:
             stored = {cls.RENAMED.get(name, name): value for name, value in stored.items()}
-            if wrong := misfit_of(cls, stored):
+            missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
+            if wrong := misfit_of(cls, stored) or next(missing, None):
                 raise InputError(wrong)
-            return cls(**cls._completed(stored))
+            return cls(**cls.BEFORE | stored)
         except InputError as error:
             reason = str(error).rstrip(".")
             advice = "name the folder of one."
@@ -207,14 +210,16 @@ class RunOptions:
         chosen = {name: value for name, value in found.items() if value != getattr(cls, name, ...)}
         return chosen | cls._instead(given)
 
-    @staticmethod
-    def _completed(found: dict[str, Any]) -> dict[str, Any]:
-        """Return what a file means that may be of a version with fewer options."""
-        return found
-
     def resolved(self) -> Self:
         """Return the same with every `None` that a recipe answers filled in."""
         return self
+
+    @property
+    def dropouts(self) -> dict[str, Any]:
+        """Both rates, as a model's configuration has them."""
+        rate = vars(self)["dropout"]  # which every subclass has
+        attention = rate if self.attention_dropout is None else self.attention_dropout
+        return {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": attention}
 
     @property
     def extras(self) -> dict[str, Any]:

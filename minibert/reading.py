@@ -37,9 +37,9 @@ _OTHERWISE = {
     b"\xfd7zXZ\0": "compressed by xz; let its name end in .xz",
     b"BZh91AY&SY": "compressed by bzip2; let its name end in .bz2",
     b"\x28\xb5\x2f\xfd": "compressed by zstd; let its name end in .zst",
-    b"\xff\xfe": "UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8",
 }
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_OTHERWISE |= dict.fromkeys(_UTF16_MARKS, "UTF-16; convert it, e.g. by iconv -f UTF-16 -t UTF-8")
 
 
 def byte_pieces(
@@ -112,11 +112,6 @@ def _plain(raw: BinaryIO | gzip.GzipFile, size: int) -> Iterator[bytes]:
     return iter(lambda: raw.read(size), b"")
 
 
-def _of_gz(raw: BinaryIO, size: int) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=raw) as stream:
-        yield from _plain(stream, size)
-
-
 def _of_streams(
     raw: BinaryIO, size: int, decompressor: Callable[[], Any], padding: bytes = b""
 ) -> Iterator[bytes]:
@@ -161,7 +156,7 @@ def _zstd() -> Any:
 
 _xz = partial(lzma.LZMADecompressor, memlimit=1 << WINDOW_BITS)
 PACKED: dict[str, Callable[[BinaryIO, int], Iterator[bytes]]] = {
-    ".gz": _of_gz,
+    ".gz": lambda raw, size: _plain(gzip.GzipFile(fileobj=raw), size),
     ".xz": partial(_of_streams, decompressor=_xz, padding=b"\0"),
     ".bz2": partial(_of_streams, decompressor=bz2.BZ2Decompressor),
     ".zst": partial(_of_streams, decompressor=_zstd),
@@ -195,11 +190,6 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
         yield last
 
 
-def text_pieces(file: Path, progress: Callable[[int], None], kept: bool = False) -> Iterator[str]:
-    """Return the characters of a file in pieces, as `decoded`; the rest as `byte_pieces`."""
-    return decoded(byte_pieces(file, progress=progress, kept=kept), file)
-
-
 def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Iterator[str]:
     """Yield the characters of UTF-8 in pieces, \\r\\n and \\r as \\n, without a byte order mark.
 
@@ -215,10 +205,17 @@ def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Ite
             if not data:
                 text += decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{source} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset "
-                f"{done - held_back + error.start:,} of the text; convert it, "
-                "e.g. by iconv -f CP1252 -t UTF-8."
-            ) from error
+            raise not_utf8(source, error, done - held_back) from error
         yield text.removeprefix("\ufeff") if done == 0 else text
         done += len(data)
+
+
+def not_utf8(
+    source: str | Path, error: UnicodeDecodeError, before: int | None = None, instead: str = ""
+) -> InputError:
+    """Return the error for bytes that are not UTF-8, with `before` others before them."""
+    data, at = error.object, error.start
+    place = "" if before is None else f" at offset {before + at:,} of the text"
+    encoding = "UTF-16" if b"\0" in data or data.startswith(_UTF16_MARKS) else "CP1252"
+    advice = f"convert it, e.g. by iconv -f {encoding} -t UTF-8{instead}."
+    return InputError(f"{source} is not UTF-8: byte 0x{data[at]:02x}{place}; {advice}")

@@ -26,6 +26,7 @@ from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.terminal import counted
 from minibert.tokenizer import Tokenizer
 from minibert.training.runlog import OnLog, read_metrics, say
 
@@ -99,7 +100,7 @@ class Run:
         return text(self.report)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {self.report['steps']:,} steps, {self._result()})"
+        return f"Run({str(self.folder)!r}, {counted(self.report['steps'], 'step')}, {self._result()})"
 
     def _result(self) -> str:
         if "held_out" in self.report:
@@ -127,10 +128,16 @@ class _Call:
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
     resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
     show: bool = option(True, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
-    ops: Ops | None = option(None, "an engine object of your own, in place of `engine`", default="none")
+    ops: Ops | None = option(
+        None,
+        "an engine object of your own, in place of `engine`",
+        (('an engine object, or one by its name, such as engine="numpy"', lambda x: isinstance(x, Ops)),),
+        default="none",
+    )
     on_log: OnLog | None = option(
         None,
         'called with the number of a step and what is recorded of it, such as {"train/loss": 2.5}',
+        (("a function of the number of a step and its values", callable),),
         default="nothing is called",
     )
     device: str | None = option(
@@ -203,7 +210,7 @@ def pretrain(call: PretrainCall) -> Run:
     >>> run.model.encode("Call me Ishmael.")  # doctest: +SKIP
     Encoded(3 × (6, 128), pooled (1, 128))
     """
-    text = call.paths or filter(None, [call.shards])
+    text = call.corpus or filter(None, [call.shards])
     return _run(call, PretrainOptions, PRETRAINING_FILE, text, pretraining.pretrain, trace=call.trace)
 
 

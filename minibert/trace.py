@@ -55,8 +55,8 @@ def _attention(products: int) -> Callable[[Arguments], int]:
 
 
 # What multiplies matrices, by the names of its arguments; the sum over a step is `flops.step_operations`, to
-# which Muon's own products do not belong. A
-# backward that is given no more than dy and `saved` takes twice what its forward took.
+# which Muon's own products do not belong. A backward that is given no more than dy and `saved` takes twice
+# what its forward took.
 OPERATIONS: dict[str, Callable[[Arguments], int]] = {
     "linear": _product("x", "weight"),
     "gemm": _product("a", "b"),
@@ -328,8 +328,6 @@ def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) 
         if argument in tables:
             taken = given[tables[argument]].size * value.nbytes // max(1, len(value))
             total += min(taken, value.nbytes) * (2 if name == "scatter_add" else 1)
-        elif isinstance(value, np.ndarray):
-            total += value.nbytes
         else:
             total += sum(array.nbytes for array in _arrays(value))
     if kernel:

@@ -86,7 +86,6 @@ inference               | gaps vocabularies model/* hub/* engines/__init__    |
 
 training/optim          | ops/updates                                         | numpy
 training/runlog         |                                                     | tqdm tensorboardX
-training/progress       | training/runlog                                     | tqdm
 training/checkpoint     | model/*                                             | numpy safetensors
 training/*              | training/* model/* engines/runtime                  | numpy
 gradcheck/page          | gradcheck/sheet ops/* model/* tasks/batches         |
@@ -96,7 +95,7 @@ gradcheck/*             | gradcheck/* ops/* model/* engines/runtime           |
 viz                     |                                                     | numpy matplotlib
 tasks/similarity_losses | model/* ops/*                                       |
 tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
-                        | training/progress engines/runtime                   | numpy
+                        | training/runlog engines/runtime                     | numpy
 explorer/packing        | hub/* model/* tokenizer/* training/runlog           |
                         | inference vocabularies                              | numpy
 explorer/*              | explorer/* reports/markup inference                 | markupsafe
@@ -131,7 +130,7 @@ pretraining/run         | pretraining/* training/* inference hub/* trace      |
                         | gaps                                                |
                         | engines/__init__ engines/runtime data/* tokenizer/* |
                         | model/batch model/flops model/params ops/*          | numpy
-frozen/*                | frozen/* tasks/* training/progress training/runlog  |
+frozen/*                | frozen/* tasks/* training/runlog                    |
                         | vocabularies                                        |
                         | model/* inference hub/* engines/__init__            |
                         | engines/runtime tokenizer/*                         | numpy safetensors

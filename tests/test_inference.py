@@ -18,7 +18,7 @@ from marks import seldom
 from paths import GOLDEN, ROOT
 from safetensors.numpy import load_file, save_file
 
-from minibert import inference
+from minibert import inference, load
 from minibert.engines.runtime import HOST
 from minibert.errors import InputError
 from minibert.hub import to_hf
@@ -159,6 +159,14 @@ def test_what_was_saved_encodes_alike(model, batches, tmp_path):
     model.save_pretrained(tmp_path)
     again = Bert.from_pretrained(tmp_path, engine="numpy", dtype=np.float64)
     np.testing.assert_array_equal(again.encode(batches[0]).pooled, model.encode(batches[0]).pooled)
+
+
+@pytest.mark.parametrize("name", ["task.json", "tagger.json", "finetune.json"])
+def test_a_fine_tuned_model_is_not_written_over(model, tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match=f"holds {name} of a fine-tuned model, .*; choose another folder"):
+        model.save_pretrained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def without(folder, *parts):
@@ -384,6 +392,13 @@ def test_a_dtype_that_nothing_is_computed_in_is_refused(dtype):
         Bert.from_pretrained("nowhere", dtype=dtype)
 
 
+@pytest.mark.parametrize("dtype", [None, 32, "float23"])
+def test_what_names_no_dtype_is_refused_with_those_that_there_are(dtype):
+    for read in (load, Bert.from_pretrained):
+        with pytest.raises(InputError, match=f"dtype={dtype!r} is not one to compute in; use float32, bfl"):
+            read(GOLDEN / "hf_tiny", dtype=dtype)
+
+
 def test_unknown_engine_is_refused_before_anything_is_read():
     with pytest.raises(InputError, match="engine='abacus'"):
         Bert.from_pretrained("nowhere", engine="abacus")
@@ -438,6 +453,16 @@ def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
     assert model.fill_mask(iter([text]), top=3, targets=iter(["film"]))[0][0][0].token == "film"
     with pytest.raises(InputError, match="targets='film' is one string; give a list of words"):
         model.fill_mask(text, targets="film")
+    with pytest.raises(InputError, match="text=None is not a string"):
+        model.fill_mask(None)
+    with pytest.raises(InputError, match=r"targets=\[3\]: 3 is no word; give strings"):
+        model.fill_mask(text, targets=[3])
+    for table in ({"text": ["the film"]}, SimpleNamespace(columns=["text"])):
+        with pytest.raises(InputError, match="inputs is a table; give one of its columns, such as table"):
+            model.encode(table)
+    advice = r"shorten it, or give model.tokenizer\(texts, max_length=24\) in place of texts"
+    with pytest.raises(InputError, match=f"Text 1, .*, has 82 tokens .* the model 24 positions; {advice}"):
+        model.encode(["a", "a " * 80])
     model.save_pretrained(tmp_path / "copy")
     again = Bert.from_pretrained(tmp_path / "copy", "numpy")
     assert np.array_equal(again.encode("the film").pooled, model.encode("the film").pooled)

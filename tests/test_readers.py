@@ -48,7 +48,7 @@ from minibert.model.params import Head, initialise
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
-from minibert.reports.results import curve, report_text
+from minibert.reports.results import report_text
 from minibert.runs import Run
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.submissions import pack
@@ -241,7 +241,7 @@ def write_frozen_run(at: Path) -> None:
     kept = Results(at / "cells", [])
     for seed in (0, 1):
         result = {"dev": Outcomes("mean", np.ones(9)).to_json()}
-        kept.add(Cell(f"bert/pair/seed{seed}", "fine-tuning", {"seed": seed}, 1e9, dict), result, 1.5)
+        kept.add(Cell(f"bert/pair/seed{seed}", "fine-tuning", dict, 1e9, dict), result, 1.5)
 
 
 # What reads them
@@ -273,7 +273,7 @@ def whole_run(at: Path) -> Any:
     report = finetune(
         FinetuneOptions.resumed(at / "tuned/finetune.json"), at / "tuned", resume=True, show=False
     )
-    return report_text(report), curve(at / "tuned")
+    return report_text(report), read_metrics(at / "tuned")
 
 
 def compared(at: Path, *names: str) -> None:

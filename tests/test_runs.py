@@ -93,6 +93,38 @@ def test_an_engine_of_ones_own_computes(tmp_path):
     assert np.array_equal(mine.model.params.flat, theirs.model.params.flat)
 
 
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"on_log": 3}, "on_log=3 is not valid; give a function of the number of a step and its values."),
+        (
+            {"ops": "numpy"},
+            "ops='numpy' is not valid; give an engine object, or one by its name",
+        ),
+        ({"ops": Ops}, 'is not valid; give an engine object, or one by its name, such as engine="numpy".'),
+    ],
+)
+def test_what_is_no_engine_or_no_function_is_refused_before_any_work(tmp_path, given, message):
+    corpus = str(write_corpus(tmp_path / "animals.txt"))
+    for start in (
+        lambda: minibert.pretrain(corpus, steps=2, out=tmp_path / "run", **SMALL, **given),
+        lambda: minibert.finetune("sst2", tmp_path, tmp_path, out=tmp_path / "run", **given),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            start()
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_names_no_default_of_the_size_or_task_where_there_is_none():
+    for function, names in (
+        (minibert.pretrain, ("model", "shards")),
+        (minibert.finetune, ("feature_based",)),
+    ):
+        for name in names:
+            text = re.search(rf"^{name} : .*(?:\n    .*)+", function.__doc__, re.M)[0]
+            assert "(default:" not in text, text
+
+
 def test_fine_tuning_from_python_is_that_of_the_command(tmp_path):
     model, data = write_model(tmp_path / "m"), write_sst2(tmp_path / "d")
     run = minibert.finetune(

@@ -129,6 +129,17 @@ def test_bytes_are_those_of_the_dtype_whatever_it_is():
     assert rows["novelty", "forward"].moved == 2 * (24 + 24) + 16
 
 
+def test_an_engine_of_one_s_own_may_call_its_arguments_something_else():
+    class Renamed(Ops):
+        def linear(self, a, w, b):
+            return super().linear(a, w, b)
+
+    with watch(ops := Renamed()) as seen:
+        ops.linear(numbers(3, 2), numbers(2, 5), numbers(5))
+    row = by_name(seen)["linear", "forward"]
+    assert (row.calls, row.operations) == (1, 0)
+
+
 def test_the_kernels_and_arguments_that_a_trace_knows_are_there():
     kernels = pytest.importorskip("minibert.engines.cpp._kernels").Engine.arguments
     assert {*trace.UPDATED, *trace.ADDED_TO} <= set(kernels)
@@ -421,7 +432,7 @@ def test_the_log_of_a_run_has_its_speed(corpus, tmp_path, capsys):
 def test_ctrl_c_prints_the_trace_of_what_was_done(corpus, tmp_path):
     out = tmp_path / "run"
     process = start("pretrain", corpus, "--out", out, "--steps", "100000", *FLAGS, "--trace")
-    wait_for_step(process, out, 1)
+    wait_for_step(process, out, 2)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors

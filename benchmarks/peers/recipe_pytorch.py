@@ -211,7 +211,7 @@ class Way:
             attention_probs_dropout_prob=o.dropout,
             dtype=torch.float32,
         )
-        ours, _ = start_from(o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed)
+        ours, _ = start_from(o, data.head, data.labels)
         layer = getattr(made, self.layer)
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(ours["head.weight"].T))

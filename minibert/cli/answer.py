@@ -33,7 +33,7 @@ def add(parser: Any) -> None:
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
+    parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
     parser.add_argument("--file", metavar="FILE", help="a file that is the text, compressed too")
     renamed(parser, "--text", "--file")
     add_flag(parser, "--top", "answers to print", 1)

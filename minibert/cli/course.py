@@ -16,7 +16,7 @@ from typing import Any
 
 from minibert.cli.shared.flags import add_json
 from minibert.errors import InputError
-from minibert.files import atomic_json
+from minibert.files import atomic_json, require_folder
 from minibert.json_files import read_json
 from minibert.terminal import emit, json_text, some_of
 
@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
     if there := [path.name for path in sources if (folder / path.name).exists()]:
         raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
+    require_folder(folder, "another folder")
     for path in sources:
         notebook = read_json(path)
         for cell in notebook["cells"]:

@@ -79,6 +79,8 @@ def run(arguments: argparse.Namespace) -> None:
     part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
         raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
+    if arguments.seed < 0:
+        raise InputError("$seed is negative; give 0 or more.", seed=arguments.seed)
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
@@ -100,7 +102,7 @@ def run(arguments: argparse.Namespace) -> None:
         "folder": str(place), "part": str(part), "was_there": had, "files": len(own),
         **{name: getattr(shards, f"n_{name}", 0) for name in ("documents", "sentences", "tokens")},
         "bytes": sum(path.stat().st_size for path in place.glob("*.bin")),
-        "missing_parts": missing_parts(list(parts_in(out))) if part.parts > 1 else "",
+        "missing_parts": missing_parts(parts_in(out)) if part.parts > 1 else "",
     }  # fmt: skip
     if arguments.json:
         emit(json_text(facts | {"instances": list(instances)}))
@@ -108,7 +110,7 @@ def run(arguments: argparse.Namespace) -> None:
     if had:
         emit(f"{place} has them already, of the same files and vocabulary:")
     if part.parts > 1:
-        emit(f"Part {part}, {len(own):,} of {len(files):,} files:")
+        emit(f"Part {part}, {len(own):,} of {counted(len(files), 'file')}:")
     if shards:
         counts = ", ".join(counted(facts[noun + "s"], noun) for noun in ("document", "sentence", "token"))
         emit(f"{counts}, {facts['bytes'] / facts['tokens']:.2f} bytes a token in {place}")

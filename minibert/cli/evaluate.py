@@ -20,7 +20,7 @@ from typing import Any
 from minibert.cli.shared import flags
 from minibert.cli.shared.measured import add_measured, measured_as
 from minibert.errors import InputError
-from minibert.terminal import emit, json_text
+from minibert.terminal import counted, emit, json_text
 
 TARGETS, COLUMN = 20000, "text"
 
@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> None:
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
         found = evaluate_words(model, corpus, **given)
-        text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({found.words:,} words)"
+        measured = counted(found.words, "word")
+        text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({measured})"
         emit(json_text(asdict(found)) if arguments.json else text)
         return
     targets = TARGETS if arguments.targets is None else arguments.targets

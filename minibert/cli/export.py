@@ -29,7 +29,7 @@ from typing import Any
 from minibert.cli.shared.flags import add_flag, add_json, add_model
 from minibert.cli.shared.parser import renamed
 from minibert.errors import InputError
-from minibert.files import write_folder_atomically
+from minibert.files import require_folder, write_folder_atomically
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
 from minibert.terminal import emit, json_text, printable, some_of
@@ -46,7 +46,6 @@ MODULES = (
 )
 # Where others' tools note in a tokenizer_config.json what it was read from.
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
-RUNS = ("training.json", "finetune.json")  # in the folders whose cards are written here
 FORMATS = ("hugging-face", "tensorflow")
 
 
@@ -75,6 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     source, dest = Path(arguments.model), Path(arguments.out)
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
         raise InputError(f"{dest} exists and is not empty; choose another --out.")
+    require_folder(dest)
     if (to_google := arguments.format == "tensorflow") and arguments.pool:
         raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
     weights = hub.weights_of(source)
@@ -120,7 +120,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:
     """Read what is to go along with a model, by the names of files."""
-    is_run = any((folder / name).exists() for name in RUNS)
+    from minibert.hub.loading import RUNS
+
+    is_run = any((folder / name).exists() for name in RUNS)  # whose card is written here
     wanted = *TOKENIZER_FILES, *TASK_FILES, *MODULES * with_modules, *["README.md"] * (not is_run)
     found = {name: b"".join(byte_pieces(folder / name)) for name in wanted if (folder / name).is_file()}
     name = "tokenizer_config.json"

@@ -22,7 +22,8 @@ from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model,
 from minibert.cli.shared.parser import renamed
 from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.errors import InputError
-from minibert.terminal import emit, json_text
+from minibert.files import require_folder
+from minibert.terminal import counted, emit, json_text
 
 
 def add(parser: Any) -> None:
@@ -52,10 +53,11 @@ def add(parser: Any) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minibert.engines import limited_threads
     from minibert.frozen.features import Extractor, check_format, load_encoder, write_features
-    from minibert.training.progress import Progress
+    from minibert.training.runlog import Progress
 
     out = Path(arguments.out)
     check_format(out)
+    require_folder(out.parent)
     read = [file for file in arguments.file or () if not arguments.texts and os.path.exists(file)]
     if out.exists() and any(os.path.samefile(out, file) for file in read):
         raise InputError("$out is the file that is read; name another.", out=str(out))
@@ -71,8 +73,9 @@ def run(arguments: argparse.Namespace) -> None:
         texts = _watched(arguments, progress, size is not None)
         written = write_features(extractor, _pairs(texts) if arguments.pair else texts, out)
     facts = {**written, "out": str(out)}
-    sizes = "{texts:,} lines, {tokens:,} tokens, {width:,} numbers in a vector: {out}"
-    emit(json_text(facts) if arguments.json else sizes.format_map(facts))
+    nouns = {"texts": "line", "tokens": "token", "width": "number"}
+    sizes = ", ".join(counted(written[name], noun) for name, noun in nouns.items())
+    emit(json_text(facts) if arguments.json else f"{sizes} in a vector: {out}")
 
 
 def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:

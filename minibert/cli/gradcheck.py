@@ -14,12 +14,13 @@ examples:
 """
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from minibert import engines
 from minibert.cli.shared.flags import add_engine, add_flag, add_json
 from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.files import atomic_text, require_folder
 from minibert.terminal import emit, json_text
 from minibert.training.runlog import say
 
@@ -40,6 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.seed < 0:
         raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
+    if arguments.html:  # before the work
+        if Path(arguments.html).is_dir():
+            raise InputError(f"--html {arguments.html} is a folder; name a file in it.")
+        require_folder(Path(arguments.html).parent, "another --html")
     engines.limited_threads(arguments.threads or 1)  # small matrices only suffer from more
     created = [engines.create(name, arguments.threads) for name in arguments.engine or ["auto"]]
     checked = {engine.name: engine for engine in created}.values()

@@ -31,7 +31,7 @@ from minibert.cli.shared.flags import add_engine, add_json
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
 from minibert.machine import cores
-from minibert.terminal import emit, json_text
+from minibert.terminal import counted, emit, json_text
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
@@ -89,7 +89,7 @@ def information(engine: str = "auto", threads: int | None = None) -> dict[str, A
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "machine": f"{platform.system()} {platform.machine()}, {cores()} cores for this process",
+        "machine": f"{platform.system()} {platform.machine()}, {counted(cores(), 'core')} for this process",
         "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
         "matrix library": _blas(),
         "engines": {name: _engine(name) for name in ("auto", *engines.ENGINES)},
@@ -112,7 +112,7 @@ def _blas() -> str:
     """Name the libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
     loaded = [
         f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
-        f"{one['num_threads']} thread{'s' * (one['num_threads'] != 1)}"
+        + counted(one["num_threads"], "thread")
         for one in engines.blas_libraries()
         if one.get("user_api") == "blas"
     ]

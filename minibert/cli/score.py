@@ -30,7 +30,7 @@ from minibert.files import LARGEST_WHOLE
 from minibert.json_files import read_json
 from minibert.metrics import entities, squad
 from minibert.metrics.intervals import Statistic
-from minibert.terminal import emit, json_text
+from minibert.terminal import counted, emit, json_text
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
 HEADER = ["index", "prediction"]  # of what is handed in to GLUE
@@ -135,7 +135,7 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
     statistics = {name: percent(values) for name, values in scores._asdict().items()}
     percentages = _with_intervals(official, statistics, len(questions))
     more = {"version": version, "missing": sum(question.id not in predictions for question in questions)}
-    title, text = f"SQuAD {version}, {len(questions):,} questions", squad.official_text(official)
+    title, text = f"SQuAD {version}, {counted(len(questions), 'question')}", squad.official_text(official)
     return Scored(title, official | more, text, percentages)
 
 
@@ -146,7 +146,7 @@ def run_conll(arguments: argparse.Namespace) -> Scored:
     official = entities.conlleval(gold, predicted)
     counts = entities.sentence_counts(gold, predicted)
     percentages = _with_intervals(official, {"f1": lambda rows: entities.f1_of(counts[rows])}, len(counts))
-    return Scored(f"{len(counts):,} sentences", official, entities.report(official), percentages)
+    return Scored(counted(len(counts), "sentence"), official, entities.report(official), percentages)
 
 
 def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -160,9 +160,9 @@ def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
             continue
         width = width or len(columns)
         if len(columns) < 2 or len(columns) != width:
-            widths = f"{len(columns)} columns and not {max(2, width)}; every line needs a word, more about it"
-            advice = "if you like, its gold tag and its predicted one."
-            raise InputError(f"{file}, line {number} has {widths} {advice}")
+            widths = f"{counted(len(columns), 'column')} and not {max(2, width)}"
+            advice = "every line needs a word, more about it if you like, its gold tag and its predicted one."
+            raise InputError(f"{file}, line {number} has {widths}; {advice}")
         sentences[-1].append(columns[-2:])
     if not (filled := list(filter(None, sentences))):
         raise InputError(f"{file} has no line with tags; give a file of tagged words.")
@@ -213,7 +213,7 @@ def run_glue(arguments: argparse.Namespace) -> Scored:
     values = {name: statistic(np.arange(len(gold))) for name, statistic in statistics.items()}
     official = {"task": task.name, "total": len(gold)} | values
     percentages = _with_intervals(values, statistics, len(gold))
-    return Scored(f"{task.title}, {len(gold):,} examples", official, "", percentages)
+    return Scored(f"{task.title}, {counted(len(gold), 'example')}", official, "", percentages)
 
 
 def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
@@ -244,7 +244,8 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
     for line, row in table:
         place = f"{file}, line {line}"
         if len(row) != 2:
-            raise InputError(f"{place} has {len(row)} columns; give an index, a tab and a prediction.")
+            there = counted(len(row), "column")
+            raise InputError(f"{place} has {there}; give an index, a tab and a prediction.")
         index, label = row
         if index in labels:
             raise InputError(f"{place}: the index {index[:60]!r} has a prediction already; give one each.")

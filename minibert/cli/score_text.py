@@ -30,7 +30,7 @@ SUMS = "{log_probability:9.3f}  in all: {tokens} pieces, mean {mean:.3f}, pseudo
 
 
 def add(parser: Any) -> None:
-    add_model(parser, "a run folder, or a Hugging Face BERT")
+    add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)
     text = "what is masked of a word of several pieces: one piece at a time, or also those to the right of it"
     add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minibert.inference import Bert
     from minibert.pretraining.scoring import score_texts
     from minibert.tokenizer import Tokenizer
-    from minibert.training.progress import Progress
+    from minibert.training.runlog import Progress
 
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)

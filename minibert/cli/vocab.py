@@ -80,7 +80,6 @@ def _fill_in(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
     from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
-    from minibert.tokenizer.formats import check_folder
     from minibert.tokenizer.learner import first_pieces
     from minibert.tokenizer.report import report_text, vocabulary_report
 
@@ -92,7 +91,6 @@ def run(arguments: argparse.Namespace) -> None:
         basic = tokenizer.basic_tokenizer
     else:
         out = Path(arguments.out)
-        check_folder(out)
         if owners := [path.name for name in OWNERS for path in out.glob(name)]:
             found = f"{out} holds {owners[0]} of a model or of token shards"
             raise InputError(f"{found}, to which its vocabulary belongs; choose another --out.")
@@ -132,10 +130,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _modulus(share: float) -> int:
     """Return n where one line of n is held out."""
-    if not 0 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or up to 0.5.")
-    if 0 < share < 2.0**-31:
-        raise InputError(f"--held-out {share:g} is so small that no line would be held out; give 0, or more.")
+    if share and not 5e-10 <= share <= 0.5:
+        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
     return round(1 / share) if share else 0
 
 

@@ -13,6 +13,7 @@ from minibert.gradcheck.cases import Case, Size, config_of, random_batch, random
 from minibert.gradcheck.operations import heads, primitives, sublayers
 from minibert.gradcheck.sheet import STEP, complex_step, engine_gradients, gradient_errors, split, upstream
 from minibert.ops import Ops
+from minibert.terminal import counted
 
 BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more
 EXACT = 1e-14  # of an element of a gradient: right formulas err by 3e-15, 4-point differences by 3e-13
@@ -55,7 +56,7 @@ class Route(NamedTuple):
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
         how = "by the complex step" if self.gradient_of else "by a law" if self.law else "by another route"
-        return Finding(worst, f"{self.times} fresh questions, {how}")
+        return Finding(worst, f"{counted(self.times, 'fresh question')}, {how}")
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return the answers to all the questions of a seed."""

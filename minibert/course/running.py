@@ -3,6 +3,7 @@
 import inspect
 import io
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from minibert.terminal import counted
+
 SECONDS = 10.0  # of processor time that one check may take
+LATER = 0.01  # seconds until it is looked again whether Numba is still compiling
 SHOWN = 1_000  # characters of what a function prints
 
 
@@ -45,7 +49,9 @@ def limits() -> Iterator[None]:
     """Raise Plain after `SECONDS`, where there is such a timer; print at most `SHOWN` characters."""
 
     def over(*_: Any) -> None:
-        raise _TimeOver
+        if not _compiles():
+            raise _TimeOver
+        signal.setitimer(signal.ITIMER_VIRTUAL, LATER)
 
     timed = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGVTALRM, over) if timed else None
@@ -62,8 +68,16 @@ def limits() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
         if text := printed.getvalue().rstrip("\n"):
-            left_out = f"\n… and {printed.dropped:,} more characters, left out" if printed.dropped else ""
+            left_out = (
+                f"\n… and {counted(printed.dropped, 'more character')}, left out" if printed.dropped else ""
+            )
             print(text + left_out)
+
+
+def _compiles() -> bool:
+    """Tell whether Numba is compiling in this thread: cut off there, it would lose its types for good."""
+    lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+    return lock is not None and lock.is_locked()
 
 
 def refusing(error: type[Exception], text: str) -> Callable[..., Any]:

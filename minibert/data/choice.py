@@ -43,7 +43,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
     for number, (line, row) in enumerate(table):
         where = f"{path}, line {line}"
         if len(row) != len(header):
-            raise InputError(f"{where} has {len(row)} columns and the header {len(header)}; fetch it again.")
+            raise InputError(f"{where} has {len(row)} and the header {len(header)} columns; fetch it again.")
         cells = dict(zip(header, row, strict=True))
         endings = tuple(cells[name] for name in SWAG_ENDINGS)
         label = _index(cells["label"], len(endings), where) if "label" in cells else None
@@ -75,8 +75,8 @@ def read_copa(path: str | Path) -> list[ChoiceExample]:
             raise InputError(f"{where} asks for {kind[:60]!r}, expected {' or '.join(_COPA_QUESTIONS)}.")
         context = f"{field_of(item, 'premise', str, where)} {_COPA_QUESTIONS[kind]}"
         endings = (field_of(item, "choice1", str, where), field_of(item, "choice2", str, where))
-        id, label = _id(item, "idx", where), _index(item.get("label", ""), len(endings), where)
-        found.append(ChoiceExample(id, context, "", endings, label))
+        id, label = field_of(item, "idx", (str, int), where), _index(item.get("label"), len(endings), where)
+        found.append(ChoiceExample(str(id), context, "", endings, label))
     return _some(found, path)
 
 
@@ -97,7 +97,8 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
         if (key := item.get("answerKey")) not in (None, "", *letters):
             raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
         label = letters.index(key) if key in letters else None
-        found.append(ChoiceExample(_id(item, "id", where), context, "", endings, label))
+        id = str(field_of(item, "id", (str, int), where))
+        found.append(ChoiceExample(id, context, "", endings, label))
     return _some(found, path)
 
 
@@ -116,10 +117,6 @@ def _some(found: list[ChoiceExample], path: str | Path) -> list[ChoiceExample]:
     if not found:
         raise InputError(f"{path} holds no example; check the file.")
     return found
-
-
-def _id(item: dict[str, Any], key: str, where: str) -> str:
-    return str(field_of(item, key, (str, int), where))
 
 
 def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import NoReturn
 from minibert.data.documents import DOCUMENTS, format_of, text_of
 from minibert.errors import InputError
 from minibert.reading import PACKED, decoded
+from minibert.terminal import counted, some_of
 
 LAYOUTS = {
     "auto": "found from the text of each file",
@@ -52,8 +53,6 @@ _ABBREVIATIONS = frozenset(
     "etc i.e e.g cf fig pp jan feb aug sept oct nov dec".split()
 )
 _WORD = re.compile(r"\w")
-_ODD_SPACE = re.compile(r"[^\S\n ]")
-_SPACES = re.compile("  +")
 _TITLE = re.compile(r"= [^=]+ =")  # of a document in WikiText; its sections have = = Two = = or more
 _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a number before its title
 
@@ -203,7 +202,7 @@ class EmptyCorpusError(InputError):
 
 def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
     """Return the error for files without any text."""
-    names = ", ".join(map(str, files[:3])) + (", …" if len(files) > 3 else "")
+    names = some_of(list(map(str, files)), 3)
     return EmptyCorpusError(f"The corpus is empty: no {what} in {names}; give files with text in them.")
 
 
@@ -232,7 +231,7 @@ def layouts_text(found: Mapping[str, int]) -> str:
     ways = []
     for layout in sorted(found, key=lambda layout: -found[layout]):
         count = found[layout]
-        files = f"{count:,} file{'s' * (count > 1)} with " if len(found) > 1 else ""
+        files = f"{counted(count, 'file')} with " if len(found) > 1 else ""
         ways.append(f"{files}{(LAYOUTS | DOCUMENTS)[layout]} ({layout})")
     return f"Read as {'; '.join(ways)}; --layout reads the text otherwise."
 
@@ -355,7 +354,7 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
     for piece in pieces:
         whole, line_end, rest = (rest + piece).rpartition("\n")
         if line_end:
-            yield from _tidy_lines(whole)
+            yield from (" ".join(line.split()) for line in whole.split("\n"))
         while len(rest) > LINE_CHARACTERS:
             space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
             end = space if space > 0 else LINE_CHARACTERS
@@ -364,16 +363,6 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
             rest = rest[end:]
     if rest.strip():
         yield " ".join(rest.split())
-
-
-def _tidy_lines(text: str) -> Iterator[str]:
-    """Apply `" ".join(line.split())` to many lines at once: nearly all of them are tidy already."""
-    text = text.replace("\xa0", " ")  # the commonest odd one by far
-    if _ODD_SPACE.search(text):
-        text = _ODD_SPACE.sub(" ", text)
-    if "  " in text:
-        text = _SPACES.sub(" ", text)
-    return map(str.strip, text.split("\n"))
 
 
 def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from minibert.data.lines import number_in, numbered_lines, rows, shown
 from minibert.errors import InputError, MissingFile, warn
 from minibert.reading import PACKED
+from minibert.terminal import counted
 
 HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
 
@@ -162,7 +163,7 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
             broken.append(line)
             continue
         if len(row) != len(header):
-            what = f"{len(row)} columns between tabs and not the {len(header)} of {spec.title}"
+            what = f"{counted(len(row), 'column')} between tabs and not the {len(header)} of {spec.title}"
             advice = "check the task and the folder, or fetch the file again."
             raise InputError(f"{where} has {what} ({shown(header)}); {advice}")
         cells = dict(zip(header, row, strict=True))

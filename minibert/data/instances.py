@@ -20,6 +20,7 @@ from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
 from minibert.data.shards.store import TokenShards
 from minibert.errors import InputError
 from minibert.model.batch import Sequence
+from minibert.terminal import counted
 from minibert.tokenizer import Tokenizer
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
@@ -131,11 +132,6 @@ class Instances:
         self._choices = self.documents.tolist()
         self._borders = Borders(self.shards, self.options.longest_sentence)
 
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of text in an epoch."""
-        return int(self._lengths.sum())
-
     def stream(
         self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
     ) -> Iterator[tuple[Sequence | None, Position]]:
@@ -149,7 +145,7 @@ class Instances:
         """
         last = count if last is None else last
         if not 0 <= first < last <= count:
-            what = f"first={first}, last={last} are no slots of a batch of {count} sequences"
+            what = f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}"
             raise InputError(f"{what}; give 0 <= first < last <= count.")
         epoch, block, offset = position
         passed = 0  # sequences since `position`
@@ -269,7 +265,7 @@ def split_documents(
     if n_documents < 2 * least:
         why = ", as next sentences are also drawn from other documents" if next_sentence else ""
         instead = ", or set $next_sentence" if next_sentence and n_documents > 1 else ""
-        few = f"The text is {n_documents:,} document{'s' * (n_documents != 1)}, which is too few"
+        few = f"The text is {counted(n_documents, 'document')}, which is too few"
         needed = f"{least} to learn from and {least} to hold out are needed{why}"
         advice = f"give more text, with blank lines between documents{instead}."
         raise InputError(f"{few}: {needed}; {advice}", next_sentence=False)

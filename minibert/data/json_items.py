@@ -7,7 +7,7 @@ from typing import Any
 
 from minibert.data.lines import shown
 from minibert.errors import InputError
-from minibert.reading import text_pieces
+from minibert.reading import byte_pieces, decoded
 
 LOOKED_AHEAD = 1 << 16  # characters, at first
 _DECODER = json.JSONDecoder()
@@ -18,22 +18,20 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
     text = _Text(Path(file))
     others: list[str] = []
     found = False
-    text.expect("{")
-    while text.peek() != "}":
+    if (first := text.peek()) != "{":
+        begins = f"begins with {first!r}" if first else "is empty"
+        raise InputError(f"{file} {begins}, and an object of JSON is expected; check the name of the file.")
+    for _ in text.between("{", "}"):
         if not isinstance(key := text.value(), str):
             raise text.broken("a key within quotation marks")
         text.expect(":")
         if key in names and text.peek() == "[":
             found = True
-            for item in text.array():
-                yield key, item
+            for _ in text.between("[", "]"):
+                yield key, text.value()
         else:
             others.append(key)
             text.value()
-        if text.peek() != ",":
-            break
-        text.expect(",")
-    text.expect("}")
     if text.peek():
         raise text.broken("the end of the file")
     if not found:
@@ -46,7 +44,7 @@ class _Text:
 
     def __init__(self, file: Path):
         self.file = file
-        self.pieces = text_pieces(file, lambda _: None, kept=True)
+        self.pieces = filter(None, decoded(byte_pieces(file, kept=True), file))
         self.buffer = ""
         self.place = 0  # in the buffer
         self.passed = 0  # characters that have left the buffer
@@ -67,15 +65,15 @@ class _Text:
             raise self.broken(repr(sign))
         self.place += 1
 
-    def array(self) -> Iterator[Any]:
-        """Yield the items of the array that begins here."""
-        self.expect("[")
-        if self.peek() != "]":
-            yield self.value()
+    def between(self, begin: str, end: str) -> Iterator[None]:
+        """Pass over two brackets and the commas between; yield wherever an item is to be passed over."""
+        self.expect(begin)
+        if self.peek() != end:
+            yield
             while self.peek() == ",":
                 self.place += 1
-                yield self.value()
-        self.expect("]")
+                yield
+        self.expect(end)
 
     def value(self) -> Any:
         """Return the value that begins here."""
@@ -101,21 +99,15 @@ class _Text:
 
     def _more(self) -> bool:
         """Look twice as far ahead, so that decoding anew stays cheap; False at the end of the file."""
-        parts = [self.buffer[self.place :]]
-        wanted = max(LOOKED_AHEAD, len(parts[0]))
-        for piece in self.pieces:
-            parts.append(piece)
-            wanted -= len(piece)
-            if wanted <= 0:
-                break
+        rest, more = self.buffer[self.place :], ""
+        while len(more) < max(LOOKED_AHEAD, len(rest)) and (piece := next(self.pieces, "")):
+            more += piece
         self.passed += self.place
-        self.place = 0
-        before = len(parts[0])
-        self.buffer = "".join(parts)
-        return len(self.buffer) > before
+        self.place, self.buffer = 0, rest + more
+        return more != ""
 
     def broken(self, expected: str) -> InputError:
         """Return the error for anything else than what is expected here."""
         found = repr(self.peek()) if self.peek() else "its end"
         what = f"at character {self.passed + self.place:,} {expected} is expected and {found} was found"
-        return InputError(f"{self.file} is broken or no such file: {what}; fetch it again or check its name.")
+        return InputError(f"{self.file} is broken: {what}; fetch it again.")

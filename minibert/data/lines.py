@@ -9,7 +9,7 @@ from typing import Any
 
 from minibert.errors import InputError
 from minibert.json_files import parse_json
-from minibert.reading import byte_pieces, whole_lines
+from minibert.reading import byte_pieces, not_utf8, whole_lines
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
@@ -35,8 +35,7 @@ def numbered_lines(
             try:
                 text = line.decode(errors=errors)
             except UnicodeDecodeError as error:
-                what = f"{file}, line {number} is not UTF-8 (byte 0x{error.object[error.start]:02x})"
-                raise InputError(f"{what}; convert it, e.g. by iconv -f CP1252 -t UTF-8.") from error
+                raise not_utf8(f"{file}, line {number}", error) from error
             yield number, text if ends else text.rstrip("\r\n")
 
 

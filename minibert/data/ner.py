@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from minibert.data.lines import numbered_lines
 from minibert.errors import InputError
+from minibert.terminal import counted
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -60,7 +61,7 @@ def read(
         if entities and not sentence and text.startswith("#") and not is_entity_tag(columns[-1]):
             continue
         if width and len(columns) != width:
-            widths = f"{len(columns)} columns and the lines before have {width}"
+            widths = f"{counted(len(columns), 'column')} and the lines before have {width}"
             expected = "one word a line is expected, with its tag, and a blank line after each sentence."
             raise InputError(f"{path}, line {line} has {widths}; {expected}")
         width = len(columns)
@@ -76,7 +77,7 @@ def read(
 
 def _column(columns: list[str], number: int, path: Path, line: int) -> str:
     if not 1 <= abs(number) <= len(columns):
-        raise InputError(f"{path}, line {line} has {len(columns)} columns, so there is no column {number}.")
+        raise InputError(f"{path}, line {line} has no column {number}, only {len(columns)}; give another.")
     return columns[number - 1 if number > 0 else number]
 
 

@@ -19,6 +19,7 @@ from minibert.data import glue
 from minibert.data.glue import TextExample, find_file, label_in
 from minibert.data.lines import rows, shown
 from minibert.errors import InputError, warn
+from minibert.terminal import counted
 
 STAYS_DEV = 5  # one in so many, where a dev file is divided
 
@@ -92,8 +93,8 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     columns = spec.columns.split()
     for number, (line, row) in enumerate(table):
         if len(row) != len(columns):
-            expected = f"expected {len(columns)}; check the folder."
-            raise InputError(f"{file}, line {line} has {len(row)} columns between tabs, {expected}")
+            found_here = f"{counted(len(row), 'column')} between tabs, expected {len(columns)}"
+            raise InputError(f"{file}, line {line} has {found_here}; check the folder.")
         cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
         label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")
         if label is None:
@@ -104,7 +105,7 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     if not found:
         raise InputError(f"{file} holds no example; check the file.")
     if dropped:
-        warn(f"{file}: {dropped:,} pairs have no label and are left out.")
+        warn(f"{file}: left out {counted(dropped, 'pair')} without a label.")
     if damaged:
-        warn(f"{file}: {damaged:,} pairs hold bytes that are not UTF-8, which are read as U+FFFD.")
+        warn(f"{file}: {counted(damaged, 'pair')} with bytes that are not UTF-8, which are read as U+FFFD.")
     return found

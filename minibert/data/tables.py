@@ -22,6 +22,7 @@ from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 from minibert.errors import InputError
 from minibert.reading import byte_pieces, suffix_of
+from minibert.terminal import counted
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 SEPARATOR = "|"  # of several labels in a column
@@ -134,7 +135,8 @@ def read_tags(
             raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
         given = _words(row["tags"], where, tags) if labelled else None
         if given is not None and len(given) != len(sentence):
-            raise InputError(f"{where} has {len(sentence)} words and {len(given)} tags; give every word one.")
+            both = f"{counted(len(sentence), 'word')} and {counted(len(given), 'tag')}"
+            raise InputError(f"{where} has {both}; give every word one.")
         found.append(TaggedSentence(sentence, given, len(found)))
     return found
 
@@ -226,17 +228,17 @@ def _of_table(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     if header is None:
         header = any(column is not None and _number(column) is None for column in columns.values())
-    places = names = None
+    places = None
     width = 0
     for line, row in rows(path, delimiter):
         if places is None:
-            names, width = (row if header else None), len(row)
-            places = {role: _place(role, column, names, width, path) for role, column in columns.items()}
+            width, where = len(row), (path, row, header, delimiter)
+            places = {role: _place(role, column, *where) for role, column in columns.items()}
             _require_own_columns(path, places)
             if header:
                 continue
         if len(row) != width:
-            both = f"{len(row)} columns and the first row has {width}"
+            both = f"{counted(len(row), 'column')} and the first row has {width}"
             advice = f"check the delimiter {delimiter!r}, and the quotation marks of columns that hold one."
             raise InputError(f"{path}, line {line} has {both}; {advice}")
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
@@ -250,19 +252,24 @@ def _require_own_columns(path: Path, columns: Mapping[str, Column | None]) -> No
             raise InputError(f"{path}: {of[column]} and {role} are one column; give each its own.")
 
 
-def _place(role: str, column: Column | None, names: list[str] | None, width: int, path: Path) -> int | None:
+def _place(
+    role: str, column: Column | None, path: Path, first: list[str], header: bool, delimiter: str
+) -> int | None:
     if column is None:
         return None
-    if names and str(column) in names:
-        if names.count(str(column)) > 1:
+    if header and str(column) in first:
+        if first.count(str(column)) > 1:
             raise InputError(f"{path} has several columns {column!r}; give the one that is meant by number.")
-        return names.index(str(column))
+        return first.index(str(column))
     number = _number(column)
-    if number is not None and 1 <= abs(number) <= width:
-        return number - 1 if number > 0 else width + number
-    there = f"its header is {shown(names)}" if names else f"it has {width} columns"
-    message = f"{path} has no column {column!r}, {there}; name a column or give its number, from 1."
-    raise MissingColumn(message, role, path, names is not None)
+    if number is not None and 1 <= abs(number) <= len(first):
+        return number - 1 if number > 0 else len(first) + number
+    there = f"its header is {shown(first)}" if header else f"it has {counted(len(first), 'column')}"
+    advice = "name a column or give its number, from 1."
+    if len(first) == 1 and (other := max(",;\t|", key=first[0].count)) in first[0]:
+        wrong = f"its columns look parted by {other!r} and not {delimiter!r}"
+        advice = f"{wrong}: give --column delimiter={other!r}."
+    raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
 
 
 def _number(column: Column) -> int | None:
@@ -337,7 +344,8 @@ def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) 
         raise InputError(f"{where}: the list {column!r} holds something that is no text.")
     starts = start if isinstance(start, list) else [start] * len(texts)
     if len(starts) != len(texts):
-        raise InputError(f"{where} has {len(texts)} answers and {len(starts)} places; give each answer one.")
+        both = f"{counted(len(texts), 'answer')} and {counted(len(starts), 'place')}"
+        raise InputError(f"{where} has {both}; give each answer one.")
     pairs = zip(texts, starts, strict=True)
     return [_answer(text, place, context, where) for text, place in pairs if text.strip()]
 

@@ -15,7 +15,7 @@ from minibert.data.json_items import array_items
 from minibert.data.lines import field_of
 from minibert.data.squad import Answer, Question, article_questions
 from minibert.errors import InputError, warn
-from minibert.reading import text_pieces
+from minibert.reading import byte_pieces, decoded
 
 TOKENS = 400  # of a document, from its beginning
 _TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one mark of punctuation
@@ -108,7 +108,7 @@ def _of_item(
     names = [name for key in ("Aliases", "HumanAnswers", "NormalizedAliases") for name in _list(answer, key)]
     aliases = [name for name in (answer.get("Value"), *names) if isinstance(name, str)]
     for name, (title, file) in documents.items():
-        context = first_tokens(text_pieces(file, lambda _: None), tokens)
+        context = first_tokens(decoded(byte_pieces(file), file), tokens)
         if answers := find_answers(context, aliases):
             yield Question(f"{id}--{name}", text, context, answers, False, title)
 

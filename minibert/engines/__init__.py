@@ -12,6 +12,7 @@ from minibert.engines.registry import (
     ENGINES,
     TABLE,
     choose,
+    choose_for,
     create,
     force_device,
     join,
@@ -20,6 +21,6 @@ from minibert.engines.registry import (
     together,
 )
 
-__all__ = ["DEVICES", "ENGINES", "TABLE", "blas_libraries", "choose", "create", "force_device"]
-__all__ += ["instruction_sets", "join", "keep_freed_memory", "limited_threads", "peak", "quickest_dtype"]
-__all__ += ["settled", "together"]
+__all__ = ["DEVICES", "ENGINES", "TABLE", "blas_libraries", "choose", "choose_for", "create"]
+__all__ += ["force_device", "instruction_sets", "join", "keep_freed_memory", "limited_threads", "peak"]
+__all__ += ["quickest_dtype", "settled", "together"]

@@ -3,6 +3,7 @@
 import ctypes
 from contextlib import suppress
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 import threadpoolctl
@@ -74,13 +75,14 @@ def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolct
     """
     require_threads(threads)
     own = ops is not None and ops.name in OWN_THREADS
-    return threadpoolctl.threadpool_limits(limits=1 if own else threads)
+    return threadpoolctl.threadpool_limits(limits=1 if own else threads and int(threads))
 
 
 def require_threads(threads: int | None) -> None:
     """Raise InputError where this is no number of threads."""
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        what = "not a positive number" if threads < 1 else f"more than {MOST_THREADS:,}"
+    is_whole = isinstance(threads, Integral) and not isinstance(threads, bool)
+    if threads is not None and not (is_whole and 1 <= threads <= MOST_THREADS):
+        what = f"more than {MOST_THREADS:,}" if is_whole and threads > 1 else "not a positive whole number"
         raise InputError(f"$threads is {what}; leave it out for one thread a core.", threads=threads)
 
 

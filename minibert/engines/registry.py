@@ -159,6 +159,13 @@ def choose(
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
 
 
+def choose_for(options: Any, own: Ops | None) -> tuple[Ops, str]:
+    """Make the engine that the options of a run name, unless the user has an `own` one; say which it is."""
+    if own is not None:
+        return own, f"{type(own).__name__}, yours"
+    return choose(options.engine, options.threads, options.dtype, **options.extras)
+
+
 @functools.cache
 def _trial(threads: int | None, dtype: str) -> dict[str, float]:
     """Time one real step with portable kernels of `cpp`, and with NumPy's library, which may be faster."""

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
 from minibert.calls import description, require_known
-from minibert.errors import InputError, did_you_mean, flags_as_arguments, naming, warn
+from minibert.errors import InputError, did_you_mean, flags_as_arguments, naming, warn, wording
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
@@ -38,7 +38,7 @@ from minibert.training.runlog import OnLog
 
 # In an error about files of `fit`, whose folder stands as NUL.
 _PLACE = re.compile(
-    r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|Line ([0-9,]+) of (train|dev)\.jsonl"
+    r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|[Ll]ine ([0-9,]+) of (train|dev)\.jsonl"
 )
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 # Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
@@ -197,7 +197,8 @@ class Estimator(ABC):
         data = folder / "examples"
         if not resume and data.exists():
             raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
-        with sole_writer(data):  # which is gone again at the end if nothing is left in it
+        in_rows = functools.partial(_of_rows, data=os.path.abspath(data))  # whoever calls this has no file
+        with sole_writer(data), wording(in_rows):  # the folder goes at the end if nothing is left in it
             try:
                 for name, text in texts.items():
                     atomic_text(data / f"{name}.jsonl", text)
@@ -207,8 +208,8 @@ class Estimator(ABC):
                     raise
                 advice = "call fit again with the same data and it goes on from there."
                 raise KeyboardInterrupt(f"Stopped and saved in {folder}; {advice}") from None
-            except InputError as error:  # whoever calls this has rows, and no file
-                raise InputError(_of_rows(error.message, os.path.abspath(data)), **error.arguments) from error
+            except InputError as error:
+                raise InputError(in_rows(error.message), **error.arguments) from error
             finally:
                 for name in () if (folder / OPTIONS_FILE).exists() else texts:  # it has not begun
                     (data / f"{name}.jsonl").unlink(missing_ok=True)
@@ -221,7 +222,7 @@ class Estimator(ABC):
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         if scratch := vars(self).pop("_scratch", None):
             scratch.cleanup()
-        if remark := majority_remark(report["metric"], report.get("majority"), report["interval"]):
+        if remark := majority_remark(report):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
 
@@ -428,11 +429,12 @@ class Estimator(ABC):
 
 
 def _of_rows(message: str, data: str) -> str:
-    """Return an error about the files of `fit` in `data` as one about its rows, which count from 0."""
+    """Return what is said of the files of `fit` in `data` as said of its rows, which count from 0."""
 
     def in_rows(at: re.Match[str]) -> str:
         part, line = "dev" if "dev" in (at[1], at[5]) else "X", at[3] or at[4]
-        row = f"Row {int(line.replace(',', '')) - 1:,} of {part}" if line else part
+        word = "row" if at[0].startswith("line") else "Row"
+        row = f"{word} {int(line.replace(',', '')) - 1:,} of {part}" if line else part
         return "" if at[2] else row
 
     return _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0"))

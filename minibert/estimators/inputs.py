@@ -27,7 +27,14 @@ def column_names(data: Any) -> dict[str, Any] | None:
     names = getattr(data, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
     names = getattr(data, "columns", None) if names is None else names
     names = data if isinstance(data, Mapping) else names
-    return None if names is None or callable(names) else {str(name): name for name in names}
+    if names is None or callable(names):
+        return None
+    found: dict[str, Any] = {}
+    for name in names:
+        if str(name) in found:
+            raise InputError(f"The table has two columns named {str(name)!r}; rename one.")
+        found[str(name)] = name
+    return found
 
 
 def column(data: Any, name: str, role: str) -> list[Any]:
@@ -35,6 +42,8 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 
     Raise InputError when the table has none of that name; `role` is the argument that names it.
     """
+    if hasattr(data, "collect"):
+        raise InputError("The table is a lazy one; give what its collect() returns.")
     if (name := str(name)) not in (names := column_names(data) or {}):
         there = ", ".join(names) or "none"
         message = f"The table has no column for ${role}, but {there}; name the right one."
@@ -50,11 +59,13 @@ def listed(values: Any, name: str) -> list[Any]:
     if isinstance(values, str | bytes):
         raise InputError(f"{name}={short(values)} is one text; give a list of them.")
     if hasattr(values, "toarray"):
-        raise InputError(f"{name} is a sparse matrix; give texts.")
-    if hasattr(values, "tolist"):  # NumPy, pandas; polars has to_list
-        found = values.tolist()
-    elif hasattr(values, "to_list"):
-        found = values.to_list()
+        instead = "texts" if name == "X" else f"{name}.toarray()"
+        raise InputError(f"{name} is a sparse matrix; give {instead}.")
+    if isinstance(values, set | frozenset):
+        raise InputError(f"{name} is a set, which has no order; give a list.")
+    methods = ("tolist", "to_list", "to_pylist")  # of NumPy and pandas, polars, pyarrow
+    if method := next((one for one in methods if hasattr(values, one)), ""):
+        found = getattr(values, method)()
     elif isinstance(values, Iterable):
         found = list(values)
     elif hasattr(values, "__array__"):
@@ -139,7 +150,7 @@ def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
     many of them as rows.
     """
     if y is None and column_names(X) is None:
-        raise InputError("fit requires y to be passed, but the target y is None; give a value for each row.")
+        raise InputError("This requires y to be passed, but the target y is None; give a value for each row.")
     if len(names := list(column_names(y) or ())) > 1:
         raise InputError(f"y is a table with the columns {', '.join(names)}; give one of them.")
     if names:

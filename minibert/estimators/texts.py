@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -251,10 +252,10 @@ class TextRegressor(_OfTexts):
     TASK: ClassVar[str] = "regress"
 
     def _wrong(self, value: Any) -> str:
-        try:
-            return "" if math.isfinite(float(value)) else "is no finite number"
-        except (TypeError, ValueError):
-            return "is no number"
+        with suppress(OverflowError, TypeError, ValueError):
+            if math.isfinite(float(value)):
+                return ""
+        return "is no finite number"
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         return list(map(float, targets(target_rows(X, y, self.label, n), self._wrong)))

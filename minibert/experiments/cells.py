@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
 
     name: str
     kind: str  # "pre-training", "fine-tuning" or "baseline"
-    settings: Mapping[str, Any]  # what the result is a function of
+    settings: Callable[[], Mapping[str, Any]]  # what the result is a function of, once there is a text
     work: float  # floating-point operations, roughly
     run: Callable[[bool], Result]  # tells how it goes, where it is asked to
     needs: str = ""  # the cell that goes before
@@ -211,7 +211,7 @@ class Plan:
 
     def _pretraining_cell(self, model: str, seed: int) -> Cell:
         options, folder = self.pretraining(model, seed), self.folder(model, seed)
-        name, settings, work = pretraining_name(model, seed), self._settings_of(model, seed), 0.0
+        name, settings, work = pretraining_name(model, seed), partial(self._settings_of, model, seed), 0.0
         if model == UNTRAINED:
             return Cell(name, "pre-training", settings, work, lambda show: self._untrained(options, folder))
         config = options.model_config(self.scale.pretraining["vocab_size"])
@@ -232,10 +232,8 @@ class Plan:
 
     def _finetuning_cell(self, row: Row, column: Column, seed: int) -> Cell:
         options, name = self.finetuning(row, column, seed), self.finetuning_name(row, column, seed)
-        start, source = self._settings_of(row.model, seed), self.source(column)
-        settings = _settings(options.resolved(), "data", "model") | {"start": start, "share": row.share}
+        source = self.source(column)
         assert source  # or there would be no options
-        settings["examples"] = source.fingerprint
         length, examples = (options.max_length or 128) // 2, min(options.train_examples or MOST, source.train)
         config = BertConfig.from_size(self.pretraining(row.model, seed).size or "tiny")
         if self.brings(row.model):
@@ -248,6 +246,10 @@ class Plan:
         whole = row.model == BERT and row.share == 1 and not row.finetuning
         submission = self.out / SUBMISSION / f"seed{seed}" if whole else None
         needs = "" if self.model and row.model == BERT else pretraining_name(row.model, seed)
+
+        def settings() -> dict[str, Any]:
+            own = {"start": self._settings_of(row.model, seed), "share": row.share}
+            return _settings(options.resolved(), "data", "model") | own | {"examples": source.fingerprint}
 
         def run(show: bool) -> Result:
             if needs and not (self.folder(row.model, seed) / "model.safetensors").exists():
@@ -264,7 +266,7 @@ class Plan:
         settings = {key: getattr(options, key) for key in keys}
         settings["examples"] = source.fingerprint if (source := self.source(column)) else 0
         name, with_test = self.baseline_name(column), self._key(column) in WITH_TEST
-        return Cell(name, "baseline", settings, 0.0, lambda show: _baseline(options, with_test))
+        return Cell(name, "baseline", lambda: settings, 0.0, lambda show: _baseline(options, with_test))
 
 
 def pretraining_name(model: str, seed: int) -> str:

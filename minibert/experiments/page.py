@@ -20,7 +20,7 @@ from minibert.experiments.judged import Judged
 from minibert.experiments.plots import drawn, number
 from minibert.experiments.runner import Results
 from minibert.experiments.tables import Column, Ordering
-from minibert.experiments.verdicts import NOT_RUN, Outcomes, verdict_text
+from minibert.experiments.verdicts import NOT_RUN, Outcomes, effect_text
 from minibert.files import atomic_text
 from minibert.reports.markup import rendered, shown
 from minibert.terminal import aligned
@@ -132,8 +132,8 @@ def _claimed(judged: Judged, ordering: Ordering) -> str:
 
 def _answers(judged: Judged) -> list[tuple[Ordering, str, str]]:
     """List all orderings with their answers, and the effect or why there is none."""
-    texts = [(one, v, verdict_text("", v, not _column(judged, one).held_out)) for one, v in judged.verdicts]
-    found = [(one, v.answer, text.removeprefix(f": {v.answer}")) for one, v, text in texts]
+    percent = {one.name: not one.held_out for one in judged.columns}
+    found = [(one, v.answer, f", {effect_text(v, percent[one.column])}") for one, v in judged.verdicts]
     return found + [(one, NOT_RUN, f", {why}") for one, why in judged.not_run]
 
 

@@ -24,6 +24,7 @@ from minibert.experiments.verdicts import Outcomes
 from minibert.files import atomic_text, read_bytes, remove_unfinished, sole_writer, write_folder_atomically
 from minibert.json_files import parse_json, read_json
 from minibert.machine import cores
+from minibert.reports.page import duration
 from minibert.tasks import submissions
 from minibert.terminal import some_of
 from minibert.training.runlog import say
@@ -66,17 +67,18 @@ def reproduce(
         _check_folder(plan.out)
         tell = say if show else lambda text: None
         _tell_sources(plan, tables, tell)
-        if not all(plan.brings(row.model) for table in tables for row in table.rows):
-            plan.prepare_text(show)
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
-        needed = _duration(left := results.estimate(missing))
+        needed = duration(left := results.estimate(missing))
         tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and left > 60 * minutes:
             few = f"too few for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
             raise InputError(f"$minutes are {few}: about {needed} would be needed; {advice}", minutes=minutes)
+        if not all(plan.brings(row.model) for table in tables for row in table.rows):
+            plan.prepare_text(show)
+        results.require_same(cells)
         if not (plan.out / MADE).exists():
             remove_unfinished(plan.out / MADE)
             write_folder_atomically(plan.out / MADE, smoke_tasks.make)
@@ -85,7 +87,7 @@ def reproduce(
                 result, seconds = _run(cell, results, show)
                 results.add(cell, result, seconds)
                 done = f"{_outcome(result)} ({seconds:.0f} s; about"
-                rest = _duration(results.estimate(missing[number:]))
+                rest = duration(results.estimate(missing[number:]))
                 tell(f"{number} of {len(missing)}  {cell.name}: {done} {rest} left)")
         finally:
             write(results)
@@ -130,7 +132,6 @@ class Results:
         self.out, self.order = out, [cell.name for cell in cells]
         self.lines: dict[str, dict[str, Any]] = {}
         self.times: dict[str, dict[str, Any]] = {}
-        wanted = {cell.name: digest(cell.settings) for cell in cells}
         again = {RESULTS: "its cell is run again", TIMES: "how long its cell took is not known any more"}
         for name, lines in ((RESULTS, self.lines), (TIMES, self.times)):
             kept = read_bytes(out / name).decode("utf-8", "replace") if (out / name).exists() else ""
@@ -139,11 +140,14 @@ class Results:
                     lines[found["cell"]] = found
                 else:
                     say(f"{out / name}, line {number} is damaged: {text[:60]!r}; {again[name]}.")
-        for name, line in self.lines.items():
-            if line["settings"] != wanted.get(name, line["settings"]):
+
+    def require_same(self, cells: Sequence[Cell]) -> None:
+        """Raise InputError where there is a result of one of these cells with other settings."""
+        for cell in cells:
+            if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
                 raise InputError(
-                    f"{out / RESULTS} holds {name} of other settings (scale, text, data or model); choose "
-                    "another --out, or the same settings to go on with it."
+                    f"{self.out / RESULTS} holds {cell.name} of other settings (scale, text, data or model); "
+                    "choose another --out, or the same settings to go on with it."
                 )
 
     def __getitem__(self, cell: str) -> Result:
@@ -158,7 +162,7 @@ class Results:
         """Keep a result, and how long it took."""
         facts = {"kind": cell.kind, "work": cell.work, "seconds": round(seconds, 1), "cores": cores()}
         self.times[cell.name] = {"cell": cell.name, **facts}
-        self.lines[cell.name] = {"cell": cell.name, "settings": digest(cell.settings), "result": result}
+        self.lines[cell.name] = {"cell": cell.name, "settings": digest(cell.settings()), "result": result}
         for file, lines in ((TIMES, self.times), (RESULTS, self.lines)):
             names = sorted(lines, key=lambda name: self.order.index(name) if name in self.order else -1)
             summed = (lines[name] | {"crc32": digest(lines[name])} for name in names)
@@ -197,10 +201,6 @@ def _checked(text: str) -> dict[str, Any] | None:
         if isinstance(found, dict) and found.pop("crc32", None) == digest(found):
             return found
     return None
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
 
 
 def _outcome(result: Result) -> str:

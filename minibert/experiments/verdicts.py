@@ -192,11 +192,11 @@ def t_quantile(share: float, freedom: float) -> float:
     return math.sqrt(freedom) * math.tan(angle)
 
 
-def verdict_text(title: str, verdict: Verdict, percent: bool = True) -> str:
-    """Return a verdict as a sentence, such as "MLM > LTR on NER: yes, +7.2 [5.1, 9.0]"."""
+def effect_text(verdict: Verdict, percent: bool = True) -> str:
+    """Return the effect of a verdict with its interval, such as "+7.2 [5.1, 9.0]"."""
     effect, low, high, smallest = (f"{100 * x:.1f}" if percent else f"{x:.3f}" for x in verdict[1:])
     ends = f" [{low}, {high}]"
     if verdict.answer == "undecided":
         seen = f"{ends}; an effect of about {smallest} would be seen in four of five"
         ends = "; one seed does not show how much seeds differ" if math.isinf(verdict.smallest) else seen
-    return f"{title}: {verdict.answer}, {'+' * (verdict.effect >= 0)}{effect}{ends}"
+    return f"{'+' * (verdict.effect >= 0)}{effect}{ends}"

@@ -14,7 +14,6 @@ from minibert import hub
 from minibert.arrays import Array
 from minibert.errors import InputError, MissingFile
 from minibert.inference import Bert
-from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Parameters
 from minibert.model_names import folder_of, locate, step_of
@@ -93,21 +92,17 @@ def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
     """Return a model as the scripts read it, and how much rounding changed its weights."""
     config, head = model.params.config, model.params.head
     tensors = {name: packed_tensor(tensor, int8) for name, tensor in model.tensors.items()}
+    fields = {name: getattr(config, name) for name in FIELDS}
     answers = KINDS[head.kind].outputs != 0 and not model.lost
     return {
         "name": model.name,
         "step": model.step,
         "loss": model.loss,
-        "config": _fields(config),
+        "config": fields | {"gelu": config.gelu_form, "causal": config.is_decoder},
         "tensors": tensors,
         "error": _error(model.tensors, tensors),
         "task": {"kind": head.kind, "labels": _labels(model)} if answers else None,
     }
-
-
-def _fields(config: BertConfig) -> dict[str, Any]:
-    fields = {name: getattr(config, name) for name in FIELDS}
-    return fields | {"gelu": config.gelu_form, "causal": config.is_decoder}
 
 
 def _labels(model: Model) -> list[str]:

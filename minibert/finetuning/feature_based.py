@@ -5,7 +5,7 @@
 The finished folder holds the frozen BERT as Hugging Face reads it, `tagger.json` and `tagger.safetensors`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,23 +58,20 @@ class PreparedVectors(Prepared):
         return activations(self.model, asked, bounds, self.numbers, self.folder, self.show)
 
 
-def prepare(
-    options: FinetuneOptions, ops: Any, folder: Path, show: bool, combinations: Sequence[str] = ()
-) -> PreparedVectors:
+def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> PreparedVectors:
     """Read and check model and data; nothing is computed or written.
 
-    Runs that share the vectors have one folder, and read the `combinations` of layers; without these it is
-    the one of the options. Raise InputError when the task tags no words, a file is missing or of another
-    task, or model and data don't fit.
+    Raise InputError when the task tags no words, a file is missing or of another task, or model and data
+    don't fit.
     """
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
-        raise InputError(f"feature_based={options.feature_based!r} tags words, which {task.name} does not.")
+        message = f"$feature_based is for tags of words, and {task.name} has none; leave it out."
+        raise InputError(message, feature_based=options.feature_based)
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
-    names = combinations or [options.feature_based or ""]
-    numbers = tuple(sorted({number for name in names for number in numbers_of(name, config.L)}))
+    numbers = tuple(sorted(numbers_of(options.feature_based or "", config.L)))
     train, known = read_labelled(task, options)
     return PreparedVectors(
         **known,
@@ -178,7 +175,7 @@ class FeatureBasedRun(Run):
     def headline(self, state: State) -> str:
         o, config, data = self.options, self.config, self.prepared
         return (
-            f"{data.task.title}; {learnt_text(data.train_tasks, 'sentences')}, "
+            f"{data.task.title}; {learnt_text(data.train_tasks, 'sentence')}, "
             f"{len(data.dev_examples):,} to measure on.\n"
             f"{COMBINATIONS[self.combination].title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {state.params.count() / 1e6:.1f}M parameters.\n"

@@ -9,7 +9,7 @@ from typing import Any
 from minibert import engines, hub
 from minibert.arrays import Array
 from minibert.errors import InputError
-from minibert.finetuning.options import TOKEN_BUDGET
+from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
 from minibert.model.batch import Feature
@@ -32,39 +32,20 @@ def is_finetuned(folder: str | Path) -> bool:
     return any((Path(folder) / name).exists() for name in (TASK_FILE, TAGGER_FILE, OPTIONS_FILE))
 
 
-def start_from(
-    folder: str | Path,
-    head: Head,
-    task: str,
-    labels: Sequence[str],
-    dtype: str,
-    dropout: float,
-    seed: int,
-    attention_dropout: float | None = None,
-) -> tuple[Parameters, list[str]]:
+def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> tuple[Parameters, list[str]]:
     """Load the parameters that a fine-tuning begins with.
 
-    They have the task's head; the one in the folder is kept if it was trained for the same thing. Return with
-    them what has its initial value: "pooler", "LSTMs" or "output layer".
-
-    Parameters
-    ----------
-    folder : a pre-training run, a BERT of Hugging Face's or Google's, or a fine-tuned model.
-    head, task, labels : what it is to be fine-tuned for.
-    seed : of the initial values of whatever the folder lacks.
-    attention_dropout : of attention probabilities, if it differs from `dropout`.
+    They have the task's head; the one in the model's folder is kept if it was trained for the same thing.
+    Return with them what has its initial value: "pooler", "LSTMs" or "output layer".
     """
-    config, params, report = hub.load(folder, precision_for(dtype), head, seed)
+    o = options
+    config, params, report = hub.load(o.model, precision_for(o.dtype), head, o.seed)
     parts = {"pooler": "pooler", "lstm": "LSTMs"}
     fresh = [what for part, what in parts.items() if any(part in name for name in report.missing)]
-    if head.outputs and not keeps_head(report, folder, head, task, labels):
-        reset(params, HEAD, seed)
+    if head.outputs and not keeps_head(report, o.model, head, o.task, labels):
+        reset(params, HEAD, o.seed)
         fresh.append("output layer")
-    attention_dropout = dropout if attention_dropout is None else attention_dropout
-    config = dataclasses.replace(
-        config, hidden_dropout_prob=dropout, attention_probs_dropout_prob=attention_dropout
-    )
-    return Parameters(config, params.flat, head=head), fresh
+    return Parameters(dataclasses.replace(config, **o.dropouts), params.flat, head=head), fresh
 
 
 def keeps_head(
@@ -221,5 +202,5 @@ def open_model(
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads, dtype, task)
     if task is not None:
-        raise InputError(f"The tagger in {folder} has one task only; leave task={task.name!r} out.")
+        raise InputError(f"The tagger in {folder} has one task only; leave $task out.", task=task.name)
     return FeatureTagger.from_pretrained(folder, engine, threads, dtype)

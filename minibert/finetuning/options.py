@@ -5,7 +5,7 @@ import math
 import os
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from minibert.errors import InputError
 from minibert.model.head_kinds import POOLS
@@ -32,14 +32,11 @@ class TaskRecipe(NamedTuple):
     learning_rate: float = 5e-5
 
 
-GENERAL = TaskRecipe()
 FEATURE_BASED = TaskRecipe(epochs=10.0, learning_rate=1e-3)  # ours: the paper says nothing of it
 RECIPES = {
     "squad2": TaskRecipe(epochs=2.0, batch_size=48),
     "ner": TaskRecipe(batch_size=2),  # windows over documents: some 26 sentences, the nearest to 32
-    "swag": TaskRecipe(batch_size=16, learning_rate=2e-5),
-    "hellaswag": TaskRecipe(batch_size=16, learning_rate=2e-5),
-    "hellaswag-dev": TaskRecipe(batch_size=16, learning_rate=2e-5),
+    **dict.fromkeys(("swag", "hellaswag", "hellaswag-dev"), TaskRecipe(batch_size=16, learning_rate=2e-5)),
     # The paper knows no such tasks: these are recipes of sentence-transformers.
     "stsb-similarity": TaskRecipe(epochs=4.0, batch_size=16, learning_rate=2e-5),
     "similarity": TaskRecipe(epochs=4.0, batch_size=16, learning_rate=2e-5),
@@ -144,6 +141,7 @@ class FinetuneOptions(RunOptions):
         "sum-last-4, concat-last-4, sum-all (ner, tag)",
         (("the layers that LSTMs are to read, such as last", bool),),
         metavar="LAYERS",
+        default="",
     )
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
     bilstm: bool = option(
@@ -197,6 +195,7 @@ class FinetuneOptions(RunOptions):
     restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
+    BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -240,18 +239,14 @@ class FinetuneOptions(RunOptions):
             raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling"):
             value = getattr(self, name)
-            if self.feature_based and value is not None and value is not False:
+            if self.feature_based and value != getattr(FinetuneOptions, name):
                 where = "where $feature_based leaves the whole model as it is; leave one of them out."
                 both = {name: value, "feature_based": self.feature_based}
                 raise InputError(f"${name} has no meaning {where}", **both)
 
-    @staticmethod
-    def _completed(found: dict[str, Any]) -> dict[str, Any]:
-        return {"stratified": False} | found  # which no run was whose file does not say so
-
     def resolved(self) -> "FinetuneOptions":
         """Return the same with every `None` that the recipe of the task answers filled in."""
-        recipe = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, GENERAL)
+        recipe = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, TaskRecipe())
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,

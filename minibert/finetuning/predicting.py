@@ -7,12 +7,11 @@ import numpy as np
 
 from minibert.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
-from minibert.finetuning.options import TOKEN_BUDGET
 from minibert.tasks import similarity_losses
 from minibert.tasks.batches import lengths
 from minibert.tasks.cuts import Cuts
 from minibert.tasks.registry import same_answers
-from minibert.training.progress import Progress
+from minibert.training.runlog import Progress
 
 CHUNK = 2048  # examples whose features are in memory at a time
 
@@ -20,7 +19,6 @@ CHUNK = 2048  # examples whose features are in memory at a time
 def predict_examples(
     models: Sequence[Finetuned],
     examples: Sequence[Any],
-    budget: int = TOKEN_BUDGET,
     show: bool = False,
     source: str = "",
     cuts: Cuts | None = None,
@@ -31,7 +29,6 @@ def predict_examples(
     ----------
     models : one, or several whose outputs are averaged (the paper's ensemble); see `check_ensemble`. What
         each has chosen on dev, such as a threshold, is averaged too.
-    budget : tokens of a batch.
     source : what errors call the place that the examples are from.
     cuts : counts what is cut of their texts.
     """
@@ -44,7 +41,7 @@ def predict_examples(
             if cuts is not None:
                 cuts.add(features)
             share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
-            each_outputs = [model.outputs(features, budget, share) for model in models]
+            each_outputs = [model.outputs(features, done=share) for model in models]
             outputs = [np.mean(each, axis=0) for each in zip(*each_outputs, strict=True)]
             yield from first.task.predict(part, features, outputs, first.labels, tuned)
 

@@ -40,8 +40,7 @@ class Prepared:
     labels: tuple[str, ...]
     head: Head  # what stands on the encoder
     max_length: int
-    train_examples: int  # how many
-    train_tasks: dict[str, int]  # and how many of each task
+    train_tasks: dict[str, int]  # how many examples of each task are to learn from
     train_classes: dict[str, int] = field(default_factory=dict)  # of each class of texts, if there are any
     dev_examples: list[Any]
     train: Features
@@ -107,21 +106,20 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         train, counts[name] = train + more, counts[name] + len(more)
     with naming(f"{options.data}, train"):
         labels = tuple(task.labels(train))
-    known = [task.is_labelled(example) for example in dev]
-    if not (any(known) if task.skips_unlabelled else all(known)):
-        where = f"the first without is number {known.index(False) + 1:,}"
+    labelled = [task.is_labelled(example) for example in dev]
+    if not (any(labelled) if task.skips_unlabelled else all(labelled)):
+        where = f"the first without is number {labelled.index(False) + 1:,}"
         raise InputError(
-            f"{options.data} has {known.count(False):,} of {len(dev):,} examples of dev without what is "
+            f"{options.data} has {labelled.count(False):,} of {len(dev):,} examples of dev without what is "
             f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
         )
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.warn_unknown(dev, labels)
     task.warn_rare(train, dev, labels)
-    counted = {"train_examples": len(train), "train_tasks": dict(counts)}
-    checksum = {"fingerprint": fingerprint(labels, train, dev)}
     head = task.head(labels)._replace(lstm=options.bilstm)
-    return train, {"task": task, "labels": labels, "head": head, "dev_examples": dev} | counted | checksum
+    known = {"task": task, "labels": labels, "head": head, "dev_examples": dev}
+    return train, known | {"train_tasks": dict(counts), "fingerprint": fingerprint(labels, train, dev)}
 
 
 def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> list[Any]:

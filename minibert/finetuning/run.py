@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from minibert import engines
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
-from minibert.files import require_folder, require_own, sole_writer, write_atomically
+from minibert.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
@@ -37,11 +37,6 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
-FOREIGN = (  # what a run writes or removes, and the options of a pre-training
-    *"config.json model.safetensors vocab.txt training.json checkpoints best activations tensorboard".split(),
-    *"metrics.jsonl report.html report.json dev_predictions.json failed.json tokenizer.json".split(),
-    *"tokenizer_config.json task.json tagger.json tagger.safetensors".split(),
-)
 
 
 def finetune(
@@ -86,10 +81,7 @@ def finetune(
         _check_folder(options, out, places, resume)
         if resume and (report := results.finished_report(out)) is not None:
             return report
-        if ops is None:
-            ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
-        else:
-            engine = f"{type(ops).__name__}, yours"
+        ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
             prepared = kind.prepare(options, ops, out, show)  # once for all runs
@@ -118,7 +110,7 @@ def _check_folder(options: FinetuneOptions, out: Path, places: Sequence[Path], r
     if (out / OPTIONS_FILE).exists():
         raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
     for place in places:
-        if held := [name for name in (*FOREIGN, OPTIONS_FILE) if (place / name).exists()]:
+        if held := [name for name in RUN_FILES if (place / name).exists()]:
             raise InputError(f"{place} holds {', '.join(held)} of something else; choose another --out.")
 
 
@@ -233,7 +225,7 @@ def predict(
     if majority:
         if first.head.kind != "classify":
             what = f"one class of each text, which {first.task.name} does not ask for"
-            raise InputError(f"majority=True is for {what}; leave it out.")
+            raise InputError(f"$majority is for {what}; leave it out.", majority=True)
         folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
         learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
         answers = iter(submissions.majority(learnt, len(examples)))

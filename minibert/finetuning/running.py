@@ -21,6 +21,7 @@ from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed,
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.json_files import parse_json
+from minibert.machine import cores
 from minibert.model.batch import TaskBatch
 from minibert.model.params import FlatParameters
 from minibert.reading import byte_pieces
@@ -219,7 +220,8 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     if baselines := own.pop("baselines", {}):
         report["baselines"] |= baselines
     report |= {"best_epoch": best["epoch"], "best_step": best["step"], "parameters": state.params.count()}
-    report |= {"train_examples": data.train_examples, "train_tasks": data.train_tasks, "steps": state.step}
+    report |= {"train_examples": sum(data.train_tasks.values()), "train_tasks": data.train_tasks}
+    report |= {"engine": run.ops.name, "dtype": run.options.dtype, "cores": cores(), "steps": state.step}
     report |= {"tokens": state.tokens, "training_seconds": round(state.seconds, 1)}
     report["seconds"] = round(time.monotonic() - began, 1)
     report["crc32"] = {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)}

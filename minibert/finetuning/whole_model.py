@@ -27,7 +27,7 @@ from minibert.tasks.stored import TaskFile
 from minibert.training.checkpoint import Checkpoint
 from minibert.training.loop import State
 from minibert.training.optim import Optimizer, optimizer_for
-from minibert.training.progress import Progress
+from minibert.training.runlog import Progress
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class WholeRun(Run):
     @staticmethod
     def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
         if (prepared := prepare(options)).head.kind == "contrastive":
-            _check_contrasts(options, prepared.train_examples, getattr(runtime_of(ops), "mesh", None))
+            _check_contrasts(options, len(prepared.train), getattr(runtime_of(ops), "mesh", None))
         return prepared
 
     @property
@@ -76,9 +76,7 @@ class WholeRun(Run):
 
     def initial(self) -> tuple[Parameters, dict[str, Any]]:
         o, data = self.options, self.prepared
-        params, fresh = start_from(
-            o.model, data.head, o.task, data.labels, o.dtype, o.dropout, o.seed, o.attention_dropout
-        )
+        params, fresh = start_from(o, data.head, data.labels)
         return params, {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:

@@ -1,6 +1,6 @@
 """Classes that a model was never shown: hypotheses that a model of entailment judges (Yin et al. 2019)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -56,8 +56,9 @@ def zero_shot(
         from, the template has no {}, or a text is empty.
     """
     for name, value in {"texts": texts, "classes": classes}.items():
-        if isinstance(value, str):
-            raise InputError(f"{name}={short(value)} is one string; give a list of them.")
+        are_strings = isinstance(value, Iterable) and all(isinstance(one, str) for one in value)
+        if isinstance(value, str) or not are_strings:
+            raise InputError(f"{name}={short(value)} is no list of strings; give one.")
     classes = [one.strip() for one in classes]
     twice = next((one for number, one in enumerate(classes) if one in classes[:number]), "")
     for wrong, message in (

@@ -15,16 +15,14 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.files import crc32_of, open_file, require_intact, write_folder_atomically
-from minibert.frozen.features import layer_numbers, write_header
+from minibert.frozen.features import TOKEN_BUDGET, layer_numbers, write_header
 from minibert.inference import Bert
 from minibert.json_files import read_json
 from minibert.model.batch import Batch, Feature
 from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
 from minibert.tasks.tagging import NO_PIECE
-from minibert.training.progress import Progress
-from minibert.training.runlog import say
+from minibert.training.runlog import Progress, say
 
-TOKEN_BUDGET = 4096  # of a batch
 MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
 CHECKSUMS = "crc32.json"  # of the files there
 
@@ -91,9 +89,6 @@ class WordVectors:
     layers: Mapping[int, np.ndarray]  # by number, (T,H) each
     bounds: np.ndarray  # (S+1,) sentence s is words bounds[s]:bounds[s+1]
     seen: np.ndarray  # (T,) bool, False for a word without pieces, whose vectors are those of [CLS]
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
 
     def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
         """Return (n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
@@ -170,16 +165,15 @@ def activations(
     numbers: Sequence[int],
     folder: Path,
     show: bool = True,
-    most_memory: int = MOST_MEMORY,
 ) -> list[WordVectors]:
     """Compute the vectors of several lists of sentences, all in memory if they fit, else on the disk.
 
     Of each list there are its windows in `parts`, and in `bounds` (S+1,) where its sentences begin. What does
-    not fit into `most_memory`, in bytes, goes to the folder.
+    not fit into `MOST_MEMORY` goes to the folder.
     """
     words, H = sum(int(one[-1]) for one in bounds), model.config.H
     size = words * H * len(numbers) * model.params.flat.itemsize
-    stored = size > most_memory
+    stored = size > MOST_MEMORY
     if show:
         what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
         say(f"{what}: {size / 1e6:,.0f} MB {f'in {folder}' if stored else 'in memory'}.")

@@ -244,8 +244,7 @@ def _write_rows(path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], 
             file.write(some.astype(dtype, copy=False).tobytes())
         count = (file.tell() - begin) // (math.prod(shape) * dtype.itemsize)
         file.seek(0)
-        if write_header(file, (count, *shape), dtype) != begin:
-            raise ValueError(f"the header of {count} rows is longer than that of none")
+        write_header(file, (count, *shape), dtype)
 
 
 def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:

@@ -34,10 +34,6 @@ def _case(
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
     """Build primitives: those called with their inputs one after another, and those that are not."""
-    return [*_called_alike(size, batch, rng), *_called_otherwise(size, batch, rng)]
-
-
-def _called_alike(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
     T, M, A, H, F, V = batch.T, size.M, size.A, size.H, size.F, size.V
     draw, cu_seqlens = rng.standard_normal, batch.cu_seqlens
     found = []
@@ -70,7 +66,7 @@ def _called_alike(size: Size, batch: Batch, rng: np.random.Generator) -> list[Ca
         weights = {"w_in": draw((H, 4 * M)) / 4, "w_state": draw((M, 4 * M)) / 3, "bias": draw(4 * M)}
         add("lstm", variant, {"x": draw((T, H)), **weights}, cu_seqlens, bool(variant))
     add("layer_mix", "", {"layers": draw((3, T, H)), "weights": draw(3)})
-    return found
+    return [*found, *_called_otherwise(size, batch, rng)]
 
 
 def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:

@@ -16,6 +16,7 @@ from minibert.json_files import parse_json, read_json
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
+from minibert.terminal import counted
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -68,7 +69,8 @@ def fields_of(
 ) -> dict[str, Any]:
     """Return the fields of a `config.json` that tell `transformers` which of its models this is."""
     if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
-        what = f"{len(labels)} labels do not fit a head of kind {head.kind!r} with {head.outputs} outputs"
+        head_of = f"a head of kind {head.kind!r} with {counted(head.outputs, 'output')}"
+        what = f"{counted(len(labels), 'label')} can't name those of {head_of}"
         raise InputError(f"{what}; give one for each class or tag, and none to other heads.")
     if len(set(labels)) < len(labels):
         raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")

@@ -14,7 +14,7 @@ from minibert.machine import cores
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table, reset
-from minibert.terminal import some_of
+from minibert.terminal import counted, some_of
 
 Tensors = dict[str, np.ndarray]
 
@@ -25,8 +25,8 @@ _FOREIGN = {
     "roberta.": "RoBERTa", "distilbert.": "DistilBERT", "electra.": "ELECTRA",
     "albert.": "ALBERT", "bert.encoder.transformer.": "ALBERT",
 }  # fmt: skip
-# What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
 COPY_AGAIN = "copy the model's folder again"
+# What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 
 
@@ -87,8 +87,8 @@ def load_source(
     reset(params, [ours for ours, _ in missing], seed)
     if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
         warn(
-            f"{source.path}: {len(beyond):,} tensors of the encoder are in no BERT that "
-            f"{source.config_path.name} describes and are left out, the first is {beyond[0]}; without them "
+            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder that no BERT has which "
+            f"{source.config_path.name} describes, the first is {beyond[0]}; without what is left out "
             "it computes something else."
         )
     unused = tuple(sorted([*tensors, *other]))
@@ -179,7 +179,9 @@ def _outputs(source: Source, tensors: Tensors) -> int:
     if weight is None or weight.ndim != 2 or not len(weight):
         return labels or 2  # Hugging Face's own default
     if labels and labels != len(weight):
-        both = f"has {len(weight)} rows, {source.config_path.name} names {labels} labels"
+        both = (
+            f"has {counted(len(weight), 'row')}, {source.config_path.name} names {counted(labels, 'label')}"
+        )
         raise InputError(f"{source.path}: classifier.weight {both}; the two files are of different models.")
     return len(weight)
 
@@ -188,7 +190,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
     """Compare with the configuration before memory is taken; return both names of what is missing."""
     path, file = source.path, source.config_path.name
     if config.L > (count := len(tensors) + len(source.others)):
-        few = f"{count} tensors, too few for num_hidden_layers={config.L} of {file}"
+        few = f"{counted(count, 'tensor')}, too few for num_hidden_layers={config.L} of {file}"
         raise InputError(f"{path} has {few}; give the folder of one complete model.")
     missing = []
     for ours, theirs, shape in shapes(parameter_table(config, head), head):

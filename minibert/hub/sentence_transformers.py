@@ -7,10 +7,11 @@ from minibert.files import atomic_json
 from minibert.hub.hugging_face import CONFIG_FILE
 from minibert.json_files import read_json
 
+POOLING = "1_Pooling"  # the folder of the module
 POOLS = ("mean", "cls")  # what it has in common with `minibert features`
 
 
-def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize: bool = False) -> None:
+def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
     """Write what tells sentence-transformers how to use the model of a folder (any version from 0.3 on).
 
     Raise InputError when the pool is another one, the folder has no `config.json`, or the model can't read so
@@ -21,7 +22,6 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize
     folder : with a BERT as `save_hf` writes it; `config.json` says how wide its vectors are.
     length : most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
     pool : "mean" of all tokens, [CLS] and [SEP] included, or the last hidden state of "cls".
-    normalize : scale each vector to length 1, so that a scalar product is a cosine.
     """
     folder = Path(folder)
     if pool not in POOLS:
@@ -29,17 +29,13 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean", normalize
     config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
     if not 2 <= length <= (most := config["max_position_embeddings"]):
         raise InputError(f"$length is not possible; give 2 to the model's {most} positions.", length=length)
-    modules = ["", "1_Pooling", *["2_Normalize"] * normalize]
-    kinds = ("Transformer", "Pooling", "Normalize")
-    listed = [
+    modules = [
         {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for at, (path, kind) in enumerate(zip(modules, kinds, strict=False))
+        for at, (path, kind) in enumerate((("", "Transformer"), (POOLING, "Pooling")))
     ]
-    atomic_json(folder / "modules.json", listed)
+    atomic_json(folder / "modules.json", modules)
     atomic_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
     atomic_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    for path in modules[1:]:
-        (folder / path).mkdir(exist_ok=True)
     pooling = {f"pooling_mode_{one}": one.split("_")[0] == pool for one in ("cls_token", "mean_tokens")}
     pooling |= {"word_embedding_dimension": config["hidden_size"]}
-    atomic_json(folder / modules[1] / "config.json", pooling)
+    atomic_json(folder / POOLING / "config.json", pooling)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import warnings
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 
 # Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3.
 # Any other shape is called L-H-A, as 3-768-12 of its Table 6, or 2-128-4, which is tiny with twice the heads.
@@ -159,8 +158,7 @@ class BertConfig:
 
 @cache  # once in a process
 def _warn_untrained(trained_length: int) -> None:
-    warnings.warn(
+    warn(
         f"This model was pre-trained on sequences of up to {trained_length} tokens and makes less of longer "
-        "ones; shorten them, or pre-train for longer, or with a seq_length as long as they are.",
-        stacklevel=3,
+        "ones; shorten them, or pre-train for longer, or with --seq-length as long as they are."
     )

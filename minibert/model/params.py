@@ -58,8 +58,8 @@ class Head(NamedTuple):
 PRETRAINING = Head("pretraining", 0)
 
 
-def check_head(head: Head) -> Head:
-    """Check a head and return it."""
+def check_head(head: Head) -> None:
+    """Raise InputError when there is no such head."""
     if head.kind not in KINDS:
         raise InputError(f"head kind {head.kind!r} does not exist; use one of {', '.join(KINDS)}.")
     fixed = KINDS[head.kind].outputs
@@ -70,7 +70,6 @@ def check_head(head: Head) -> Head:
         raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
     if head.pool and (head.pool not in POOLS or head.kind not in ("classify", "regress", "multilabel")):
         raise InputError(f"A head of kind {head.kind!r} has no pool={head.pool!r}; leave it out.")
-    return head
 
 
 def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]:

@@ -6,6 +6,7 @@ away. Only the causal option hides anything, by selecting, never by adding minus
 
 import math
 from collections import namedtuple
+from itertools import pairwise
 
 import numpy as np
 
@@ -73,12 +74,12 @@ class Attention(Primitives):
         for rows, kept in zip(groups, saved.groups, strict=True):
             p, mask, d_out = kept.p, kept.mask, _heads(dy, rows)
             dropped = p if mask is None else p * mask
-            dp = d_out @ transpose_last(_heads(saved.v, rows))
+            dp = d_out @ _heads(saved.v, rows).mT
             dp = dp if mask is None else dp * mask
             ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
             dq.append(_flat(ds @ _heads(saved.k, rows)))
-            dk.append(_flat(transpose_last(ds) @ _heads(saved.q, rows)))
-            dv.append(_flat(transpose_last(dropped) @ d_out))
+            dk.append(_flat(ds.mT @ _heads(saved.q, rows)))
+            dv.append(_flat(dropped.mT @ d_out))
         return tuple(self.xp.concatenate(parts)[back] for parts in (dq, dk, dv))
 
     # q k (T,A,D) -> one (A,n,n) for each sequence, in the order of the batch
@@ -86,16 +87,12 @@ class Attention(Primitives):
         self, q: Array, k: Array, cu_seqlens: np.ndarray, causal: bool = False
     ) -> list[Array]:
         """Return the attention maps: row i of a map is what token i attends to and sums to one."""
-        groups, _ = equal_length_groups(cu_seqlens)
-        by_begin = {}
-        for rows in groups:
-            for first_row, p in zip(rows[:, 0], self._probabilities(q, k, rows, causal), strict=True):
-                by_begin[int(first_row)] = p
-        return [by_begin[begin] for begin in sorted(by_begin)]
+        sequences = [np.arange(begin, end)[None] for begin, end in pairwise(cu_seqlens.tolist())]
+        return [self._probabilities(q, k, rows, causal)[0] for rows in sequences]
 
     # -> (n,A,length,length)
     def _probabilities(self, q: Array, k: Array, rows: np.ndarray, causal: bool) -> Array:
-        scores = _heads(q, rows) @ transpose_last(_heads(k, rows)) * (1 / math.sqrt(q.shape[-1]))
+        scores = _heads(q, rows) @ _heads(k, rows).mT * (1 / math.sqrt(q.shape[-1]))
         if causal:
             scores = self.xp.where(np.tri(rows.shape[1], dtype=bool), scores, -np.inf)
         p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
@@ -121,9 +118,3 @@ def _heads(x: Array, rows: np.ndarray) -> Array:
 def _flat(x: Array) -> Array:
     n, A, length, D = x.shape
     return x.swapaxes(1, 2).reshape(n * length, A, D)
-
-
-# x (...,i,j) -> (...,j,i)
-def transpose_last(x: Array) -> Array:
-    """Transpose the matrices in the last two dimensions."""
-    return x.swapaxes(-1, -2)

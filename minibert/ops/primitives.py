@@ -179,9 +179,11 @@ class Primitives:
         """
         if not rate and not attention_rate:
             return None
-        return random.Dropout(
-            rate, attention_rate, random.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions)
-        )
+        return random.Dropout(rate, attention_rate, self._row_keys(batch, seed, step))
+
+    # -> (T,2)
+    def _row_keys(self, batch: Any, seed: Any, step: Any) -> Array:
+        return random.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions)
 
     # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
     def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:

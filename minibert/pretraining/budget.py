@@ -9,13 +9,13 @@ faster or slower by then, what is left of the schedule becomes longer or shorter
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
@@ -27,12 +27,13 @@ from minibert.terminal import counted
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.step import start
 
-REHEARSAL, MOST_REHEARSAL = 0.03, 20.0  # share of the minutes that measuring may take, and seconds, twice
+REHEARSAL, MOST_REHEARSAL = 0.03, 20.0  # share of the minutes that measuring may take, and seconds
 HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way and at the end
 MARGIN = 0.97  # a machine is not equally fast all the time
 REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
 FINISHING_SECONDS = 5.0  # for the page and the files
+Tell: TypeAlias = Callable[[str], None]
 
 
 class Afforded(NamedTuple):
@@ -44,7 +45,7 @@ class Afforded(NamedTuple):
     held_out_share: float = 1.0  # of the usual held-out targets, what there is time to measure
 
 
-def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Pretraining:
+def settle(task: Pretraining, state: State, began: float, tell: Tell) -> Pretraining:
     """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
 
     The tokens that there is time for follow from the throughput at the longest of all lengths.
@@ -52,10 +53,8 @@ def settle(task: Pretraining, state: State, began: float, tell: Callable[[str], 
     options = task.options
     rate, lengths = options.rate_from(state.plan.get("new_head", False)), options.seq_length
     if lengths is None:
-        seconds = 60 * _minutes(task)
-        trial = min(REHEARSAL * seconds, MOST_REHEARSAL) / len(options.lengths)
-        per_step = seconds_per_step(task, state, options.longest, trial, tell)
-        left = MARGIN * (seconds - (time.monotonic() - began))
+        (per_step,) = _measured(task, state, [options.longest], tell)
+        left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
     return replace(task, options=replace(options, learning_rate=rate, seq_length=lengths))
@@ -71,9 +70,18 @@ def _minutes(task: Pretraining) -> float:
     return minutes
 
 
-def plan_steps(
-    task: Pretraining, state: State, folder: Path, began: float, tell: Callable[[str], None]
-) -> Timetable:
+def _measured(task: Pretraining, state: State, lengths: Iterable[int], tell: Tell) -> list[float]:
+    """Return the seconds of a step at each of some lengths; those that are not known yet are measured."""
+    known = task.seconds_per_step
+    if missing := dict.fromkeys(length for length in lengths if length not in known):
+        seconds = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL) / len(task.options.lengths)
+        shown = ", ".join(map(str, missing))
+        tell(f"Measuring the speed of steps of {shown} tokens, for some {len(missing) * seconds:.2g} s.")
+        known.update((one, seconds_per_step(task, state, one, seconds, tell)) for one in missing)
+    return [known[length] for length in lengths]
+
+
+def plan_steps(task: Pretraining, state: State, folder: Path, began: float, tell: Tell) -> Timetable:
     """Count out the steps of the whole run, and write into a checkpoint what was decided.
 
     A run that goes on with the length it had keeps to what was decided before. `began` is the
@@ -92,7 +100,7 @@ def plan_steps(
             state.plan["per_step"] = [[length, seconds] for length, seconds in found.per_step.items()]
             state.plan["held_out_share"] = found.held_out_share
         if timetable.total < state.step:
-            message = f"$steps is less than the {state.step:,} steps that this run has done; give more."
+            message = f"$steps is less than the {counted(state.step, 'step')} done by this run; give more."
             raise InputError(message, steps=timetable.total)
         _decide(state, timetable)
         if runtime_of(task.ops).is_main_process:
@@ -142,15 +150,14 @@ def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int,
     )
 
 
-def affordable_steps(task: Pretraining, state: State, began: float, tell: Callable[[str], None]) -> Afforded:
+def affordable_steps(task: Pretraining, state: State, began: float, tell: Tell) -> Afforded:
     """Return how many steps fit into what is left of the minutes, the last evaluation included.
 
     Where measuring the usual number of held-out targets would take more than its share, there are fewer.
     """
-    minutes, lengths = _minutes(task), task.options.lengths
-    trial = min(REHEARSAL * 60 * minutes, MOST_REHEARSAL) / len(lengths)
-    rates = {length: seconds_per_step(task, state, length, trial, tell) for length, _ in lengths}
-    per_step = sum(share * rates[length] for length, share in lengths)
+    minutes, (lengths, shares) = _minutes(task), zip(*task.options.lengths, strict=True)
+    seconds = _measured(task, state, lengths, tell)
+    per_step = sum(share * one for share, one in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
     share = min(1.0, HELD_OUT * 60 * minutes / measuring)
@@ -158,15 +165,13 @@ def affordable_steps(task: Pretraining, state: State, began: float, tell: Callab
     steps = max(len(lengths), int((left - share * on_the_way) / per_step))
     fewer = f", on {share:.0%} of the usual targets" if share < 1 else ""
     tell(
-        f"{steps:,} steps of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}; "
+        f"{counted(steps, 'step')} of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}; "
         f"{share * measuring:.0f} s of these are for measuring held-out text{fewer}."
     )
-    return Afforded(steps, left, rates, share)
+    return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
-def seconds_per_step(
-    task: Pretraining, state: State, seq_length: int, seconds: float, tell: Callable[[str], None]
-) -> float:
+def seconds_per_step(task: Pretraining, state: State, seq_length: int, seconds: float, tell: Tell) -> float:
     """Rehearse steps of one length for about so many seconds, on copies that are thrown away."""
     params = Parameters(state.params.config, state.params.flat.copy())
     loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate or 1)

@@ -105,7 +105,7 @@ def score(
     next_nll, next_predicted, next_labels = np.concatenate(pairs, axis=1)
     if not len(targets):
         raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
-    paired = len(next_labels) > 0
+    paired, counts = len(next_labels) > 0, np.bincount(next_labels.astype(int))
     return HeldOut(
         loss=float(nll.mean()),
         unigram=entropy_of_counts(np.bincount(targets.astype(int))),
@@ -113,9 +113,7 @@ def score(
         targets=len(targets),
         next_loss=float(next_nll.mean()) if paired else None,
         next_accuracy=float((next_predicted == next_labels).mean()) if paired else None,
-        next_majority=float(np.bincount(next_labels.astype(int)).max() / len(next_labels))
-        if paired
-        else None,
+        next_majority=float(counts.max() / len(next_labels)) if paired else None,
         sequences=sequences,
         tokens=tokens,
     )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -60,6 +60,7 @@ class Pretraining:
     options: PretrainOptions
     text: Text
     ops: Any
+    seconds_per_step: dict[int, float] = field(default_factory=dict, compare=False)  # as far as measured
 
     @property
     def config(self) -> BertConfig | None:

@@ -56,6 +56,7 @@ class PretrainOptions(RunOptions):
         "a folder that `minibert data` wrote, in one part or more, in place of CORPUS; its vocabulary is "
         "used. The folder is read where it is, and must not be moved",
         metavar="DIR",
+        default="",
     )
     held_out: float = option(0.05, "share of the documents that is kept for measuring", SHARE)
     # model
@@ -70,6 +71,7 @@ class PretrainOptions(RunOptions):
         "a trained BERT to train further, Hugging Face's too, or RUN@STEP; its shape and vocabulary are "
         "used, and --size only chooses defaults",
         metavar="MODEL",
+        default="",
     )
     hidden_act: str = option("gelu", "gelu: with the error function; gelu_new: with tanh", choices=GELU_FORMS)
     max_positions: int = option(512, "longest sequence the model can ever read; at least --seq-length", WHOLE)
@@ -128,6 +130,7 @@ class PretrainOptions(RunOptions):
     keep: int = option(2, "checkpoints to keep; 0: all; RUN@1000 names that of step 1000 as a model", COUNT)
 
     UNDECIDED = "by size"
+    ALWAYS = ("corpus", "held_out", "masked_lm_prob")
     RENAMED = RunOptions.RENAMED | {"init_from": "model"}
     # The length of a run may differ too. Shards may have been moved; that they are the same is checked when
     # they are opened.
@@ -198,6 +201,13 @@ class PretrainOptions(RunOptions):
             answers["seq_length"] = self.schedule_for(lambda longest: sequences * longest)
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 
+    def check_positions(self) -> None:
+        """Raise InputError when a new model was given fewer positions than its sequences need."""
+        if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
+            less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
+            message = f"$max_positions is {less}, or shorter sequences with --seq-length."
+            raise InputError(message, max_positions=self.max_positions)
+
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
         """Return what `seq_length` becomes where nobody gave it; `tokens` as in `recipes.schedule_for`."""
         return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
@@ -211,11 +221,6 @@ class PretrainOptions(RunOptions):
         """Return the learning rate given, or the recipe's; `new_head`: without a trained masked-LM head."""
         usual = recipes.NEW_HEAD_RATE if new_head and self.recipe is FURTHER else self.recipe.learning_rate
         return self.learning_rate or usual * (LAMB_RATE if self.optimizer == "lamb" else 1)
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Files, folders or globs of the corpus; none for the embedded books."""
-        return (self.corpus,) if isinstance(self.corpus, str) else self.corpus
 
     @property
     def recipe(self) -> SizeRecipe:
@@ -239,12 +244,6 @@ class PretrainOptions(RunOptions):
         """Tokens a step, were every sequence full; the same in every stage."""
         assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
-
-    @property
-    def dropouts(self) -> dict[str, Any]:
-        """Both rates, as a model's configuration has them."""
-        attention = self.dropout if self.attention_dropout is None else self.attention_dropout
-        return {"hidden_dropout_prob": self.dropout, "attention_probs_dropout_prob": attention}
 
     @property
     def pairs(self) -> bool:

@@ -147,7 +147,7 @@ def named_paths(options: PretrainOptions) -> dict[str, Any]:
     """Return the options that are paths by their last parts, all that a page says of them."""
     single = {name: getattr(options, name) for name in ("shards", "vocab", "model")}
     found = {name: path and Path(path).name for name, path in single.items()}
-    return {"corpus": tuple(Path(path).name for path in options.paths)} | found
+    return {"corpus": tuple(Path(path).name for path in options.corpus)} | found
 
 
 def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, str, str]]:

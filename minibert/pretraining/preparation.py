@@ -22,9 +22,9 @@ from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError, warn
-from minibert.hub.loading import read_config
-from minibert.model_names import folder_of, no_such_model
+from minibert.hub import load
 from minibert.pretraining.options import PretrainOptions
+from minibert.terminal import counted
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS
@@ -35,7 +35,6 @@ HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: 
 UPDATE_LINES = 2000  # between two updates of a progress bar
 DIFFERENT_LINES = 1 << 18  # the first ones, whose repetitions are counted in some 30 MB
 FEW_LINES, MUCH = 1000, 0.05  # to warn of repetitions; Wikipedia's are 2%, those of novels and reviews 0.4%
-COUNTED_TOKENS = 2**18  # at a time: to count those of each document costs as much as a vocabulary
 
 
 @dataclass(frozen=True)
@@ -71,16 +70,10 @@ class Text:
     def piece_counts(self, documents: Iterable[int] | None = None) -> np.ndarray:
         """Return how often every piece occurs in some of the documents, or in all of them."""
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
-        waiting: list[np.ndarray] = []
-        size = 0
         for number in range(self.shards.n_documents) if documents is None else documents:
-            waiting.append(self.shards.document(int(number))[0])
-            size += len(waiting[-1])
-            if size >= COUNTED_TOKENS:
-                counts += np.bincount(np.concatenate(waiting), minlength=len(counts))
-                waiting, size = [], 0
-        rest = np.concatenate([*waiting, counts[:0]])  # which is none where no document waits
-        return counts + np.bincount(rest, minlength=len(counts))
+            tokens, _ = self.shards.document(int(number))
+            np.add.at(counts, tokens, 1)  # bincount would take as long as there are pieces for each document
+        return counts
 
 
 def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
@@ -94,12 +87,12 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
         shards = open_shards(options.shards, tokenizer)
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
-        layout = options.layout if options.paths else "sentences"
-        stream = sentences(options.paths or embedded_corpus(), layout, options.column)
+        layout = options.layout if options.corpus else "sentences"
+        stream = sentences(options.corpus or embedded_corpus(), layout, options.column)
         lines = watched(stream, "writing shards", show, repeated.append)
         shards = write_shards(lines, tokenizer, run / "shards")
         if show and stream.found:
-            say(f"{shards.n_documents:,} documents. {layouts_text(stream.found)}")
+            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     parts = split_documents(shards.n_documents, options.held_out, options.pairs)
@@ -110,9 +103,7 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
     if (run / "tokenizer_config.json").exists():
         return Tokenizer.from_pretrained(run)
-    positions = max(options.max_positions, options.longest)
-    if options.model:
-        positions = _configuration(options.model).get("max_position_embeddings", positions)
+    positions = load(options.model)[0].P if options.model else max(options.max_positions, options.longest)
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
         if options.model:
@@ -121,22 +112,9 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         tokenizer = Tokenizer.from_pretrained(source, **({} if options.lower_case else CASED))
     else:
         how = (options.vocab_size, options.lower_case, show, options.column)
-        tokenizer = learn_vocabulary(options.paths, *how)
+        tokenizer = learn_vocabulary(options.corpus, *how)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
-
-
-def _configuration(folder: str) -> dict[str, Any]:
-    """Return the configuration of a trained BERT to start from; it is checked when weights are loaded."""
-    place = folder_of(folder)
-    for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
-        if (path := place / name).is_file():
-            return read_config(path)
-    if not place.is_dir():
-        raise no_such_model(folder)
-    raise InputError(
-        "$model has no config.json or bert_config.json; give a run folder or another BERT's.", model=folder
-    )
 
 
 def learn_vocabulary(

@@ -22,7 +22,7 @@ from typing import Any
 from minibert import engines
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_json, remove_leftovers, require_own, sole_writer
+from minibert.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
 from minibert.gaps import fill_texts
 from minibert.hub import save_hf
 from minibert.inference import Bert
@@ -30,7 +30,7 @@ from minibert.machine import cores
 from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
-from minibert.pretraining.budget import next_review, plan_steps, review, settle, timetable_of
+from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, shuffle_contexts
 from minibert.pretraining.objective import Pretraining, held_out_targets
 from minibert.pretraining.options import PretrainOptions
@@ -50,14 +50,7 @@ REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
 MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
-WRITTEN = (
-    *MADE_FIRST,
-    *"tokenizer.json training.json config.json checkpoints metrics.jsonl tensorboard report.html".split(),
-    *"report.json trace.json trace-events.json explorer.html".split(),
-    "finetune.json",  # of another kind of run
-)
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
-Tell = Callable[[str], None]
 
 
 @engines.together()
@@ -105,15 +98,15 @@ def pretrain(
     if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
         options = options.settled_as(PretrainOptions.load(run / "training.json"))
     options = engines.settled(options.resolved())
-    if ops is None:
-        ops, engine = engines.choose(options.engine, options.threads, options.dtype, **options.extras)
-    else:
-        engine = f"{type(ops).__name__}, yours"
+    if not resume:  # earlier versions raised the number
+        options.check_positions()
+    ops, engine = engines.choose_for(options, ops)
+    engines.keep_freed_memory()
     runtime = runtime_of(ops)
     runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
-    engines.keep_freed_memory()
     if trace and ops.name == "jax":
-        raise InputError("trace=True watches each operation, and JAX compiles them into one; leave it out.")
+        message = "$trace watches each operation, and JAX compiles them into one; leave it out."
+        raise InputError(message, trace=True)
     fresh, show = not run.exists(), show and runtime.is_main_process
     tell = say if show else lambda text: None
     with ExitStack() as held:
@@ -154,7 +147,7 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
-    if held := [name for name in WRITTEN if (run / name).exists()]:
+    if held := [name for name in RUN_FILES if (run / name).exists()]:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
@@ -277,7 +270,8 @@ def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> I
             yield seen
     finally:
         if steps := state.step - first:
-            say(f"Where the {seen.seconds:,.1f} s of {steps:,} steps went:\n{seen.table(peak)}\n{TRACE_NOTE}")
+            spent = f"Where the {seen.seconds:,.1f} s of {counted(steps, 'step')} went"
+            say(f"{spent}:\n{seen.table(peak)}\n{TRACE_NOTE}")
             seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
             events = run / "trace-events.json"
             seen.save_events(events)
@@ -292,9 +286,9 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     return (
         f"BERT-{state.params.config.size}, {state.params.count() / 1e6:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
-        f"{len(text.train_ids):,} documents to learn from, {len(text.held_out_ids):,} held out, "
+        f"{counted(len(text.train_ids), 'document')} to learn from, {len(text.held_out_ids):,} held out, "
         f"{text.shards.n_tokens:,} tokens{repeated}; "
-        f"{timetable.total:,} steps of {options.tokens_per_step:,} tokens ({lengths} long)."
+        f"{counted(timetable.total, 'step')} of {options.tokens_per_step:,} tokens ({lengths} long)."
     )
 
 
@@ -322,6 +316,9 @@ def _finish(
         "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable)],
         "trained_length": options.longest,
         "tokens": state.tokens,
+        "engine": task.ops.name,
+        "dtype": options.dtype,
+        "cores": cores(),
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
         "examples": _examples(task, Bert(params.config, params, task.ops)),
@@ -352,14 +349,14 @@ def report_text(report: dict[str, Any]) -> str:
     lines = [metrics_text(report["held_out"])]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
     lines.append(
-        f"{report['steps']:,} steps, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
+        f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
         f"{report['seconds'] / 60:.1f} minutes for this command."
     )
     more = report["steps"] - report["planned_steps"]
     if abs(more) > WORTH_TELLING * report["planned_steps"]:
         lines.append(
             f"The machine became {'faster' if more > 0 else 'slower'} on the way: "
-            f"{report['planned_steps']:,} steps were planned."
+            f"{counted(report['planned_steps'], 'step')} had been planned."
         )
     lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")
     for example in report["examples"]:
@@ -374,22 +371,18 @@ def metrics_text(metrics: dict[str, Any]) -> str:
     """Format `HeldOut.to_dict()` and `shuffled_loss`, None left to right, as a person reads them."""
     loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
-
-    def floor(of_what: str, entropy: float) -> str:
-        gain = entropy - loss
-        place = f"the model is {abs(gain):.2f} {'under' if gain >= 0 else 'over'} it"
-        return f"{'  unigram entropy of ' + of_what:<36}{entropy:.3f} nats ({place})"
-
-    lines = [
-        f"{'Held-out loss on ' + what:<36}{loss:.3f} nats ({metrics['targets']:,} targets)",
-        floor("these targets", metrics["unigram"]),
-        floor("the whole text", metrics["text_unigram"]),
-    ]
+    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({counted(metrics['targets'], 'target')})")]
+    for of_what, entropy in (
+        ("these targets", metrics["unigram"]),
+        ("the whole text", metrics["text_unigram"]),
+    ):
+        place = f"{abs(entropy - loss):.2f} {'under' if loss <= entropy else 'over'} it"
+        rows.append((f"  unigram entropy of {of_what}", f"{entropy:.3f} nats (the model is {place})"))
     if shuffled is not None:
-        lines.append(f"  with its context shuffled         {shuffled:.3f} nats")
-    lines.append(f"  perplexity                        {metrics['perplexity']:.1f}")
-    lines.append(f"  accuracy                          {100 * metrics['accuracy']:.1f}%")
+        rows.append(("  with its context shuffled", f"{shuffled:.3f} nats"))
+    rows.append(("  perplexity", f"{metrics['perplexity']:.1f}"))
+    rows.append(("  accuracy", f"{metrics['accuracy']:.1%}"))
     if metrics["next_accuracy"] is not None:
-        lines.append(f"Next-sentence accuracy              {100 * metrics['next_accuracy']:.1f}%")
-        lines.append(f"  always the more frequent answer   {100 * metrics['next_majority']:.1f}%")
-    return "\n".join(lines)
+        rows.append(("Next-sentence accuracy", f"{metrics['next_accuracy']:.1%}"))
+        rows.append(("  always the more frequent answer", f"{metrics['next_majority']:.1%}"))
+    return "\n".join(f"{name:<36}{value}" for name, value in rows)

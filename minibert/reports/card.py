@@ -11,7 +11,7 @@ from minibert.json_files import read_json
 from minibert.model.config import BertConfig
 from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.terminal import printable, printable_text
+from minibert.terminal import counted, printable, printable_text
 
 CARD = "README.md"
 PRETRAINED = "training.json"
@@ -96,9 +96,9 @@ def model_card(run: Path, model: Exported) -> str:
         "",
         f"# {name}",
         "",
-        f"A BERT of {config.L} layers with hidden size {config.H} and {config.A} heads, "
-        f"{model.parameters / 1e6:.1f}M parameters, {config.V:,} pieces, and at most {config.P} tokens in a "
-        f"text, for {task.replace('-', ' ')}.",
+        f"A BERT of {counted(config.L, 'layer')} with hidden size {config.H} and "
+        f"{counted(config.A, 'head')}, {model.parameters / 1e6:.1f}M parameters, {config.V:,} pieces, and at "
+        f"most {config.P} tokens in a text, for {task.replace('-', ' ')}.",
         *[f"Its outputs are {labels}."] * bool(labels),
     ]
     sections = {
@@ -154,24 +154,23 @@ def _finetuned(run: Path) -> Parts:
         f"{_length(report)}; learning rate {report['learning_rate']:g}, seed {report['seed']}; epoch "
         f"{report['best_epoch']:g} was the best on dev.",
     ]
-    metric, majority = report["metric"], report.get("majority")
-    rows: list[tuple[str, ...]] = [("", "model")] * (majority is None)
-    rows += results.metric_rows(*(report.get(name) for name in ("scores", "macro_f1", "majority", "untuned")))
+    metric = report["metric"]
+    rows: list[tuple[str, ...]] = [("", "model")] * ("majority" not in report)
+    rows += results.metric_rows(report)
     low, high = (results.metric_number(metric, end) for end in report["interval"])
     notes = [
-        f"On {report['examples']:,} examples of dev. 95% interval of {results.metric_name(metric)}, from "
-        f"bootstrap samples of these examples: {low} to {high}.",
-        printable(results.majority_remark(metric, majority, report["interval"])),
-        *results.baseline_notes(report.get("baselines", {})),
+        f"On {counted(report['examples'], 'example')} of dev. 95% interval of "
+        f"{results.metric_name(metric)}, from bootstrap samples of these examples: {low} to {high}.",
+        *map(printable, results.remarks(report)),
     ]
-    found = [*_table(rows), *(line for note in notes if note for line in ("", note))]
+    found = [*_table(rows), *(line for note in notes for line in ("", note))]
     limits = ["The epoch was chosen on the examples that it was measured on, which flatters it a bit."]
     return training, found, dict(report["scores"]), limits
 
 
 def _length(report: dict[str, Any]) -> str:
     minutes = report["training_seconds"] / 60
-    return f"{report['steps']:,} steps, {report['tokens']:,} tokens, {minutes:.1f} minutes"
+    return f"{results.length_text(report)}, {minutes:.1f} minutes"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from minibert.terminal import counted
+
 TEMPLATES = Path(__file__).with_name("templates")
 # What no HTML may hold: control characters, halves of surrogate pairs, non-characters.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -35,7 +37,7 @@ def _environment(folder: Path) -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"place": "{:.1f}".format, "figure": "{:.1e}".format}
+    environment.filters |= {"place": "{:.1f}".format, "figure": "{:.1e}".format, "counted": counted}
     return environment
 
 

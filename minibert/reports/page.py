@@ -18,11 +18,11 @@ from minibert.files import atomic_json, atomic_text
 from minibert.reports import results
 from minibert.reports.markup import rendered, shown
 from minibert.reports.pictures import Curve, picture, points
-from minibert.reports.results import Measured, metric_name, metric_number
+from minibert.reports.results import WORST, Measured, metric_name, metric_number
 from minibert.tasks.task import Mistake
+from minibert.training.runlog import METRICS, read_metrics
 
 REPORT_FILE = "report.html"
-WORST = 10  # mistakes that are shown
 MOST_CLASSES = 40  # a row each in the confusion matrix; rarer ones share one
 AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
 
@@ -31,42 +31,32 @@ AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
 class Facts:
     """What a report says; what is empty is left out of it."""
 
-    title: str  # a line for people, such as the task's
-    task: str  # as the command line has it
-    metric: str  # the key of `scores` that the model was chosen by
-    scores: Mapping[str, float]  # every official metric
+    report: Mapping[str, Any]  # `title`, `task`, `metric`, `scores`, and what else `report_of` measures
     model: str = ""  # what was started from
-    interval: Sequence[float] | None = None  # ends of the bootstrap's 95% interval of the metric
-    macro_f1: float | None = None  # as `compared_with_majority` has it, of classes of texts
-    majority: Mapping[str, Any] | None = None  # likewise
-    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # scores of each
-    untuned: Mapping[str, float] | None = None  # likewise, with a threshold of one half for every class
-    learnt: Mapping[str, int] = field(default_factory=dict)  # examples of each class to learn from
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
     classes: tuple[Sequence[str], Sequence[str]] | None = None  # expected and found, of every example or word
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
-    seconds: float | None = None  # that training took
-    note: str = ""  # a sentence that belongs to the metrics, such as how much of the texts was cut
     sweep: str = ""  # tables of the sweep whose best run it is
 
 
 def page(facts: Facts) -> str:
     """Write the report as one HTML document."""
-    best, name = facts.scores.get(facts.metric), facts.metric
-    rows = results.metric_rows(facts.scores, facts.macro_f1, facts.majority, facts.untuned)
-    head, rows = ((), rows) if facts.majority is None else (rows[0], rows[1:])
-    remark = results.majority_remark(name, facts.majority, facts.interval)
+    report, name, seconds = facts.report, facts.report["metric"], facts.report.get("training_seconds")
+    best, interval, rows = report["scores"].get(name), report.get("interval"), results.metric_rows(report)
+    head, rows = (rows[0], rows[1:]) if "majority" in report else ((), rows)
+    cut = report.get("truncated", {}).get("warning", "")
+    notes = [" ".join([*results.together(report), cut]).strip(), *results.remarks(report)]
     return rendered(
         "report.html.j2",
-        title=facts.title,
+        title=report["title"],
         facts=facts,
-        duration=None if facts.seconds is None else duration(facts.seconds),
+        duration=None if seconds is None else duration(seconds),
         value=None if best is None else metric_number(name, best),
         metric=metric_name(name),
-        interval=facts.interval and [metric_number(name, end) for end in facts.interval],
-        notes=[note for note in (facts.note, remark, *results.baseline_notes(facts.baselines)) if note],
+        interval=interval and [metric_number(name, end) for end in interval],
+        notes=list(filter(None, notes)),
         metrics={"head": head, "rows": rows},
         pictures=_curves(facts),
         confusion=_confusion(facts),
@@ -99,19 +89,20 @@ def _short(value: Any) -> Any:
 
 def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     """Draw the loss and the metric, one above the other over the same steps."""
-    last = max((row["step"] for row in facts.curve), default=0)
-    loss, metric = (points(facts.curve, name) for name in ("loss", f"dev_{facts.metric}"))
-    number = partial(metric_number, facts.metric)
-    more: dict[str, Any] = {"scale": 100.0 if results.is_share(facts.metric) else 1.0}
-    if facts.interval is not None and np.isfinite(facts.interval).all():
-        more["band"] = *facts.interval, "95% of bootstrap samples of the best epoch"
-    if facts.majority is not None:
-        same = facts.majority["scores"][facts.metric]
-        more["lines"] = [(same, f"always {facts.majority['label']!r}: {number(same)}")]
+    last, name = max((row["step"] for row in facts.curve), default=0), facts.report["metric"]
+    loss, metric = (points(facts.curve, line) for line in ("loss", f"dev_{name}"))
+    number = partial(metric_number, name)
+    more: dict[str, Any] = {"scale": 100.0 if results.is_share(name) else 1.0}
+    interval, majority = facts.report.get("interval"), facts.report.get("majority")
+    if interval is not None and np.isfinite(interval).all():
+        more["band"] = *interval, "95% of bootstrap samples of the best epoch"
+    if majority is not None:
+        same = majority["scores"][name]
+        more["lines"] = [(same, f"always {majority['label']!r}: {number(same)}")]
     of_dev = [Curve("metric", metric, dots=True)]
     drawn = [
         picture("training loss", [Curve("loss", loss)], shown, last),
-        picture(f"{metric_name(facts.metric)} on dev", of_dev, number, last, **more),
+        picture(f"{metric_name(name)} on dev", of_dev, number, last, **more),
     ]
     return [one for one in drawn if one]
 
@@ -120,16 +111,16 @@ def _confusion(facts: Facts) -> dict[str, Any] | None:
     """Tabulate how often each class was found for each; with precision, recall and F1."""
     if facts.classes is None or not len(facts.classes[0]):
         return None
-    names, counts = _counted(*facts.classes, facts.labels, facts.learnt)
-    each = [_of_class(name, i, counts, facts.learnt) for i, name in enumerate(names)]
+    learnt = facts.report.get("train_classes", {})
+    names, counts = _counted(*facts.classes, facts.labels, learnt)
+    each = [_of_class(name, i, counts, learnt) for i, name in enumerate(names)]
     names, counts = _most_frequent(names, counts)
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     rows = [
         (name, [_cell(int(counts[i, j]), float(shares[i, j]), i == j) for j in range(len(names))])
         for i, name in enumerate(names)
     ]
-    learnt = ["learnt from"] * bool(facts.learnt)
-    head = ("class", "precision", "recall", "F1", *learnt, "expected", "found")
+    head = ("class", "precision", "recall", "F1", *["learnt from"] * bool(learnt), "expected", "found")
     return {"names": names, "rows": rows, "each": each, "head": head}
 
 
@@ -179,21 +170,16 @@ def facts_of(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
 ) -> Facts:
     """Return what the page of a run says that lies in a folder, with what `report.json` holds there."""
-    task = measured.task
     names: dict[str, Any] = {one: Path(getattr(options, one)).name for one in ("data", "model")}
     names["also"] = tuple((name, Path(folder).name) for name, folder in options.also)
-    same = "title task metric scores interval macro_f1 majority untuned baselines".split()
     return Facts(
-        **{name: report[name] for name in same if name in report},
+        report,
         model=names["model"],
-        learnt=report.get("train_classes", {}),
         options=dataclasses.asdict(options) | names,
         labels=measured.labels,
-        classes=task.classes(measured.examples, measured.predictions),
-        curve=results.curve(folder),
+        classes=measured.task.classes(measured.examples, measured.predictions),
+        curve=read_metrics(folder) if (folder / METRICS).exists() else (),
         mistakes=mistakes,
-        seconds=report["training_seconds"],
-        note=" ".join([*results.together(report), report.get("truncated", {}).get("warning", "")]).strip(),
     )
 
 

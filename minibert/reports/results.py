@@ -13,8 +13,7 @@ from minibert.json_files import misfit, read_json
 from minibert.tasks import submissions
 from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.task import Labels, Mistake, Predictions, Task
-from minibert.terminal import aligned, printable
-from minibert.training.runlog import METRICS, read_metrics
+from minibert.terminal import aligned, counted, printable
 
 REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished
@@ -36,7 +35,7 @@ MORE = {  # of some reports
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
 ADVICE = "remove it and go on with --resume"
-WORST = 10  # mistakes in report.json
+WORST = 10  # mistakes that are shown
 NUMBERS = {  # of held-out text
     "loss": "loss, nats",
     "unigram": "unigram entropy of the targets: the best guess without context",
@@ -202,11 +201,6 @@ def remove_spent(folder: Path) -> None:
             warn(f"{kept}; the run needs it no longer, so remove it yourself.")
 
 
-def curve(folder: Path) -> list[dict[str, float]]:
-    """Return what was recorded of the steps of a run, in the order of time."""
-    return read_metrics(folder) if (folder / METRICS).exists() else []
-
-
 def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the names of what was measured on held-out text and is known, with the numbers as text."""
     rows = [("targets", f"{found['targets']:,}")]
@@ -217,12 +211,12 @@ def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def measured_text(report: Mapping[str, Any]) -> str:
     """Format the metrics of some examples, with the interval of the main one."""
-    return "\n".join([f"{report['title']}, {report['examples']:,} examples", *metric_lines(report)])
+    return "\n".join([f"{report['title']}, {counted(report['examples'], 'example')}", *metric_lines(report)])
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
     """Return a line for each metric; of classes also the metrics of the majority, and the counts of each."""
-    rows = metric_rows(*(report.get(name) for name in ("scores", "macro_f1", "majority", "untuned")))
+    rows = metric_rows(report)
     name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
     interval, lines = report.get("interval"), []
     for name, *numbers in rows:
@@ -232,33 +226,33 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
             low, high = (metric_number(report["metric"], end) for end in interval)
             line += f"   95% of bootstrap samples: {low} to {high}"
         lines.append(line)
-    if interval and (remark := majority_remark(report["metric"], report.get("majority"), interval)):
-        lines.append(f"  {remark}")
-    lines += [f"  {note}" for note in baseline_notes(report.get("baselines", {}))]
+    lines += [f"  {remark}" for remark in remarks(report)]
     return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
 
 
-def baseline_notes(baselines: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return a sentence for each baseline."""
-    return [f"{name}: {metrics_text(scores)}." for name, scores in baselines.items()]
-
-
-def metric_rows(
-    scores: Any, macro_f1: Any = None, majority: Any = None, untuned: Any = None
-) -> list[tuple[str, ...]]:
+def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return names and metrics as text; of classes, under a head, with the metrics of the majority and, where
     thresholds were chosen, with those of one half."""
+    scores, majority, untuned = report["scores"], report.get("majority"), report.get("untuned")
     if majority is None:
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
     same = majority["scores"] | {"macro_f1": majority["macro_f1"]}
-    columns = [scores | {"macro_f1": macro_f1}, same, *([untuned] if untuned else [])]
+    columns = [scores | {"macro_f1": report["macro_f1"]}, same, *([untuned] if untuned else [])]
     rows = [(metric_name(name), *(metric_number(name, one[name]) for one in columns)) for name in columns[0]]
     return [("", "model", f"always {majority['label']!r}", "threshold 0.5")[: 1 + len(columns)], *rows]
 
 
-def majority_remark(metric: str, majority: Mapping[str, Any] | None, interval: Sequence[float] | None) -> str:
-    """Return what has to be known of a model whose interval does not lie above the majority's metric."""
-    if majority is None or interval is None or majority["scores"][metric] < interval[0]:
+def remarks(report: Mapping[str, Any]) -> list[str]:
+    """Return sentences about the metrics: that the majority is as good, and what baselines reach."""
+    baselines = report.get("baselines", {}).items()
+    notes = [majority_remark(report), *(f"{name}: {metrics_text(scores)}." for name, scores in baselines)]
+    return [note for note in notes if note]
+
+
+def majority_remark(report: Mapping[str, Any]) -> str:
+    """Say so of a model whose interval does not lie above the majority's metric."""
+    majority, interval = report.get("majority"), report.get("interval")
+    if majority is None or interval is None or majority["scores"][report["metric"]] < interval[0]:
         return ""
     return f"Not better than always answering {majority['label']!r}, as far as these examples show."
 
@@ -274,13 +268,13 @@ def _counts(report: Mapping[str, Any]) -> str:
     rest = len(names) - len(counts)
     return (
         f"examples measured{'' if learnt is None else ' (and learnt from)'}: {', '.join(counts)}"
-        + f", and {rest:,} more classes" * bool(rest)
+        + f", and {rest:,} more class{'es' * (rest > 1)}" * bool(rest)
     )
 
 
 def report_text(report: dict[str, Any]) -> str:
     """Write the report of a run, or of a sweep, for a person."""
-    counts = f"{report['steps']:,} steps, {report['tokens']:,} tokens"
+    counts = length_text(report)
     if report["training_seconds"]:  # rounded: next to nothing can't be divided by
         counts += f", {report['tokens'] / report['training_seconds']:,.0f} tokens/s"
     setting = ", ".join(f"{metric_name(name)} {report[name]:.12g}" for name in SETTING if name in report)
@@ -295,10 +289,15 @@ def report_text(report: dict[str, Any]) -> str:
     return "\n".join([*lines, f"Run folder: {report['folder']}", f"Report: {report['page']}"])
 
 
-def learnt_text(tasks: Mapping[str, int], what: str = "examples") -> str:
+def length_text(report: Mapping[str, Any]) -> str:
+    """Say how many steps a run had, and how many tokens in all."""
+    return f"{counted(report['steps'], 'step')}, {counted(report['tokens'], 'token')}"
+
+
+def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
     """Say how many examples there are to learn from, and of several tasks how many of each."""
     each = ", ".join(f"{count:,} of {name}" for name, count in tasks.items())
-    return f"{sum(tasks.values()):,} {what} to learn from" + f" ({each})" * (len(tasks) > 1)
+    return f"{counted(sum(tasks.values()), what)} to learn from" + f" ({each})" * (len(tasks) > 1)
 
 
 def together(report: Mapping[str, Any]) -> list[str]:

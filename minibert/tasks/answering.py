@@ -22,7 +22,7 @@ from minibert.tasks.answer_spans import Answers, Candidate, decode
 from minibert.tasks.own_files import check_columns, matching, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows
-from minibert.training.progress import Progress
+from minibert.training.runlog import Progress
 
 # Arguments of `tables.read_questions`.
 COLUMNS = ("question", "context", "answer", "start", "id", "delimiter", "header")

@@ -133,7 +133,8 @@ def create(name: str, columns: Mapping[str, Any] | None = None, long: LongTexts 
     if "header" in columns:
         header, answers = columns["header"], {"yes": True, "true": True, "no": False, "false": False}
         if str(header).lower() not in answers:
-            raise InputError(f"header={header!r} is neither yes nor no; give one of them.")
+            message = "$columns: header is neither yes nor no; give one of them."
+            raise InputError(message, columns={"header": header})
         columns["header"] = answers[str(header).lower()]
     room: Any = import_module(f"minibert.tasks.{TASKS[name].module}")
     task: Task = room.create(name, TITLES.get(name, TASKS[name].about), columns)

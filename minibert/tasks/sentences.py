@@ -51,6 +51,7 @@ class Sentences(Task):
 
     command = "classify"
     refuses_blanks = False  # official files are taken as they are, with a warning
+    numeric = False  # whether the answer is a number
 
     def __init__(
         self,
@@ -61,12 +62,13 @@ class Sentences(Task):
         pair: bool | None = None,
     ) -> None:
         self.name, self.title, self.pair = name, title, pair
-        self.kind = "regress" if classes is None else "classify"
+        self.numeric = classes is None or self.numeric
+        self.kind = "regress" if self.numeric else "classify"
         self.metric, self.scored = scored[0], tuple(scored)
         self.official = tuple(classes or ())
 
     def labels(self, examples: Examples) -> Labels:
-        if self.kind == "regress" or self.official or not examples:
+        if self.numeric or self.official or not examples:
             return self.official
         if len(found := {example.label for example in examples} - {None}) < 2:
             few = f"{len(found)} label{'' if len(found) == 1 else 's'} ({', '.join(found) or 'none'})"
@@ -133,7 +135,7 @@ class Sentences(Task):
             if training:
                 raise InputError(f"{self.place(example)} has no label to learn from; give a labelled file.")
             return None
-        if self.kind == "regress":
+        if self.numeric:
             return float(example.label)
         if example.label not in numbers:
             known = ", ".join(list(numbers)[:16])
@@ -144,7 +146,7 @@ class Sentences(Task):
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
-        if self.kind == "regress":
+        if self.numeric:
             return [{"value": float(one[0])} for one in outputs]
         return [_chosen(one, labels) for one in outputs]
 
@@ -162,7 +164,7 @@ class Sentences(Task):
         """Turn expected and predicted answers into numbers; of two classes the second is the positive one."""
         self.require_labels(examples)
         gold = [example.label for example in examples]
-        if self.kind == "regress":
+        if self.numeric:
             return np.array(gold, np.float64), np.array([p["value"] for p in predictions], np.float64)
         found = [prediction["label"] for prediction in predictions]
         names = dict.fromkeys([*self.official, *sorted({*gold, *found})])
@@ -171,7 +173,7 @@ class Sentences(Task):
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write a table of ids, answers and texts, where tabs, line ends and quotation marks are quoted."""
-        answers = [p["value"] if self.kind == "regress" else p["label"] for p in predictions]
+        answers = [p["value"] if self.numeric else p["label"] for p in predictions]
         rows = [("id", "prediction", *self.asked(examples[0]))] if examples else []
         rows += [(e.id, str(a), *self.asked(e).values()) for e, a in zip(examples, answers, strict=True)]
         path = folder / f"{split}_predictions.tsv"
@@ -182,7 +184,7 @@ class Sentences(Task):
         """Yield wrong classes, the worse the less likely their right class was; numbers by their error."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
-            if self.kind == "regress":
+            if self.numeric:
                 expected, found = float(example.label), prediction["value"]
                 yield Mistake(text, f"{expected:g}", f"{found:.3f}", abs(expected - found), number)
             elif prediction["label"] != example.label:

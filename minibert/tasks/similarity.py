@@ -35,6 +35,7 @@ class Similarity(OwnTexts):
     """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `OwnTexts`."""
 
     kind = "cosine"
+    numeric = True
     scored: tuple[str, ...] = ("spearman", "pearson")
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
@@ -59,9 +60,6 @@ class Similarity(OwnTexts):
                 raise InputError(f"{what}; divide all of them by the highest there can be.")
         return found
 
-    def labels(self, examples: Examples) -> Labels:
-        return ()
-
     def features(
         self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
@@ -85,24 +83,10 @@ class Similarity(OwnTexts):
     ) -> list[dict[str, Any]]:
         return [{"value": float(np.prod(pair, axis=0, dtype=np.float64).sum())} for pair in outputs]
 
-    # -> (n,) (n,)
-    def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-        self.require_labels(examples)
-        return np.array([e.label for e in examples]), np.array([one["value"] for one in predictions])
-
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
         pairs = zip(*_word_vectors(examples), strict=True)
         values = [sum(w * other.get(word, 0.0) for word, w in one.items()) for one, other in pairs]
         return {BASELINE: self.score(examples, [{"value": value} for value in values])}
-
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        return super().write(folder, split, examples, [{"label": one["value"]} for one in predictions])
-
-    def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield cosines, the worse the further they are from the score."""
-        for number, (example, one) in enumerate(zip(examples, predictions, strict=True)):
-            text, error = f"{example.first}\n{example.second}", abs(example.label - one["value"])
-            yield Mistake(text, f"{example.label:.3f}", f"{one['value']:.3f}", error, number)
 
     def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
         texts = [text for text in self.asked(example).values() if text != mistake.expected]

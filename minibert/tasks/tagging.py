@@ -24,6 +24,7 @@ from minibert.model.batch import Feature, Sequence
 from minibert.tasks.contexts import longest_word, windows
 from minibert.tasks.own_files import check_columns, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
+from minibert.terminal import some_of
 
 # What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
 FILES = {
@@ -122,11 +123,10 @@ class Tagging(Task):
         places = [(tag, n) for n, one in numbered for tag in one.tags or () if tag not in labels]
         if places:
             kinds = Counter(tag for tag, _ in places).most_common()
-            named = ", ".join(f"{tag} ({count:,})" for tag, count in kinds[:MOST_NAMED])
-            more = f" and {len(kinds) - MOST_NAMED:,} others" if len(kinds) > MOST_NAMED else ""
+            named = some_of([f"{tag} ({count:,})" for tag, count in kinds], MOST_NAMED)
             words = sum(len(example.words) for example in examples)
             warn(
-                f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}{more}; "
+                f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}; "
                 f"the first is in sentence {places[0][1]:,}. They count as mistakes."
             )
 

@@ -73,13 +73,12 @@ class WordCounts(Mapping[str, int]):
             return counts
         if not isinstance(counts, Mapping):
             raise InputError(f"{short(counts)} tells no counts of words; give what count_words gives.")
-        for word in counts:
+        for word, count in counts.items():
             if not isinstance(word, str):
                 raise InputError(f"the word {short(word)} is no string; give strings with their counts.")
+            if not isinstance(count, int | np.integer) or abs(int(count)) >= 1 << 63:
+                raise InputError(f"the count of {word!r} is {count!r}; give integers below 2**63.")
         words = sorted(counts)
-        for word in words:
-            if not isinstance(counts[word], int | np.integer) or abs(int(counts[word])) >= 1 << 63:
-                raise InputError(f"the count of {word!r} is {counts[word]!r}; give integers below 2**63.")
         return cls(*native.end_to_end(words), np.array([counts[word] for word in words], np.int64))
 
     def total(self) -> int:
@@ -295,9 +294,6 @@ class PythonCounter:
         for line in data.split(b"\n"):
             sides[zlib.crc32(line[:CRC_BYTES]) % modulus == 0].append(line)
         return self.count(b"\n".join(sides[0]), raw) + held_out.count(b"\n".join(sides[1]), raw)
-
-    def add(self, other: "PythonCounter") -> None:
-        self._words.update(other._words)
 
     def export(self) -> tuple[bytes, Array, Array]:
         """Return words end to end in the order of their bytes, borders (n+1,) and counts (n,)."""

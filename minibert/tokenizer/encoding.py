@@ -13,6 +13,7 @@ import numpy as np
 
 from minibert.arrays import Array
 from minibert.errors import InputError
+from minibert.terminal import counted
 from minibert.tokenizer.native import Alignment, Encoded
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 
@@ -161,13 +162,15 @@ class BatchEncoding(_Aligned):
 
     def __post_init__(self, encoded: Encoded) -> None:
         self.ids, _, self._alignment, self.n_invalid = encoded
-        self.cu_seqlens = _int32(self.cu_seqlens)
+        if (n := self.cu_seqlens[-1]) >= 2**31:
+            raise InputError(f"the texts have {n:,} pieces, more than 32 bits count; encode parts.")
+        self.cu_seqlens = self.cu_seqlens.astype(np.int32)
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1
 
     def __repr__(self) -> str:
-        return f"BatchEncoding({len(self)} sequences, {len(self.ids)} ids)"
+        return f"BatchEncoding({counted(len(self), 'sequence')}, {counted(len(self.ids), 'id')})"
 
     def __getitem__(self, number: int) -> Encoding:
         if not -len(self) <= number < len(self):
@@ -343,12 +346,6 @@ def whole_number(name: str, value: Any, least: int) -> None:
     """Refuse what is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"${name} is not possible; give a whole number, at least {least}.", **{name: value})
-
-
-def _int32(borders: Array) -> Array:
-    if borders[-1] >= 2**31:
-        raise InputError(f"the texts have {borders[-1]:,} pieces, more than 32 bits count; encode parts.")
-    return borders.astype(np.int32)
 
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.terminal import some_of
 from minibert.tokenizer import native
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
@@ -29,25 +30,35 @@ class NewPiece(NamedTuple):
 def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> list[NewPiece]:
     """Return words as new pieces.
 
-    With each word comes where it stands, such as "words.txt, line 3". Raise InputError when a word is a piece
-    already, comes twice, is too long, or would never be found in a text, as it has a space, or the tokenizer
-    splits it or writes it otherwise; when there is no word.
+    With each word comes where it stands, such as "words.txt, line 3". Raise InputError when words are pieces
+    already, in any case where the tokenizer lower-cases text; when a word comes twice, is too long, or would
+    never be found in a text, as it has a space, or the tokenizer splits it or writes it otherwise; when there
+    is no word.
     """
     found: dict[str, NewPiece] = {}
+    first, there = "", []  # of words that are pieces already: where the first stands, and all of them
     for where, word in words:
         parts = tokenizer.basic_tokenizer.tokenize(word)
-        if word in tokenizer.ids:
-            raise InputError(f"{where}: {word!r} is a piece of the vocabulary already; take it out.")
+        if word in tokenizer.ids or (len(parts) == 1 and parts[0] in tokenizer.ids):
+            how = "lower-cased" if word != word.lower() else "read as"
+            there.append(repr(word) + (f" ({how} {parts[0]!r})" if word not in tokenizer.ids else ""))
+            first = first or where
+            continue
         if word in found:
             raise InputError(f"{where}: {word!r} comes twice; take one of them out.")
         if parts != [word]:
             becomes = f"becomes {', '.join(map(repr, parts))}" if parts else "vanishes"
             what = f"{word!r} is no word as the tokenizer reads text, where it {becomes}"
-            raise InputError(f"{where}: {what}; give one such word a line, without spaces and punctuation.")
+            advice = "give one such word a line, without spaces and punctuation"
+            if parts == [word.lower()]:
+                advice = "write it so, as this tokenizer lower-cases text"
+            raise InputError(f"{where}: {what}; {advice}.")
         if len(word) > tokenizer.max_input_chars_per_word:
             most = tokenizer.max_input_chars_per_word
             raise InputError(f"{where}: the word has {len(word)} characters, and over {most} are [UNK].")
         found[word] = NewPiece(word, tokenizer.encode(word))
+    if there:
+        raise InputError(f"{first}: the vocabulary has {some_of(there, most=50)} already; take that out.")
     if not found:
         raise InputError("There is no word to add; give a file with one word a line.")
     return list(found.values())

@@ -4,7 +4,6 @@
 holds the options. `tokenizer.json` holds both, in the words of Hugging Face's `tokenizers`.
 """
 
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +11,10 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_text, read_bytes
+from minibert.files import atomic_json, atomic_text, read_bytes, require_folder
 from minibert.json_files import fits, read_json, words
 from minibert.model_names import locate, no_such_model
+from minibert.reading import not_utf8
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 _CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
@@ -124,7 +124,7 @@ def _read_vocab(path: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror}); give a vocabulary.") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 at byte {error.start}; save it as UTF-8.") from error
+        raise not_utf8(path, error, 0) from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
@@ -175,7 +175,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     }
     limit = model.get("max_input_chars_per_word", 100)
     options["max_input_chars_per_word"] = _of_kind(limit, int, f"{path}: max_input_chars_per_word")
-    ids = _of_kind(model.get("vocab"), dict, f"{path}: vocab")
+    ids = _of_kind(model.get("vocab"), dict[str, int], f"{path}: vocab")
     added = _of_kind(content.get("added_tokens", []), list, f"{path}: added_tokens")
     options["additional_special_tokens"] = _add_tokens(ids, added, path)
     return _by_id(ids, path), options
@@ -204,10 +204,7 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> list[str]:
 
 
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
-    try:
-        vocab = sorted(ids, key=ids.__getitem__)
-    except TypeError as error:
-        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.") from error
+    vocab = sorted(ids, key=ids.__getitem__)
     if [ids[piece] for piece in vocab] != list(range(len(vocab))):
         raise InputError(f"{path} leaves out or repeats an id; expected ids from 0 to {len(vocab) - 1}.")
     return vocab
@@ -219,7 +216,7 @@ def _part(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
     return part
 
 
-def _of_kind(value: Any, kind: type, where: str) -> Any:
+def _of_kind(value: Any, kind: Any, where: str) -> Any:
     if not fits(value, kind):
         raise InputError(f"{where} is {short(value)}; expected {words(kind)}.")
     return value
@@ -234,10 +231,10 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
     before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
     `model_max_length` is the number of positions of the model that goes with this vocabulary. Raise
-    InputError when a piece holds a line end or is no UTF-8, or `folder` is a file; RunError when the
-    operating system refuses; files that were not there before are removed.
+    InputError when a piece holds a line end or is no UTF-8, or `folder` can't be written into; RunError when
+    the disk is full; files that were not there before are removed.
     """
-    check_folder(folder)
+    require_folder(folder, "another folder")
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
             raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
@@ -247,31 +244,17 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     config |= {"additional_special_tokens": options["additional_special_tokens"]}
     config |= {"model_max_length": model_max_length}
     config |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
-    files = {
-        folder / "tokenizer.json": _dumped(_tokenizer_json(vocab, options)),
-        folder / "vocab.txt": "".join(f"{piece}\n" for piece in vocab),
-        folder / _CONFIG: _dumped(config),
-    }
-    fresh = [path for path in files if not path.exists()]
+    paths = [folder / name for name in ("tokenizer.json", "vocab.txt", _CONFIG)]
+    fresh = [path for path in paths if not path.exists()]
     try:
-        for path, text in files.items():
-            atomic_text(path, text)
+        atomic_json(paths[0], _tokenizer_json(vocab, options))
+        atomic_text(paths[1], "".join(f"{piece}\n" for piece in vocab))
+        atomic_json(paths[2], config)
     except RunError:
         for path in fresh:
             with suppress(OSError):
                 path.unlink()
         raise
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder to write into that is a file, or would stand in one."""
-    for path in (folder, *folder.parents):
-        if path.is_file():
-            raise InputError(f"{path} is a file; choose a folder to write the vocabulary into.")
-
-
-def _dumped(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from minibert.arrays import Array
 from minibert.errors import InputError, warn
+from minibert.terminal import counted
 from minibert.tokenizer import native, unicode
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
@@ -123,10 +124,12 @@ def learn_vocab(
     taken = set(vocab)
     seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
     if (room := vocab_size - len(vocab) - len(seen)) < 0:
-        needed = f"special tokens and alphabet alone take {vocab_size - room}"
-        fewer = "keep fewer characters (--alphabet-limit of minibert vocab)"
-        message = f"$vocab_size is too small: {needed}; ask for as many pieces, or {fewer}."
-        raise InputError(message, vocab_size=vocab_size)
+        needed, fewer = "special tokens", "keep fewer characters (--alphabet-limit of minibert vocab)"
+        if unused > len(seen):
+            needed, fewer = f"special tokens, {counted(unused, 'unused piece')}", "for less than $unused"
+        message = f"$vocab_size is too small: {needed} and alphabet alone take {vocab_size - room:,}"
+        message += f"; ask for as many pieces, or {fewer}."
+        raise InputError(message, vocab_size=vocab_size, unused=unused)
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
     merger = make_merger(text, min_frequency, objective)
@@ -169,16 +172,15 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
 def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[str], native.Symbols]:
     """Turn words that the tokenizer will be able to match into symbols: places in the alphabet.
 
-    With them come the alphabet, sorted, and the other forms of its letters, the most frequent first. Of what
-    always is a word of its own, punctuation and ideographs, there is no "##".
+    With them come the alphabet, sorted, and those forms of its letters that the words do not have, the most
+    frequent first. Of what always is a word of its own, punctuation and ideographs, there is no "##".
     """
-    kept, n_characters = _alphabet(words, alphabet_limit)
+    kept = _alphabet(words, alphabet_limit)
     is_kept = np.zeros(0x110000, bool)
     is_kept[kept] = True
-    symbols = np.empty(n_characters, np.int32)
-    lengths, counts = [], []
+    parts, lengths, counts = [], [], []
     longest = max(MAX_CHARS.values())
-    n = n_words = n_kept_words = 0
+    n_words = n_kept_words = 0
     for block_counts, block_codes, block_lengths in _blocks(words):
         n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
         usable = (block_counts > 0) & (block_lengths > 0) & (block_lengths <= longest)
@@ -188,24 +190,22 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
         lengths.append(block_lengths[usable])
         counts.append(block_counts[usable])
         # A character is one piece at the beginning of a word, another one further on: 2 code, 2 code + 1.
-        forms = 2 * block_codes[np.repeat(usable, block_lengths)].astype(np.int32) + 1
-        forms[np.cumsum(lengths[-1]) - lengths[-1]] -= 1
-        symbols[n : n + len(forms)] = forms
-        n += len(forms)
-    if n == 0 and n_words and len(kept) == alphabet_limit:
+        parts.append(2 * block_codes[np.repeat(usable, block_lengths)].astype(np.int32) + 1)
+        parts[-1][np.cumsum(lengths[-1]) - lengths[-1]] -= 1
+    if n_kept_words == 0 and n_words and len(kept) == alphabet_limit:
         why = "every word has a character beyond the most frequent ones that it keeps"
         message = f"$alphabet_limit leaves no word to learn from, as {why}; raise it."
         raise InputError(message, alphabet_limit=alphabet_limit)
-    if n == 0:
+    if n_kept_words == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
     if len(kept) == alphabet_limit and n_words - n_kept_words >= WORTH_TELLING * n_words:
         warn(
             f"{1 - n_kept_words / n_words:.1%} of the words become [UNK], as alphabet_limit={alphabet_limit} "
             "leaves out some of their characters; a higher --alphabet-limit of minibert vocab keeps them."
         )
-    symbols = symbols[:n]
     found = np.zeros(2 * 0x110000, bool)
-    found[symbols] = True
+    for part in parts:
+        found[part] = True
     unseen = [
         _piece(form)
         for code in kept.tolist()
@@ -216,8 +216,7 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     pieces = sorted(alphabet)
     number = np.zeros(2 * 0x110000, np.int32)
     number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
-    for first in range(0, n, _TOGETHER):
-        symbols[first : first + _TOGETHER] = number[symbols[first : first + _TOGETHER]]
+    symbols = np.concatenate([number[part] for part in parts])
     bounds = np.concatenate([[0], *lengths]).cumsum()
     return pieces, unseen, native.Symbols(symbols, bounds, np.concatenate(counts), len(pieces))
 
@@ -226,19 +225,18 @@ def _piece(form: int) -> str:
     return ("##" if form % 2 else "") + chr(form // 2)
 
 
-def _alphabet(words: WordCounts, limit: int) -> tuple[Array, int]:  # -> (K,) code points
-    """Find the most frequent characters, without lone surrogates; count those of all different words."""
+def _alphabet(words: WordCounts, limit: int) -> Array:  # -> (K,) code points
+    """Find the most frequent characters, without lone surrogates."""
     frequency = np.zeros(0x110000, np.int64)
-    total, n_characters = 0.0, 0
+    total = 0.0
     for counts, codes, lengths in _blocks(words):
         total += float(counts.astype(np.float64).clip(0) @ lengths)
         if total > _MAX_TOTAL:
             raise InputError("word_counts adds up to more than 2**60 characters; scale the counts down.")
         np.add.at(frequency, codes, np.repeat(counts.clip(0), lengths))
-        n_characters += len(codes)
     found = np.flatnonzero(frequency)
     kept = found[np.lexsort((found, -frequency[found]))][:limit]
-    return kept[(kept < 0xD800) | (kept > 0xDFFF)], n_characters
+    return kept[(kept < 0xD800) | (kept > 0xDFFF)]
 
 
 def _blocks(words: WordCounts) -> Iterator[tuple[Array, Array, Array]]:

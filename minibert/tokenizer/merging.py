@@ -5,7 +5,6 @@ and logarithms are made of + - * / alone, which have the same bits everywhere.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -66,7 +65,8 @@ class Merger:
         for word in self.words_with[best]:
             self._join_in_word(word, (left, right), merged, changes)
         self.words_with[best] = set()
-        self._change_counts(changes)
+        for pair, change in changes.items():
+            self.pair_counts[self._pair_id(pair)] += change
         concerned = np.isin(self.pairs[:, : len(self.pair_ids)], (left, right, merged)).any(axis=0)
         self._refresh(np.flatnonzero(concerned))  # their gains depend on one of the three counts
 
@@ -123,21 +123,16 @@ class Merger:
             if merged in new:
                 self.words_with[self._pair_id(new)].add(word)
 
-    def _change_counts(self, changes: Mapping[tuple[int, int], int]) -> None:
-        for pair, change in changes.items():
-            self.pair_counts[self._pair_id(pair)] += change
-
     def _count(self) -> None:
         """Count symbols and pairs of the text as it stands, and compute all gains."""
-        changes: dict[tuple[int, int], int] = defaultdict(int)
         for word, (symbols, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
             for symbol in symbols:
                 self.symbol_counts[symbol] += count
             for pair in neighbours(symbols):
-                changes[pair] += count
-                self.words_with[self._pair_id(pair)].add(word)
+                number = self._pair_id(pair)
+                self.pair_counts[number] += count
+                self.words_with[number].add(word)
         self.total = self.symbol_counts.sum()
-        self._change_counts(changes)
         self._refresh(np.arange(len(self.pair_ids)))
 
     def _pair_id(self, pair: tuple[int, int]) -> int:

@@ -26,7 +26,6 @@ _NO_MEMORY, _TOO_LONG = -1, -2
 _SMALL_SLICE, _LARGE_SLICE = 1 << 16, 1 << 21
 _SLICES = 4  # at least, for each thread: they end at different times
 
-
 # Of n pieces: (n, 2) int32, code points of the text; (n,) int32, number of the word in its text.
 Alignment = tuple[Array, Array]
 

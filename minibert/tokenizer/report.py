@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.terminal import aligned, printable
+from minibert.terminal import aligned, counted, printable
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import Tokenizer
@@ -138,7 +138,7 @@ def _is_merged(piece: str) -> bool:
 def report_text(report: Mapping[str, Any]) -> str:
     """Write a report for people."""
     words, held_out = report["words"], report["held_out"]
-    lines = [f"From {words['learned_from']:,} words, {words['different']:,} different ones."]
+    lines = [f"From {counted(words['learned_from'], 'word')}, {words['different']:,} different ones."]
     if held_out is None:
         lines.append("No line was held out to measure on.")
     else:
@@ -149,9 +149,9 @@ def report_text(report: Mapping[str, Any]) -> str:
             ("nats per byte", f"{held_out['nats_per_byte']:.4f}"),
         ]
         for name, other in report["others"].items():
-            cost = f"{other['nats_per_byte']:.4f} ({other['vocab_size']:,} pieces)"
+            cost = f"{other['nats_per_byte']:.4f} ({counted(other['vocab_size'], 'piece')})"
             rows.append((f"  of a vocabulary by {name}", cost))
-        lines.append(f"On {words['held_out']:,} words of lines that were held out:")
+        lines.append(f"On {counted(words['held_out'], 'word')} of lines that were held out:")
         lines += [f"  {name:<38}{value}" for name, value in rows]
     columns = [
         ["the longest pieces", *map(_counted, report["longest"])],
@@ -159,7 +159,7 @@ def report_text(report: Mapping[str, Any]) -> str:
     ]
     lines += aligned(zip_longest(*columns, fillvalue=""))
     count, pieces = (report["never_used"][name] for name in ("count", "pieces"))
-    what = "1 piece is" if count == 1 else f"{count:,} pieces are"
+    what = f"{counted(count, 'piece')} {'is' if count == 1 else 'are'}"
     some = f"{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"
     lines.append(f"{what} never used{some}" if count else "Every piece is used.")
     return "\n".join(lines)

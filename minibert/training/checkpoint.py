@@ -231,8 +231,6 @@ def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     Those of later steps than `step`, where the run stands, do not count: they are damaged, or the run would
     have resumed from them.
     """
-    if keep < 0:
-        raise InputError(f"keep={keep} is negative; give the number of checkpoints to keep, or 0 for all.")
     own = (path for number, path in kept_steps(folder) if step is None or number <= step)
     done = [path for path in own if path.is_file()]
     for path in done[:-keep] if keep else []:

@@ -85,7 +85,7 @@ class Taken(NamedTuple):
     batch: Batch
     rate: float
     compiling: bool
-    figures: Mapping[str, float]
+    values: Mapping[str, float]
 
 
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
@@ -124,10 +124,10 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
         """Wait for the metrics of steps, and log them."""
         nonlocal clock, since
         while len(unread) > all_but:
-            number, batch, rate, compiling, figures = unread.popleft()
+            number, batch, rate, compiling, values = unread.popleft()
             try:
                 with memory_explained(batch, loop):
-                    metrics = dict(figures)
+                    metrics = dict(values)
                 require_finite(metrics, number, rate, loop)
             except RunError:
                 state.step = number - 1  # the last that succeeded
@@ -162,9 +162,9 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                     state.params = steps.fetch()
                     change()
                     steps.renew()
-                figures = steps.step(micro_batches, state.step, rate)
+                values = steps.step(micro_batches, state.step, rate)
             state.step, state.position = state.step + 1, position
-            unread.append(Taken(state.step, batch, rate, compiling, figures))
+            unread.append(Taken(state.step, batch, rate, compiling, values))
             read(steps.behind)
             at_end = loop.evaluate_at_end and state.step == loop.total_steps
             if loop.evaluate and (at_end or (loop.evaluate_steps and state.step % loop.evaluate_steps == 0)):

@@ -5,8 +5,7 @@ to the next: the moments and the number of updates.
 """
 
 import copy
-from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from minibert.ops.updates import AdamRule
 NUMBERS = ("beta1", "beta2", "eps", "weight_decay", "bias_correction")  # of every update alike
 
 
-class Optimizer(ABC):
+class Optimizer:
     """What optimizers by two moments of the gradient have in common, clipping by norm included.
 
     Parameters
@@ -37,6 +36,9 @@ class Optimizer(ABC):
     updates : how often the parameters have been changed.
     ranges : as given, of what is trained, counted from `begin`.
     """
+
+    KIND: ClassVar[str]  # of a subclass: the function of `ops` that updates
+    RANGES: ClassVar[str]  # and those of `FlatParameters` that it takes
 
     def __init__(
         self,
@@ -73,9 +75,9 @@ class Optimizer(ABC):
         return AdamRule(lr=rate, step=number, clip=clip, **{name: getattr(self, name) for name in NUMBERS})
 
     # params grads m v (n,) -> params m v (n,)
-    @abstractmethod
     def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
         """Update the trained parts of parameters and moments, which are consumed and returned."""
+        return getattr(ops, self.KIND)(params, grads, m, v, self.ranges, rule)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -101,9 +103,7 @@ class AdamW(Optimizer):
     Its `ranges` are those that have weight decay, (K,2).
     """
 
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
-        """Take one step of AdamW."""
-        return ops.adamw(params, grads, m, v, self.ranges, rule)
+    KIND, RANGES = "adamw", "decayed"
 
 
 class Lamb(Optimizer):
@@ -115,9 +115,7 @@ class Lamb(Optimizer):
     Its `ranges` are the tensors in the buffer, (K,3): begin, end, whether it has weight decay.
     """
 
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
-        """Take one step of LAMB."""
-        return ops.lamb(params, grads, m, v, self.ranges, rule)
+    KIND, RANGES = "lamb", "tensors"
 
 
 class Muon(Optimizer):
@@ -130,28 +128,22 @@ class Muon(Optimizer):
     layer's weights the rows and how many matrices lie side by side.
     """
 
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
-        """Take one step of Muon."""
-        return ops.muon(params, grads, m, v, self.ranges, rule)
+    KIND, RANGES = "muon", "matrices"
+
+
+KINDS: dict[str, type[Optimizer]] = {one.KIND: one for one in (AdamW, Lamb, Muon)}
 
 
 def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
     """Make an optimizer of `FlatParameters`, of one of the `KINDS`; what is given is as for `Optimizer`."""
     if kind not in KINDS:
-        raise InputError(f"optimizer={kind!r} does not exist; use one of {', '.join(KINDS)}.")
-    made, ranges = KINDS[kind]
-    optimizer = made(params.flat, getattr(params, ranges), **given)
+        raise InputError(f"$optimizer does not exist; use one of {', '.join(KINDS)}.", optimizer=kind)
+    made = KINDS[kind]
+    optimizer = made(params.flat, getattr(params, made.RANGES), **given)
     if made is Muon and not optimizer.ranges[:, 4].any():
-        raise InputError("optimizer='muon' updates matrices of layers, and none is trained here; use adamw.")
+        message = "$optimizer updates matrices of layers, and none is trained here; use adamw."
+        raise InputError(message, optimizer=kind)
     return optimizer
-
-
-# With the ranges of `FlatParameters` that each takes.
-KINDS: dict[str, tuple[type[Optimizer], str]] = {
-    "adamw": (AdamW, "decayed"),
-    "lamb": (Lamb, "tensors"),
-    "muon": (Muon, "matrices"),
-}
 
 
 def warmup_linear(step: float, total: int, warmup: int, peak: float, google: bool = False) -> float:

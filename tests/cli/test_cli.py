@@ -274,7 +274,7 @@ def test_flags_are_not_abbreviated(capsys):
             "--user-token [PAD] is in the vocabulary already",
         ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
-        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is so small"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is no share"),
         ("vocab {corpus} --out {new} --threads 0", "--threads 0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
         ("vocab {corpus} --report-on {run} --vocab-size 90", "learns nothing, which --vocab-size would"),
@@ -599,7 +599,7 @@ def test_vocab_finds_a_file_in_place_of_its_folder_before_it_counts(corpus, tmp_
     file.write_text("mine")
     for out in (file, file / "deeper"):
         line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(out))
-        assert f"{file} is a file; choose a folder" in line
+        assert f"{file} is a file and no folder; choose another --out." in line
     assert file.read_text() == "mine"
 
 
@@ -647,6 +647,33 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
     assert f"new can't be made in {tmp_path} (Permission denied); choose another --out" in line
 
 
+@pytest.mark.parametrize(
+    ("words", "work", "instead"),
+    [
+        ("export --model {run} --out {taken}", "minibert.hub.load", "--out"),
+        ("show {run} --out {taken}.html", "minibert.explorer.page.read_model", "--out"),
+        ("features --model {run} --out {taken}.npy", "minibert.frozen.features.load_encoder", "--out"),
+        ("gradcheck --html {taken}", "minibert.gradcheck.sheet.proof_sheet", "--html"),
+        ("course {taken}", "minibert.cli.course.read_json", "folder"),
+    ],
+)
+@pytest.mark.parametrize("below", ["a", "b/a"])
+def test_a_place_that_cannot_be_written_is_found_before_the_work(
+    words, work, instead, below, run, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(work, None)
+    file = tmp_path / "file"
+    file.touch()
+    line = ends_badly(capsys, 2, *words.format(run=run, taken=file / below).split())
+    assert f"{file} is a file and no folder; choose another {instead}." in line
+
+
+def test_a_proof_sheet_is_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("minibert.gradcheck.sheet.proof_sheet", None)
+    line = ends_badly(capsys, 2, "gradcheck", "--html", str(tmp_path))
+    assert f"--html {tmp_path} is a folder; name a file in it." in line
+
+
 def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
     out = tmp_path / "shards"
     words = ["data", str(corpus), "--vocab", str(run), "--out", str(out), "--show", "2", "--seq-length", "24"]
@@ -679,6 +706,13 @@ def test_data_as_json_has_the_same_counts(corpus, run, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert f"{first['tokens']:,} tokens, {first['bytes'] / first['tokens']:.2f} bytes a token" in shown
     assert all(text in shown for text in first["instances"])
+
+
+def test_data_refuses_a_seed_that_is_none(corpus, run, tmp_path, capsys):
+    words = ["data", str(corpus), "--vocab", str(run), "--out", str(tmp_path / "shards"), "--seed", "-1"]
+    assert cli.main(words) == 2
+    assert "minibert: --seed -1 is negative; give 0 or more." in capsys.readouterr().err
+    assert not (tmp_path / "shards").exists()
 
 
 @pytest.mark.parametrize("command", ["data", "vocab"])

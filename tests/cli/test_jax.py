@@ -195,9 +195,10 @@ def test_attention_has_its_own_dropout_where_it_is_given(tmp_path):
     apart = PretrainOptions(dropout=0.2, attention_dropout=0.0)
     assert rates(apart.resolved().model_config(99)) == (0.2, 0.0)
     model = write_model(tmp_path / "model")
-    given = (model, Head("classify", 2), "sst2", ("0", "1"), "float32", 0.3, 0)
-    assert rates(start_from(*given)[0].config) == (0.3, 0.3)
-    assert rates(start_from(*given, 0.0)[0].config) == (0.3, 0.0)
+    for attention, expected in ((None, 0.3), (0.0, 0.0)):
+        options = FinetuneOptions("sst2", model, model, dropout=0.3, attention_dropout=attention)
+        begun, _ = start_from(options, Head("classify", 2), ("0", "1"))
+        assert rates(begun.config) == (0.3, expected)
 
 
 # Many processes.

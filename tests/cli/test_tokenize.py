@@ -15,6 +15,8 @@ from command import PATIENCE, notice, start, without_notice  # noqa: F401 (a fix
 
 from minibert import cli
 from minibert.cli import tokenize
+from minibert.errors import InputError
+from minibert.reading import decoded
 from minibert.tokenizer import SPECIAL_TOKENS
 
 
@@ -135,7 +137,19 @@ def test_tokenize_replaces_what_is_not_utf8_and_says_so_at_the_end(vocab, capsys
     assert errors.count("\n") == 1
     typed(monkeypatch, data)
     assert cli.main(["tokenize", "--vocab", vocab, "--ids", "--strict"]) == 2
-    assert "the standard input is not UTF-8: byte 0xff at offset 8 of the text" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "the standard input is not UTF-8: byte 0xff at offset 8 of the text; convert it" in error
+    assert "iconv -f CP1252 -t UTF-8, or leave out --strict." in error
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_text_in_utf16_is_named_as_that(vocab, capsys, monkeypatch, encoding):
+    data = "caf\xe9s\nthe\n".encode(encoding)
+    typed(monkeypatch, data)
+    assert cli.main(["tokenize", "--vocab", vocab, "--ids", "--strict"]) == 2
+    assert "convert it, e.g. by iconv -f UTF-16 -t UTF-8, or leave" in capsys.readouterr().err
+    with pytest.raises(InputError, match="convert it, e.g. by iconv -f UTF-16 -t UTF-8"):
+        "".join(decoded([data, b""], "text"))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_swag_as_it_is_distributed():
         ("", "its header is empty"),
         (HEADER, "holds no example"),
         (HEADER + "0,v,1,s,a,b,gold,e,f,g,h,4\n", r"line 2: the label '4' is not a number from 0 to 3"),
-        (HEADER + "0,v,1,s,a,b,gold,e,f,g,h\n", "line 2 has 11 columns and the header 12"),
+        (HEADER + "0,v,1,s,a,b,gold,e,f,g,h\n", "line 2 has 11 and the header 12 columns"),
         (HEADER + '0,v,1,s,"a\nb",b,gold,e,f,g,h,1\n1,v,"1"x,s,a,b,g,e,f,g,h,1\n', "line 4: .,. expected"),
         (HEADER + '0,v,1,s,"a,b,gold,e,f,g,h,1\n', "line 2: unexpected end of data"),
     ],

@@ -200,7 +200,7 @@ def test_compressed_files_and_odd_line_ends_read_alike(tmp_path):
         ("wnli", SENTENCES + "0|a|b|entailment\n", r"line 2.*one of 0, 1, not 'entailment'"),
         ("cola", "sentence|label\nfine|1\n", r"line 1 has 2 columns between tabs and not the 4 of CoLA"),
         ("cola", QUESTIONS, r"line 1: the label of CoLA is one of 0, 1, not 'question'"),
-        ("sst2", "sentence|label\nfine|1\n\nbad\n", r"line 4 has 1 columns between tabs and not the 2"),
+        ("sst2", "sentence|label\nfine|1\n\nbad\n", r"line 4 has 1 column between tabs and not the 2"),
         ("stsb", "sentence1|sentence2|score\na|b|5.5\n", r"line 2.*a number from 0 to 5, not '5.5'"),
         ("stsb", "sentence1|sentence2|score\na|b|nan\n", r"line 2.*a number from 0 to 5, not 'nan'"),
         ("stsb", "sentence1|sentence2|score\na|b|\n", r"line 2.*a number from 0 to 5, not ''"),
@@ -229,7 +229,7 @@ def test_missing_files_and_unknown_names_are_told(tmp_path):
 
 def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
     (tmp_path / "dev.tsv").write_bytes(b"sentence\tlabel\nfine\t1\ncaf\xe9\t1\n")
-    with pytest.raises(InputError, match=r"dev.tsv, line 3 is not UTF-8 \(byte 0xe9\); convert"):
+    with pytest.raises(InputError, match=r"dev.tsv, line 3 is not UTF-8: byte 0xe9; convert"):
         glue.read("sst2", tmp_path, "dev")
 
 
@@ -276,7 +276,7 @@ def test_real_stand_ins_have_their_counts_and_the_labels_of_the_task(name, split
 
 def test_real_stand_ins_first_and_last_rows():
     home = real_data("pairs")
-    with pytest.warns(UserWarning, match=r"bimpm_dev.tsv: 83 pairs hold bytes that are not UTF-8"):
+    with pytest.warns(UserWarning, match=r"bimpm_dev.tsv: 83 pairs with bytes that are not UTF-8"):
         quora = pairs.read("quora", home, "dev")
     assert quora[2].second.endswith("\u2018need to improve\ufffd?")
     assert (quora[0].id, quora[0].label) == ("18", "1")
@@ -309,7 +309,7 @@ def test_a_dev_file_too_small_to_be_divided_is_refused():
 
 def test_pairs_without_an_agreed_label_are_left_out_and_counted(tmp_path):
     write(tmp_path, "dev.txt", "a man sits|a man stands|2\nit rains|it pours|-\na dog|an animal|0\n")
-    with pytest.warns(UserWarning, match="1 pairs have no label"):
+    with pytest.warns(UserWarning, match="left out 1 pair without a label"):
         found = pairs.read("snli", tmp_path, "dev")
     assert found == [
         TextExample("0", "a man sits", "a man stands", "contradiction"),

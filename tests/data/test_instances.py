@@ -362,7 +362,7 @@ def test_any_documents_give_proper_instances(tmp_path_factory, documents, seq_le
         shards, seq_length=seq_length, next_sentence=pairs, whole_word_mask=words, seed=seed
     )
     found = list(one_epoch(instances, seed % 3))
-    assert instances.n_tokens == shards.n_tokens == sum(map(sum, documents))
+    assert shards.n_tokens == sum(map(sum, documents))
     assert found
     for sequence in found:
         ids = original(sequence)

@@ -135,8 +135,8 @@ def test_other_tags_are_taken_as_they_are(tmp_path):
         ("a O\nb NN\n", {}, r"line 2: the tag 'NN' is neither O nor B-TYPE nor I-TYPE"),
         ("a O\nb B-\n", {}, r"line 2: the tag 'B-' is neither"),
         ("sentence\tlabel\nfine\t1\n", {}, r"line 1: the tag 'label' is neither"),
-        ("a O\n", {"words": 3}, r"line 1 has 2 columns, so there is no column 3"),
-        ("a O\n", {"tags": 0}, r"line 1 has 2 columns, so there is no column 0"),
+        ("a O\n", {"words": 3}, r"line 1 has no column 3, only 2; give another"),
+        ("a O\n", {"tags": 0}, r"line 1 has no column 0, only 2; give another"),
         ("\n-DOCSTART- O\n\n# a\n", {}, r"holds no sentence"),
     ],
 )  # fmt: skip
@@ -147,7 +147,7 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path, text, options, 
 
 def test_text_that_is_not_utf_8_and_a_missing_file(tmp_path):
     (tmp_path / "a").write_bytes(b"a O\n\xff O\n")
-    with pytest.raises(InputError, match=r"line 2 is not UTF-8 \(byte 0xff\)"):
+    with pytest.raises(InputError, match=r"line 2 is not UTF-8: byte 0xff; convert"):
         ner.read(tmp_path / "a")
     with pytest.raises(InputError, match="can't be read: No such file"):
         ner.read(tmp_path / "b")

@@ -172,14 +172,14 @@ def test_the_command_says_what_is_there_and_what_is_not(corpus, vocabulary, tmp_
     assert layout.startswith("Read as one sentence a line, ")
     assert first.startswith("Part 2/3, ") and first.endswith(" of 8 files:")
     assert second.startswith("9 documents, 63 sentences, ") and second.endswith("00002-of-00003")
-    assert last == "Still to be made: part 1/3 and 3/3."
+    assert last == "Still to be made: part 1/3, 3/3."
     make(corpus, vocabulary, out, "1/3", "3/3")
     assert capsys.readouterr().out.splitlines()[-1] == (
         f"All 3 parts are there: minibert pretrain --shards {out}"
     )
     make(corpus / "3.txt", vocabulary, tmp_path / "single", "1/2")
     text = capsys.readouterr().out
-    assert "Part 1/2, 0 of 1 files:\nno text, as no file with text has its middle in this share" in text
+    assert "Part 1/2, 0 of 1 file:\nno text, as no file with text has its middle in this share" in text
 
 
 def test_a_finished_part_is_left_as_it_is(corpus, vocabulary, tmp_path, capsys, monkeypatch):
@@ -270,7 +270,7 @@ def test_missing_and_foreign_parts_are_named(corpus, vocabulary, thirds, tmp_pat
     with pytest.raises(InputError, match=r"lacks part 2/3 of its token shards; make what is missing"):
         open_shards(out)
     shutil.rmtree(out / "00001-of-00003")
-    with pytest.raises(InputError, match=r"lacks part 1/3 and 2/3 of"):
+    with pytest.raises(InputError, match=r"lacks part 1/3, 2/3 of"):
         open_shards(out)
     assert missing_parts([Part(3, 20)]) == "1/20, 2/20, 4/20, 5/20, 6/20, 7/20 and 13 more"
     make(corpus, vocabulary, tmp_path / "halves", "1/2")

@@ -181,14 +181,15 @@ def test_answers_in_the_wrong_place_are_marked_counted_and_kept(tmp_path):
         (one_question(answers=[{"text": "a", "answer_start": "2"}]), "'answer_start' is of type str"),
         (one_question(is_impossible="no"), r"'is_impossible' is of type str, expected bool"),
         (one_question(context=" \n"), r"article 1, paragraph 1 has an empty context"),
-        ('[{"title": 1}]', r"at character 0 '\{' is expected and '\[' was found"),
+        ('[{"title": 1}]', r"a.json begins with '\[', and an object of JSON is expected; check the name"),
         ('{"data": [{"title": "T", ]}', r"is not JSON or cut short: .* at character 2\d"),
         ('{"data": [', r"is not JSON or cut short: Expecting value at character 10"),
-        ('{"data": [] ', r"at character 12 '\}' is expected and its end was found"),
+        ('{"data": [] ', r"a.json is broken: at character 12 '\}' is expected and its end was found"),
         ('{"data": []} x', r"at character 13 the end of the file is expected and 'x' was found"),
         ('{"data": 1 2}', r"at character 11 '\}' is expected and '2' was found"),
         ("{1: 2}", r"a key within quotation marks is expected"),
-        ("", r"at character 0 '\{' is expected and its end was found"),
+        ("", r"a.json is empty, and an object of JSON is expected"),
+        ('{"data": [],}', r"is not JSON or cut short: .* at character 12"),
         ('{"data": [' + "[" * 100_000, "nested too deeply"),
         ('{"data": [' + "9" * 5000 + "]}", "is not JSON that can be read: .*digits"),
     ],
@@ -238,7 +239,7 @@ def test_items_come_out_as_json_loads_reads_them_however_the_pieces_fall(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_items, "LOOKED_AHEAD", 1)
         pieces = (text[i : i + size] for i in range(0, len(text), size))
-        patch.setattr(json_items, "text_pieces", lambda *_, kept: pieces)
+        patch.setattr(json_items, "decoded", lambda *_: pieces)
         assert list(array_items(path, ("data",))) == [("data", item) for item in items]
 
 

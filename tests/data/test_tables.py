@@ -122,6 +122,11 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "review,label\na,1\n", {}, r"no column 'text', its header is review, label; name a column"),
         ("a.csv", "a,1\n", {"text": 1, "label": 3}, r"no column 3, it has 2 columns"),
         ("a.csv", "a,1\n", {"text": 0, "label": 2}, r"no column 0"),
+        ("a.csv", "text;label\na;1\n", {}, r"parted by ';' and not ',': give --column delimiter=';'\.$"),
+        ("a.csv", "text\tlabel\na\t1\n", {}, r"by '\\t' and not ',': give --column delimiter='\\t'\.$"),
+        ("a.tsv", "text,label\na,1\n", {}, r"by ',' and not '\\t': give --column delimiter=','\.$"),
+        ("a.csv", "a;1\n", {"text": 1, "label": 2}, r"no column 2, it has 1 column; its columns look parted"),
+        ("a.csv", "text,label\na\n", {}, "line 2 has 1 column and the first row has 2; check the"),
         ("a.csv", "a,1\n", {"text": 1, "label": -2}, r"text and label are one column; give each its own"),
         ("a.jsonl", '{"a": "b"}\n', {"text": "a", "label": "a"}, r"text and label are one column; give each"),
         ("a.csv", "text,text\na,1\n", {"label": None}, r"several columns 'text'; give the one that is meant"),
@@ -189,7 +194,7 @@ def test_other_files_than_text_are_named_as_what_they_are(tmp_path, head, what):
 
 def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text,label\na,1\nr\xe9sum\xe9,1\n")
-    with pytest.raises(InputError, match=r"a.csv, line 3 is not UTF-8 \(byte 0xe9\)"):
+    with pytest.raises(InputError, match=r"a.csv, line 3 is not UTF-8: byte 0xe9"):
         tables.read_texts(tmp_path / "a.csv")
 
 
@@ -222,7 +227,7 @@ def test_the_real_sample_of_tagged_sentences():
 @pytest.mark.parametrize(
     "name, text, options, sentence",
     [
-        ("a.csv", "words,tags\na b,X\n", {}, r"line 2 has 2 words and 1 tags; give every word one"),
+        ("a.csv", "words,tags\na b,X\n", {}, r"line 2 has 2 words and 1 tag; give every word one"),
         ("a.csv", "words,tags\n,\n", {}, r"line 2: the column 'words' has no word"),
         ("a.conll", "a X\n", {"words": "word"}, r"a word a line and no header; give its columns by number"),
         ("a.csv", "", {"layout": "rows"}, r'layout=\'rows\' is unknown; choose "sentences" or "words"'),
@@ -313,7 +318,7 @@ def test_questions_of_json_lines_have_several_answers(tmp_path):
         ("a.csv", "question,context,answer\nq,c,c\n", {"answer": None, "start": 1}, "start=1 needs"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is no text"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": ["c"], "at": [0, 1]}', {"start": "at"},
-         r"line 1 has 1 answers and 2 places"),
+         r"line 1 has 1 answer and 2 places"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": {"value": "c"}}', {},
          "line 1: the object 'answer' has no 'text', its keys are value"),
         ("a.csv", "id,question,context,answer\n7,q,c,c\n8,q,c,c\n7,q,d,d\n", {"id": "id"},

@@ -1,6 +1,8 @@
 """Engines by name, and what they are run with."""
 
 import ctypes
+import re
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,8 +36,17 @@ def test_every_engine_says_what_it_is_and_refuses_what_it_does_not_compute_in(na
     assert said.startswith(f"{name}: {engines.ENGINES[name]}")
     with pytest.raises(InputError, match="dtype='int8' is not one to compute in; use float32, bfloat16 or"):
         engines.create(name, dtype="int8")
-    with pytest.raises(InputError, match="threads=0 is not a positive number"):
-        engines.create(name, threads=0)
+
+
+@pytest.mark.parametrize("threads", ["2", 2.0, True, 0, -1, [2]])
+def test_what_is_no_number_of_threads_is_refused_wherever_it_is_given(threads):
+    expected = f"threads={threads!r} is not a positive whole number; leave it out for one thread a core."
+    for take in (partial(engines.create, "numpy"), engines.choose, engines.limited_threads):
+        with pytest.raises(InputError, match=f"^{re.escape(expected)}$"):
+            take(threads=threads)
+    with pytest.raises(InputError, match="threads=5000 is more than 4,096"):
+        engines.limited_threads(5000)
+    engines.limited_threads(np.int64(2)).restore_original_limits()
 
 
 @pytest.mark.parametrize(("engine", "expected"), [("cpp", 1), ("numpy", 2)])

@@ -7,6 +7,7 @@ import pickle
 import random
 import warnings
 from collections import UserDict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from minibert import cli
 from minibert.errors import InputError, flags_as_arguments
 from minibert.estimators import base
 from minibert.estimators.base import OWN, Estimator, NotFitted
-from minibert.estimators.inputs import seed_of, text_pairs
+from minibert.estimators.inputs import listed, seed_of, text_pairs
 from minibert.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify
@@ -288,6 +289,7 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         ("a text", ["x"], "X='a text' is one text; give a list of them"),
         (7, ["x"], "X=7 is no list"),
         ([], [], "X has no row; give at least one text"),
+        ({"a", "the"}, ["x", "y"], "X is a set, which has no order; give a list"),
         (["a"], ["x"], "X has one sample, and the model is measured on another"),
         (["a", "the"], None, "the target y is None; give a value for each row"),
         (["a", "the"] * 9, ["x"] * 18, "have 1 label .x.; a class needs another one to be told from"),
@@ -306,10 +308,37 @@ def test_data_that_can_not_be_learnt_from_are_refused_with_their_row(model, tmp_
     assert not (tmp_path / "run" / "finetune.json").exists()
 
 
+def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
+    twice = Table(text=["a", "the"])
+    twice.columns = ["text", "text"]
+    lazy = Table(text=["a", "the"])
+    lazy.collect = lambda: None
+    sparse = SimpleNamespace(toarray=lambda: np.eye(2))
+    for X, y, message in (
+        (twice, ["x", "y"], "The table has two columns named 'text'; rename one"),
+        (lazy, ["x", "y"], "The table is a lazy one; give what its collect.. returns"),
+        (sparse, ["x", "y"], "X is a sparse matrix; give texts"),
+        (["a", "the"], sparse, r"y is a sparse matrix; give y.toarray\(\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            minibert.TextClassifier(model).fit(X, y)
+
+
+def test_columns_of_arrow_are_read(model):
+    class Column:
+        """A column as pyarrow has it: its items are scalars of its own."""
+
+        def to_pylist(self):
+            return ["a", "the"]
+
+    assert listed(Column(), "X") == ["a", "the"]
+
+
 def test_other_estimators_refuse_what_they_can_not_learn_from(model):
     cases = [
-        (minibert.TextRegressor, ["a", "the"], [1, "much"], "Row 1 of y is no number .'much'."),
+        (minibert.TextRegressor, ["a", "the"], [1, "much"], "Row 1 of y is no finite number .'much'."),
         (minibert.TextRegressor, ["a", "the"], [1, float("inf")], "Row 1 of y is no finite number"),
+        (minibert.TextRegressor, ["a", "the"], [1, 10**400], "Row 1 of y is no finite number"),
         (minibert.TokenTagger, ["a b"], [["O"]], "Row 0 of X is 'a b'; give a list of words"),
         (minibert.TokenTagger, [["a", "b"]], [["O"]], "Row 0 has 2 words and 1 tags; give every word one"),
         (minibert.TokenTagger, [["a"]], ["O"], "Row 0 of y is 'O'; give a list of tags"),
@@ -338,6 +367,13 @@ def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
         UserWarning, match="Not better than always answering .* Give more examples, more epochs"
     ):
         minibert.TextClassifier(model, max_steps=1, engine="numpy").fit(TEXTS, LABELS)
+
+
+def test_a_warning_about_rare_classes_names_rows(model):
+    rare = r"'once' with 1 to learn from \(row 3 of X\) and 0 to measure on"
+    labels = ["x", "y", "x", "once", *"yx" * 8]
+    with pytest.warns(UserWarning, match=rare):
+        minibert.TextClassifier(model, max_steps=1, engine="numpy").fit(TEXTS[:20], labels)
 
 
 def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from minibert.errors import InputError
-from minibert.experiments.verdicts import Judge, Outcomes, t_quantile, verdict_text
+from minibert.experiments.verdicts import Judge, Outcomes, effect_text, t_quantile
 from minibert.metrics import paired_bootstrap
 
 N = 1000  # examples
@@ -97,7 +97,7 @@ def test_one_common_seed_never_decides():
     rows["row 0"] = {0: rows["row 0"][0]}
     verdict = Judge(rows).compare("row 0", "row 1")
     assert verdict.answer == "undecided" and verdict.effect > 0.3 and verdict.smallest == np.inf
-    assert "one seed" in verdict_text("A > B", verdict)
+    assert "one seed" in effect_text(verdict)
     assert Judge(rows).estimate("row 0").high == np.inf
 
 
@@ -276,17 +276,15 @@ def test_f1_of_repeated_rows_is_micro_f1():
     assert outcomes.parts().mean() == pytest.approx(2 / 5)
 
 
-def test_verdicts_read_as_sentences():
+def test_effects_read_with_their_intervals():
     judge = Judge(column(np.random.default_rng(10), "mean", 3, [0.8, 0.8, 0.8]))
     verdict = judge.compare("row 0", "row 1")
     yes = verdict._replace(answer="yes", effect=0.072, low=0.051, high=0.09, smallest=0.03)
     undecided = yes._replace(answer="undecided", effect=-0.003, low=-0.01, high=0.016, smallest=0.019)
-    assert verdict_text("MLM > LTR", yes) == "MLM > LTR: yes, +7.2 [5.1, 9.0]"
-    seen = "MLM > LTR: undecided, -0.3 [-1.0, 1.6]; an effect of about 1.9 would be seen in four of five"
-    assert verdict_text("MLM > LTR", undecided) == seen
-    assert verdict_text("A", yes._replace(answer="at the floor"), percent=False).startswith(
-        "A: at the floor, +0.072 ["
-    )
+    assert effect_text(yes) == "+7.2 [5.1, 9.0]"
+    seen = "-0.3 [-1.0, 1.6]; an effect of about 1.9 would be seen in four of five"
+    assert effect_text(undecided) == seen
+    assert effect_text(yes, percent=False) == "+0.072 [0.051, 0.090]"
 
 
 def test_rows_that_have_collapsed_do_not_hide_the_noise_of_the_others():

@@ -54,7 +54,7 @@ def test_of_mnli_what_does_not_follow_is_not_entailed_for_rte(rte):
     ]
     assert more[0][1:3] == ("The baker opened her shop.", "The shop was open.")
     assert known["labels"] == ("entailment", "not_entailment")
-    assert known["train_tasks"] == {"rte": 40, "mnli": 6} and known["train_examples"] == 46
+    assert known["train_tasks"] == {"rte": 40, "mnli": 6}
 
 
 def test_squad_is_learnt_with_triviaqa(tmp_path):

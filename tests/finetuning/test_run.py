@@ -25,13 +25,15 @@ from small_tasks import (
 from minibert import files, hub
 from minibert.data.glue import TextExample
 from minibert.errors import InputError, RunError
+from minibert.files import RUN_FILES
 from minibert.finetuning import predicting, running, whole_model
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
-from minibert.finetuning.run import FOREIGN, classify, evaluate, finetune, predict, predicted_text
+from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 from minibert.inference import Bert
+from minibert.machine import cores
 from minibert.model import heads
 from minibert.model.params import Head
 from minibert.ops import Ops
@@ -50,7 +52,7 @@ from minibert.training.runlog import read_metrics
 
 def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp_path):
     def start(folder, head, task, labels):
-        return start_from(folder, head, task, labels, "float32", 0.1, seed=3)
+        return start_from(FinetuneOptions(task, folder, folder, seed=3), head, labels)
 
     trained = hub.load(run)[1]
     two = Head("classify", 2)
@@ -75,14 +77,15 @@ def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp
 
 def test_fresh_heads_differ_by_seed_only(model):
     def start(seed):
-        return start_from(model, Head("classify", 2), "rte", ("a", "b"), "float32", 0.1, seed)[0].flat
+        options = FinetuneOptions("rte", model, model, seed=seed)
+        return start_from(options, Head("classify", 2), ("a", "b"))[0].flat
 
     assert np.array_equal(start(1), start(1)) and not np.array_equal(start(1), start(2))
 
 
 def test_a_left_to_right_model_starts_left_to_right(tmp_path):
     folder = write_model(tmp_path / "ltr", is_decoder=True)
-    config = start_from(folder, Head("classify", 2), "rte", ("a", "b"), "float32", 0.1, seed=1)[0].config
+    config = start_from(FinetuneOptions("rte", folder, folder), Head("classify", 2), ("a", "b"))[0].config
     assert config.is_decoder and config.hidden_dropout_prob == 0.1
 
 
@@ -121,6 +124,7 @@ def test_a_run_learns_its_task(run):
     low, high = report["interval"]
     assert low <= report["scores"]["accuracy"] <= high
     assert report["steps"] == 6 * 10 and report["train_examples"] == 160 and report["examples"] == 60
+    assert (report["engine"], report["dtype"], report["cores"]) == ("numpy", "float32", cores())
 
 
 def test_a_run_folder_holds_what_it_says_and_nothing_of_the_way_there(run):
@@ -308,8 +312,9 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
     rates = [unusual.rate(step) for step in (0, 10, 19, 20, 60)]
     assert rates == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
-    given = (unusual.options.model, unusual.prepared.head, "sst2", ("0", "1"), "float32", 0.3)
-    np.testing.assert_array_equal(state.params.flat, start_from(*given, seed=6)[0].flat)
+    options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6)
+    begun, _ = start_from(options, unusual.prepared.head, ("0", "1"))
+    np.testing.assert_array_equal(state.params.flat, begun.flat)
 
 
 def test_options_reach_the_loop_and_the_order_of_the_examples(unusual, monkeypatch):
@@ -511,7 +516,9 @@ def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
     before = (run / "report.json").read_bytes()
     with pytest.raises(InputError, match="already holds a run: go on with it by --resume"):
         finetune(small_options(model, sst2), run, show=False)
-    with pytest.raises(InputError, match="holds config.json, model.safetensors, vocab.txt.* of some"):
+    with pytest.raises(
+        InputError, match="holds config.json, model.safetensors, tokenizer_config.json, vocab.txt.* of some"
+    ):
         finetune(small_options(model, sst2), model, show=False)
     with pytest.raises(InputError, match="is a file"):
         finetune(small_options(model, sst2), sst2 / "dev.tsv", show=False)
@@ -520,7 +527,7 @@ def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
     assert (run / "report.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("name", sorted({*RUN_FILES} - {"finetune.json"}))
 def test_what_the_run_would_write_or_remove_is_left_alone(model, sst2, tmp_path, name):
     """In its own folder, and in that of a run of a sweep."""
     for out, rates in ((tmp_path / "one", (0.1,)), (tmp_path / "sweep", (0.1, 0.2))):

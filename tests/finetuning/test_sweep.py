@@ -230,7 +230,7 @@ def test_predicting_in_small_chunks_changes_nothing(run, sst2, monkeypatch):
     examples = model.task.read(sst2, "dev")
     whole = list(predicting.predict_examples([model], examples))
     monkeypatch.setattr(predicting.chunks, "__defaults__", (7,))
-    parts = list(predicting.predict_examples([model], examples, budget=30))
+    parts = list(predicting.predict_examples([model], examples))
     for one, other in zip(whole, parts, strict=True):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
 

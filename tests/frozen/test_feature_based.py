@@ -105,7 +105,7 @@ def test_the_vector_of_a_word_is_that_of_its_first_piece(
     for number, rows in expected.items():
         np.testing.assert_allclose(found.layers[number], np.concatenate(rows), rtol=0, atol=1e-6)
     assert found.seen.all()
-    assert len(found) == len(examples)
+    assert len(found.bounds) - 1 == len(examples)
 
 
 class _Encoding:
@@ -152,10 +152,13 @@ def test_vectors_on_the_disk_that_were_damaged_are_refused(model, tokenizer, exa
     stored_vectors(model, *given)
 
 
-def test_what_does_not_fit_into_memory_goes_to_the_disk(model, tokenizer, examples, tmp_path, capsys):
+def test_what_does_not_fit_into_memory_goes_to_the_disk(
+    model, tokenizer, examples, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(activations, "MOST_MEMORY", 1000)
     parts = examples, examples[:3]
     windows, bounds = [asked(part, tokenizer) for part in parts], [sentence_bounds(part) for part in parts]
-    train, dev = activations.activations(model, windows, bounds, (1,), tmp_path / "a", most_memory=1000)
+    train, dev = activations.activations(model, windows, bounds, (1,), tmp_path / "a")
     assert isinstance(train.layers[1], np.memmap)
     np.testing.assert_allclose(dev.layers[1], train.layers[1][: len(dev.layers[1])], rtol=0, atol=1e-6)
     n_words = int(sentence_bounds(examples)[-1] + sentence_bounds(examples[:3])[-1])
@@ -347,7 +350,7 @@ def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
     with pytest.raises(InputError, match=f"^{tmp_path}, train: The sentence 'Anna' has no tags to learn"):
         finetune(untagged, tmp_path / "a", show=False)
     other = dataclasses.replace(options, task="sst2")
-    with pytest.raises(InputError, match="feature_based='last' tags words, which sst2 does not"):
+    with pytest.raises(InputError, match="feature_based='last' is for tags of words, and sst2 has none"):
         finetune(other, tmp_path / "a", show=False)
     assert not (tmp_path / "a").exists()
 

@@ -32,10 +32,8 @@ def test_the_mean_of_all_tokens_is_asked_for(folder):
     assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 8
 
 
-def test_the_last_module_normalizes_where_that_is_wanted(folder):
-    write_modules(folder, 4, "cls", normalize=True)
-    modules = json.loads((folder / "modules.json").read_text())
-    assert modules[2]["path"] == "2_Normalize" and (folder / "2_Normalize").is_dir()
+def test_the_vector_of_cls_can_be_asked_for(folder):
+    write_modules(folder, 4, "cls")
     assert json.loads((folder / "1_Pooling" / "config.json").read_text())["pooling_mode_cls_token"]
 
 

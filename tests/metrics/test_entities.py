@@ -290,7 +290,7 @@ def test_score_of_two_files_reads_bioes(tmp_path, capsys):
         ("", "has no line with tags"),
         ("-X- O O\n\n", "has no line with tags"),
         ("a O O\nb O\n", "line 2 has 2 columns and not 3"),
-        ("a\n", "line 1 has 1 columns and not 2"),
+        ("a\n", "line 1 has 1 column and not 2"),
     ],
 )
 def test_score_refuses_a_broken_file_of_tags(tmp_path, capsys, text, message):

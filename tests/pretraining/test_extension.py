@@ -195,13 +195,23 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("the", "'the' is a piece of the vocabulary already; take it out."),
-        ("[MASK]", "'[MASK]' is a piece of the vocabulary already"),
+        ("the", "the vocabulary has 'the' already; take that out."),
+        ("[MASK]", "the vocabulary has '[MASK]' already"),
         (
             "two words",
             "'two words' is no word as the tokenizer reads text, where it becomes 'two', 'words'",
         ),
-        ("COVID", "'COVID' is no word as the tokenizer reads text, where it becomes 'covid'"),
+        ("The", "the vocabulary has 'The' (lower-cased 'the') already; take that out."),
+        ("thé", "the vocabulary has 'thé' (read as 'the') already; take that out."),
+        (
+            "The\ndog\nin\na",
+            "line 2: the vocabulary has 'The' (lower-cased 'the'), 'in', 'a' already; take that out.",
+        ),
+        (
+            "COVID",
+            "'COVID' is no word as the tokenizer reads text, where it becomes 'covid'; write it so, as this "
+            "tokenizer lower-cases text.",
+        ),
         ("covid-19", "where it becomes 'covid', '-', '19'"),
         (
             "[NEW]",

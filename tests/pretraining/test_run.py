@@ -18,6 +18,7 @@ from small_corpus import ANIMALS, PLACES, write_corpus
 from minibert import cli
 from minibert.data.instances import InstanceOptions
 from minibert.errors import InputError, RunError
+from minibert.files import RUN_FILES
 from minibert.hub import load_hf
 from minibert.inference import Bert
 from minibert.model.batch import Batch, Sequence
@@ -25,14 +26,14 @@ from minibert.model.bert import pretraining_loss
 from minibert.model.config import BertConfig
 from minibert.model.params import Parameters, initialise
 from minibert.ops import Ops
-from minibert.pretraining import budget, evaluation, objective, preparation, run as pretraining
+from minibert.pretraining import budget, evaluation, objective, run as pretraining
 from minibert.pretraining.evaluation import entropy_of_counts, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.objective import MaskedAndNext, Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, held_out_gaps
 from minibert.pretraining.preparation import HELD_OUT_SEED, prepare_text
 from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_lengths
-from minibert.pretraining.run import WRITTEN, pretrain, report_text
+from minibert.pretraining.run import pretrain, report_text
 from minibert.tokenizer import Tokenizer
 from minibert.training import loop
 from minibert.training.checkpoint import checkpoints, latest, load_checkpoint
@@ -444,14 +445,12 @@ def test_a_run_learns_what_context_is_worth(run):
     assert figures["shuffled_loss"] > figures["loss"] + 0.1
 
 
-def test_the_unigram_entropy_of_the_text_is_that_of_all_its_pieces(run, monkeypatch):
+def test_the_unigram_entropy_of_the_text_is_that_of_all_its_pieces(run):
     text = loaded_task(run).text
     documents = range(text.shards.n_documents)
     counts = Counter(piece for number in documents for piece in text.shards.document(number)[0])
-    for at_a_time in (1, 100, 10**9):
-        monkeypatch.setattr(preparation, "COUNTED_TOKENS", at_a_time)
-        found = text.piece_counts()
-        assert {piece: count for piece, count in enumerate(found.tolist()) if count} == counts
+    found = text.piece_counts()
+    assert {piece: count for piece, count in enumerate(found.tolist()) if count} == counts
     shares = [count / counts.total() for count in counts.values()]
     expected = -sum(share * math.log(share) for share in shares)
     assert report_of(run)["held_out"]["text_unigram"] == pytest.approx(expected, rel=1e-12)
@@ -831,7 +830,7 @@ def test_the_steps_that_fit_leave_time_for_the_looks_and_the_end(run, monkeypatc
     found = budget.affordable_steps(task, None, 1000.0, said.append)
     left = budget.MARGIN * 50 - 1 - budget.FINISHING_SECONDS
     assert found == (int((left - 3) / 0.2), left, rates, 1.0)
-    assert said[0].endswith("fit into 1 minute; 4 s of these are for measuring held-out text.")
+    assert said[1].endswith("fit into 1 minute; 4 s of these are for measuring held-out text.")
 
 
 def test_of_the_minutes_held_out_text_takes_no_more_than_its_share(run, monkeypatch):
@@ -844,7 +843,7 @@ def test_of_the_minutes_held_out_text_takes_no_more_than_its_share(run, monkeypa
     found = budget.affordable_steps(task, None, 1000.0, said.append)
     assert found.held_out_share == pytest.approx(0.15 * 90 / 68)
     assert found.steps > 40  # where there were 7
-    assert said[0].endswith("14 s of these are for measuring held-out text, on 20% of the usual targets.")
+    assert said[1].endswith("14 s of these are for measuring held-out text, on 20% of the usual targets.")
 
 
 def test_a_run_with_few_minutes_measures_fewer_targets_and_goes_on_so(corpus, tmp_path, monkeypatch):
@@ -971,8 +970,11 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
         with pytest.raises(InputError, match=f"{next(iter(other))}=.* which stays; leave it out"):
             pretrain(small_options(corpus, model=str(run), **other), tmp_path / "d", show=False)
     (tmp_path / "empty").mkdir()
-    no_models = {corpus: "model=.* has no config.json", tmp_path / "empty": "model=.* has no config.json"}
-    for no_model, told in (no_models | {tmp_path / "nowhere": "no folder .*nowhere, and minibert"}).items():
+    for no_model, told in (
+        (corpus, "is a file; give the folder of a run"),
+        (tmp_path / "empty", "empty/config.json is missing; give the folder of a BERT"),
+        (tmp_path / "nowhere", "no folder .*nowhere, and minibert"),
+    ):
         with pytest.raises(InputError, match=told):
             pretrain(small_options(corpus, model=str(no_model)), tmp_path / "c", show=False)
 
@@ -997,15 +999,26 @@ def test_a_vocabulary_of_ones_own_in_the_folder_is_left_alone(run, corpus, tmp_p
     assert not (tmp_path / "mine" / "training.json").exists()
 
 
-@pytest.mark.parametrize("name", [*WRITTEN])
+@pytest.mark.parametrize("name", sorted({*RUN_FILES} - {"model.safetensors"}))
 def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name):
     out = tmp_path
-    place = out / name / "x" if name in ("shards", "checkpoints", "tensorboard") else out / name
+    place = out / name if "." in name else out / name / "x"
     place.parent.mkdir(exist_ok=True)
     place.write_text('{"mine": 1}')
     with pytest.raises(InputError, match=f"holds {name} of something that is no run; choose another --out"):
         pretrain(small_options(corpus), out, show=False)
     assert [path.name for path in out.iterdir()] == [name] and place.read_text() == '{"mine": 1}'
+
+
+@pytest.mark.parametrize("text", ["{}", '{"seed": 1, "learning_rate": 1e-4, "steps": 9, "warmup": 0.1}'])
+def test_a_training_json_of_another_program_begins_no_run(corpus, tmp_path, text):
+    (tmp_path / "training.json").write_text(text)
+    (tmp_path / "vocab.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds vocab.txt, training.json of something that is no run"):
+        pretrain(small_options(corpus), tmp_path, show=False)
+    with pytest.raises(InputError, match="does not hold the options of a run .'corpus' is missing."):
+        PretrainOptions.resumed(tmp_path / "training.json")
+    assert (tmp_path / "vocab.txt").read_text() == "mine"
 
 
 def test_the_file_of_config_is_not_written_over(corpus, tmp_path, capsys):
@@ -1021,7 +1034,7 @@ def test_the_file_of_config_is_not_written_over(corpus, tmp_path, capsys):
 def test_what_a_run_without_a_first_step_left_is_made_anew(run, corpus, tmp_path):
     Tokenizer([*Tokenizer.from_pretrained(run).vocab, "extra"]).save_pretrained(tmp_path)
     (tmp_path / "shards").mkdir()
-    (tmp_path / "training.json").write_text("{}")
+    small_options(corpus, steps=1).save(tmp_path / "training.json")
     pretrain(small_options(corpus, steps=1, evaluations=0), tmp_path, show=False)
     assert Tokenizer.from_pretrained(tmp_path).vocab == Tokenizer.from_pretrained(run).vocab
 
@@ -1033,7 +1046,7 @@ def test_a_text_of_words_that_are_too_long_is_not_called_empty(tmp_path):
 
 
 def test_a_file_in_place_of_the_run_folder_is_refused(corpus):
-    with pytest.raises(InputError, match="is a file; choose a folder"):
+    with pytest.raises(InputError, match="is a file and no folder; choose another --out"):
         pretrain(small_options(corpus), corpus, show=False)
 
 
@@ -1116,6 +1129,17 @@ def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkey
 def test_a_sequence_longer_than_the_positions_makes_the_model_longer():
     options = PretrainOptions(seq_length="600", max_positions=512).resolved()
     assert options.model_config(100).max_position_embeddings == 600
+
+
+@pytest.mark.parametrize(
+    "given", [{"seq_length": "32"}, {"seq_length": "16:0.5,32:0.5"}, {"steps": 9}, {"minutes": 1}]
+)
+def test_positions_that_are_fewer_than_the_longest_sequence_are_refused(given):
+    message = "max_positions=16 is less than the longest sequence, 32 tokens; give at least 32, or shorter"
+    with pytest.raises(InputError, match=message):
+        PretrainOptions(max_positions=16, **given).resolved().check_positions()
+    PretrainOptions(max_positions=32, **given).resolved().check_positions()
+    PretrainOptions(max_positions=16, model="any", **given).resolved().check_positions()  # it has its own
 
 
 def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from minibert import cli
 from minibert.errors import InputError
 from minibert.hub import load_hf, save_hf
 from minibert.inference import Bert
+from minibert.machine import cores
 from minibert.model import config as configuration
 from minibert.model.batch import Batch, Sequence
 from minibert.model.config import BertConfig
@@ -191,10 +192,17 @@ def test_a_long_run_is_rehearsed_no_longer_than_a_short_one(corpus, tmp_path, mo
     for minutes, most in ((8, 0.03 * 480), (600, 20.0)):
         task = clocked(corpus, tmp_path, minutes=minutes)
         trials.clear()
-        settled = budget.settle(task, task.start(), budget.time.monotonic(), print)
+        said = []
+        settled = budget.settle(task, task.start(), budget.time.monotonic(), said.append)
         assert trials == [most / len(task.options.lengths)]
-        budget.affordable_steps(settled, settled.start(), budget.time.monotonic(), print)
-        assert sum(trials[1:]) == pytest.approx(most)
+        budget.affordable_steps(settled, settled.start(), budget.time.monotonic(), said.append)
+        assert len(trials) == len(settled.options.lengths) == 5  # the longest of them was known
+        assert sum(trials) == pytest.approx(most)
+        parts = (
+            f"128 tokens, for some {most / 5:.2g} s.",
+            f"10, 16, 32, 64 tokens, for some {0.8 * most:.2g} s.",
+        )
+        assert said[:2] == [f"Measuring the speed of steps of {part}" for part in parts]
 
 
 def test_what_the_speed_decided_is_stored_and_gone_on_with(corpus, tmp_path, monkeypatch):
@@ -232,11 +240,18 @@ def test_a_run_that_ended_before_its_lengths_were_decided_decides_them_later(cor
     assert pretrain(resumed, out, resume=True, show=False)["trained_length"] == 32
 
 
+def test_a_run_of_one_step_is_one_of_one_step(corpus, tmp_path, capsys):
+    report = pretrain(PretrainOptions((str(corpus),), steps=1, seq_length="16", **SMALL), tmp_path / "run")
+    assert report_text(report).count("\n1 step, ") == 1
+    assert "; 1 step of 32 tokens (1 of 16 long)." in capsys.readouterr().err
+    assert (report["engine"], report["dtype"], report["cores"]) == ("numpy", "float32", cores())
+
+
 def test_a_run_of_minutes_says_once_and_at_its_end_that_the_machine_changed(run):
     report = json.loads((run / "report.json").read_text())
     assert "The machine became" not in report_text(report)
     report |= {"steps": 20_740, "planned_steps": 15_207}
-    assert "The machine became faster on the way: 15,207 steps were planned." in report_text(report)
+    assert "The machine became faster on the way: 15,207 steps had been planned." in report_text(report)
     report |= {"steps": 10_000}
     assert report_text(report).count("The machine became slower on the way") == 1
 

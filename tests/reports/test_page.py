@@ -19,7 +19,14 @@ from minibert.terminal import printable
 HOSTILE = "<script>alert('x')</script> & \"quotes\" </td></table><!-- \x00\ud800\x1b[31m"
 
 
-FACTS = Facts(
+def facts_with(title, task, metric, scores, model="", **more):
+    """Facts of a page, those of them in the report that a report has."""
+    report = {"title": title, "task": task, "metric": metric, "scores": scores}
+    report |= {name: more.pop(name) for name in [*more] if name not in Facts.__dataclass_fields__}
+    return Facts(report, model, **more)
+
+
+FACTS = facts_with(
     title="SST-2: sentiment of a sentence",
     task="sst2",
     metric="accuracy",
@@ -34,7 +41,7 @@ FACTS = Facts(
     curve=[{"step": step, "loss": 0.7 - step / 400} for step in range(1, 101)]
     + [{"step": 50, "dev_accuracy": 0.6}, {"step": 100, "dev_accuracy": 0.75}],
     mistakes=[Mistake(f"sentence {n}", "positive", "negative", 9.0 - n) for n in range(13)],
-    seconds=150.0,
+    training_seconds=150.0,
 )  # fmt: skip
 
 
@@ -98,7 +105,7 @@ def test_confusion_matrix_and_figures_of_each_class_are_those_of_a_hand_count():
 
 def test_only_classes_that_come_have_a_row():
     classes = (["a", "a"], ["a", "new"])
-    found = Page(page(Facts("", "", "f1", {}, labels=("a", "b"), classes=classes)))
+    found = Page(page(facts_with("", "", "f1", {}, labels=("a", "b"), classes=classes)))
     assert [row for row in found.rows if len(row) == 3] == [
         ["", "a", "new"],
         ["a", "1", "1"],
@@ -112,7 +119,7 @@ def test_classes_of_named_entities_are_types_without_the_tags_of_the_outputs():
     task = Tagging()
     gold = [TaggedSentence(("Anna", "in", "Rome"), ("B-PER", "O", "B-LOC"), 0)]
     labels, found = task.labels(gold), [["B-PER", "O", "I-LOC"]]
-    rows = Page(page(Facts("", "", "f1", {}, labels=labels, classes=task.classes(gold, found)))).rows
+    rows = Page(page(facts_with("", "", "f1", {}, labels=labels, classes=task.classes(gold, found)))).rows
     assert rows[0] == ["", "O", "LOC", "PER"]
     assert [row[0] for row in rows[1:4]] == ["O", "LOC", "PER"] and len(rows) == 8
 
@@ -123,11 +130,13 @@ def test_page_and_terminal_show_the_same_figures_by_the_same_names():
     told = measured_text(
         {"title": "", "metric": "f1", "scores": scores, "interval": interval, "examples": 1}
     ).splitlines()[1:]
-    rows = Page(page(Facts("", "", "f1", scores, interval=interval))).rows
+    rows = Page(page(facts_with("", "", "f1", scores, interval=interval))).rows
     assert [" ".join(row) for row in rows] == [" ".join(line.split("   95%")[0].split()) for line in told]
     assert rows[:2] == [["f1", "82.35"], ["f1 LOC", "50.00"]] and ["best f1 thresh", "-2.125"] in rows
     assert "80.12 to 85.00" in told[0]
-    found = Page(page(Facts("", "", "f1", scores, interval=interval, curve=[{"step": 1, "dev_f1": 0.5}])))
+    found = Page(
+        page(facts_with("", "", "f1", scores, interval=interval, curve=[{"step": 1, "dev_f1": 0.5}]))
+    )
     assert found.said("b") == ["82.35"] and "95% of bootstrap samples lie from 80.12 to 85.00" in found.said(
         "span"
     )
@@ -137,7 +146,7 @@ def test_page_and_terminal_show_the_same_figures_by_the_same_names():
 def test_many_classes_share_one_row_and_keep_every_count():
     names = [f"class {n}" for n in range(100)]
     expected = [name for n, name in enumerate(names) for _ in range(1 + n % 50)]
-    rows = Page(page(Facts("", "", "f1", {}, labels=names, classes=(expected, expected[::-1])))).rows
+    rows = Page(page(facts_with("", "", "f1", {}, labels=names, classes=(expected, expected[::-1])))).rows
     head = next(row for row in rows if len(row) > 6)
     matrix = [row for row in rows if len(row) == len(head) and row[0]]
     assert len(head) == 1 + report.MOST_CLASSES + 1 == len(matrix) + 1 and head[-1] == "60 rarer classes"
@@ -172,13 +181,13 @@ def test_one_example_more_is_small_beside_the_interval():
     looks = [
         {"step": 10 * n, "dev_accuracy": metric} for n, metric in enumerate((288 / 300, 289 / 300, 288 / 300))
     ]
-    facts = Facts("", "", "accuracy", {"accuracy": 289 / 300}, interval=(0.94, 0.98), curve=looks)
+    facts = facts_with("", "", "accuracy", {"accuracy": 289 / 300}, interval=(0.94, 0.98), curve=looks)
     heights = drawn(page(facts), "metric")[:, 1]
     [band] = Page(page(facts)).of("rect")
     assert np.ptp(heights) < 0.1 * (pictures.HEIGHT - pictures.TOP - pictures.BOTTOM)
     assert float(band["height"]) == pytest.approx(0.04 * 300 * np.ptp(heights), rel=0.02)  # the same axis
     assert float(band["y"]) < heights.min() and heights.max() < float(band["y"]) + float(band["height"])
-    alone = page(dataclasses.replace(facts, interval=(np.nan, np.nan)))
+    alone = page(dataclasses.replace(facts, report=facts.report | {"interval": (np.nan, np.nan)}))
     assert not Page(alone).of("rect") and "nan" not in alone.split("<h2>")[-2]
 
 
@@ -200,8 +209,8 @@ OF_CLASSES = {
 def test_figures_of_classes_stand_beside_those_of_the_majority_and_with_counts():
     names = ("metric", "scores", "interval", "macro_f1", "majority")
     expected = 292 * ["bad"] + 8 * ["good"]
-    facts = Facts(
-        "", "", learnt=OF_CLASSES["train_classes"], classes=(expected, ["bad"] + expected[:-1]),
+    facts = facts_with(
+        "", "", train_classes=OF_CLASSES["train_classes"], classes=(expected, ["bad"] + expected[:-1]),
         labels=("bad", "good", "odd"), curve=[{"step": 1, "dev_accuracy": 0.98}],
         **{name: OF_CLASSES[name] for name in names},
     )  # fmt: skip
@@ -222,7 +231,7 @@ def test_figures_of_classes_stand_beside_those_of_the_majority_and_with_counts()
     assert ["good", "100.00", "87.50", "93.33", "72", "8", "7"] in found.rows
     assert ["odd", "–", "–", "–", "1", "0", "0"] in found.rows
     assert "always 'bad': 97.33" in found.said("text")  # a line in the picture
-    better = dataclasses.replace(facts, interval=(0.975, 0.995))
+    better = dataclasses.replace(facts, report=facts.report | {"interval": (0.975, 0.995)})
     assert remark not in Page(page(better)).said("p")
 
 
@@ -260,7 +269,7 @@ def test_ticks_are_round_and_hold_both_ends(low, high, ticks):
     ],
 )
 def test_odd_curves_stay_within_the_picture(curve):
-    found = Page(page(Facts("", "", "f1", {}, curve=curve)))
+    found = Page(page(facts_with("", "", "f1", {}, curve=curve)))
     assert found.of("svg")
     for path in found.of("path"):
         if path["class"] == "rule":
@@ -279,14 +288,14 @@ def test_ten_worst_mistakes_are_shown_and_all_are_counted():
 
 def test_a_long_mistake_unfolds_to_its_whole_text():
     text = "word " * 500
-    found = Page(page(Facts("", "", "f1", {}, mistakes=[Mistake(text, "a", "b", 1.0)])))
+    found = Page(page(facts_with("", "", "f1", {}, mistakes=[Mistake(text, "a", "b", 1.0)])))
     assert found.said("summary") == [text[: report.AT_ONCE] + "…"]
     assert found.said("details") == [text.strip()]
 
 
 def test_hostile_text_stays_text():
     mean = Mistake(HOSTILE, HOSTILE, HOSTILE * 50, 1.0)
-    facts = Facts(
+    facts = facts_with(
         HOSTILE, HOSTILE, HOSTILE, {HOSTILE: 0.5}, HOSTILE, options={HOSTILE: {"x": HOSTILE}},
         labels=(HOSTILE, "b"), classes=([HOSTILE, "b"], ["b", HOSTILE]),
         curve=[{"step": 1, f"dev_{HOSTILE}": 0.5}], mistakes=[mean],
@@ -304,7 +313,7 @@ def test_hostile_text_stays_text():
 
 
 def test_report_of_next_to_nothing_has_no_empty_tables():
-    found = Page(page(Facts("Regression", "stsb", "pearson", {})))
+    found = Page(page(facts_with("Regression", "stsb", "pearson", {})))
     assert found.said("b") == ["–"] and found.rows == []
     assert found.said("h2") == ["Mistakes"] and "There is none." in found.said("p")
     assert not found.of("svg") and not found.of("table")

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from minibert.data.glue import TextExample
-from minibert.reports.results import metrics_text, report_text
+from minibert.reports.results import learnt_text, measured_text, metrics_text, report_text
 from minibert.tasks import registry
 
 REPORT = {
@@ -30,6 +30,17 @@ def test_a_run_too_short_to_be_timed_has_no_speed():
     assert "3 steps, 300 tokens, 150 tokens/s; 0.1 minutes" in report_text(REPORT)
     text = report_text(REPORT | {"training_seconds": 0.0})
     assert "3 steps, 300 tokens; 0.1 minutes" in text and "tokens/s" not in text
+
+
+def test_one_of_anything_is_not_many():
+    text = report_text(REPORT | {"examples": 1, "steps": 1, "tokens": 1})
+    assert "CoLA, 1 example\n" in text and "\n1 step, 1 token, " in text
+    assert (learnt_text({"rte": 1}), learnt_text({"ner": 2}, "sentence")) == (
+        "1 example to learn from",
+        "2 sentences to learn from",
+    )
+    rare = {name: 1 for name in "abcdefg"}
+    assert measured_text(REPORT | {"classes": rare}).endswith("'f' 1, and 1 more class")
 
 
 def test_the_table_of_predictions_has_a_row_for_each_whatever_labels_and_ids_hold(tmp_path):

@@ -553,8 +553,8 @@ ROWS = (
         "4.3-b", "“The probability space … is extended to include the position of the [CLS] token”",
         "ops/losses.py:Losses.segment_softmax_cross_entropy",
         "ops/test_ops.py::test_segment_cross_entropy_is_a_cross_entropy_of_each_segment",
-        "self.softmax_cross_entropy(scores[rows],",
-        "self.softmax_cross_entropy(scores[rows] - 50 * (rows == rows[:, :1]),",
+        "scores[rows], HIDDEN)",
+        "scores[rows] - 50 * (rows == rows[:, :1]), HIDDEN)",
         note="So it is for 1.1 as well, where a window without the answer has it at [CLS].",
     ),
     Row(

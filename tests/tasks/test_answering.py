@@ -33,7 +33,7 @@ from minibert.tasks.batches import batch_outputs
 from minibert.tasks.registry import create
 from minibert.tasks.task import softmax
 from minibert.tasks.windows import Windows
-from minibert.training import progress
+from minibert.training import runlog
 from minibert.training.optim import AdamW
 
 SCORES = st.integers(-4, 4)  # few, so that many are equal
@@ -232,7 +232,7 @@ def test_an_ensemble_decides_by_the_mean_of_the_thresholds():
     def model(threshold):
         return SimpleNamespace(
             task=create("squad2", {}), labels=(), tuned={NULL_THRESHOLD: threshold},
-            features=lambda examples: made, outputs=lambda *_: outputs,
+            features=lambda examples: made, outputs=lambda *_, **__: outputs,
         )  # fmt: skip
 
     low, high = model(-1.0), model(2.0)
@@ -513,7 +513,7 @@ def test_command_prints_answers_in_their_passages(squad2_run, tmp_path, capsys):
 
 
 def test_command_shows_how_far_it_is_in_a_long_text(squad2_run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)  # a line after every batch
+    monkeypatch.setattr(runlog, "QUIET_SECONDS", 0.0)  # a line after every batch
     file = tmp_path / "book.txt"
     file.write_text(words(0, 90) * 100)
     run(squad2_run, "w3 w4", "--file", file)

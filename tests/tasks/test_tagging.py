@@ -280,7 +280,7 @@ def test_tags_that_no_label_stands_for_are_counted_aloud(tokenizer):
     told = r"3 of 5 words .* nothing was learnt of: XY \(2\), VB \(1\); the first is in sentence 2\."
     with pytest.warns(UserWarning, match=told):
         task.warn_unknown(examples, ("NN", "JJ"))
-    with pytest.warns(UserWarning, match=r"t7 \(1\) and 2 others; the first is in sentence 1\."):
+    with pytest.warns(UserWarning, match=r"t7 \(1\) and 2 more; the first is in sentence 1\."):
         task.warn_unknown([sentence(10 * "a ", 0, " ".join(f"t{n}" for n in range(10)))], ("NN",))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -381,7 +381,7 @@ def test_a_damaged_file_is_told_and_not_passed_over_for_another_one(tmp_path, da
         write_table(tmp_path / f"{'dev' if damaged == 'train' else 'train'}.tsv", ("text", "label"), rows)
     write_table(tmp_path / f"{damaged}.tsv", ("text", "label"), [*rows, ("one column",)])
     options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
-    with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12 has 1 columns"):
+    with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12 has 1 column "):
         preparation.read_examples(registry.create("classify"), options)
     write_table(tmp_path / f"{damaged}.tsv", ("text", "stars"), rows)
     if other:  # the one with labels is divided
@@ -515,7 +515,7 @@ def test_own_tables_are_read_by_their_columns(tmp_path):
         ("classify", {}, "test.csv", "word,label\nwarm,1\n", "no column 'text'"),
         ("classify", {}, "test.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2 has no 'label'"),
         ("regress", {}, "test.csv", "text,label\nwarm,abc\n", "line 2: the column 'label' is 'abc'"),
-        ("tag", {}, "test.csv", "words,tags\na b,NN\n", "line 2 has 2 words and 1 tags"),
+        ("tag", {}, "test.csv", "words,tags\na b,NN\n", "line 2 has 2 words and 1 tag;"),
         ("qa", {}, "test.csv", "question,context,answer\nwho,Anna left,Peter\n", "'Peter' does not stand"),
     ],
 )
@@ -687,7 +687,7 @@ def test_an_unknown_task_suggests_names():
         registry.create("rte", {"text": "a"})
     with pytest.raises(InputError, match=r"columns=\['words'\]: classify knows none but"):
         registry.create("classify", {"words": "a"})
-    with pytest.raises(InputError, match="header='maybe' is neither yes nor no"):
+    with pytest.raises(InputError, match="columns={'header': 'maybe'}: header is neither yes nor no"):
         registry.create("classify", {"header": "maybe"})
 
 

@@ -493,4 +493,5 @@ def test_places_that_were_not_asked_for_are_not_made_up(numbered):
 
 def test_more_pieces_than_32_bits_count_are_refused():
     with pytest.raises(InputError, match="2,147,483,648 pieces, more than 32 bits count"):
-        encoding._int32(np.array([0, 2**31]))
+        found = native.Encoded(np.zeros(0, np.int32), np.array([0, 2**31]), None, 0)
+        encoding.lay_out(found, False, False, None, [])

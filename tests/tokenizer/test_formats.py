@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from minibert import files
 from minibert.errors import InputError, RunError
-from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, formats
+from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 VOCAB = [*SPECIAL_TOKENS, "low", "##er", "é", "É", "a", "##b", "##é", "中", "<x>"]
 NORMALIZER = {
@@ -94,7 +95,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     file = tmp_path / "vocabulary"
     file.write_text("mine")
     for folder in (file, file / "deeper"):
-        with pytest.raises(InputError, match="vocabulary is a file; choose a folder"):
+        with pytest.raises(InputError, match="vocabulary is a file and no folder; choose another folder"):
             Tokenizer(VOCAB).save_pretrained(folder)
     assert file.read_text() == "mine"
 
@@ -116,15 +117,15 @@ def test_the_files_say_what_they_should(tmp_path):
 @pytest.fixture
 def stop_at(monkeypatch):
     """Lets the writing of a file of some name fail."""
-    real = formats.atomic_text
+    real = files.write_atomically
 
     def stop_at(name, error):
-        def write(path, text):
+        def write(path, fill):
             if path.name == name:
                 raise error
-            real(path, text)
+            real(path, fill)
 
-        monkeypatch.setattr(formats, "atomic_text", write)
+        monkeypatch.setattr(files, "write_atomically", write)
 
     return stop_at
 
@@ -183,7 +184,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
     with pytest.raises(InputError, match="nowhere.txt can't be read"):
         Tokenizer.from_pretrained(tmp_path / "nowhere.txt")
     (tmp_path / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
-    with pytest.raises(InputError, match="vocab.txt is not UTF-8 at byte 6"):
+    with pytest.raises(InputError, match="vocab.txt is not UTF-8: byte 0xff at offset 6"):
         Tokenizer.from_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL_TOKENS))
     for broken in ("{", "[]", "[" * 100_000):

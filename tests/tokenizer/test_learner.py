@@ -401,6 +401,16 @@ def test_progress_ends_at_the_vocabulary_size(core):
         ({}, {}, "there is no word"),
         ({"d\ud800": 1}, {}, "there is no word"),
         (LOW, {"vocab_size": 12}, "vocab_size=12 is too small: special tokens and alphabet alone take 16"),
+        (
+            LOW,
+            {"vocab_size": 12, "unused": 10},
+            "alphabet alone take 26; ask for as many pieces, or keep fewer",
+        ),
+        (
+            LOW,
+            {"vocab_size": 12, "unused": 9999},
+            "9,999 unused pieces and alphabet alone take 10,015; .*, or for less than unused=9999",
+        ),
         (LOW, {"objective": "bpe"}, "objective='bpe' is unknown; choose likelihood or frequency"),
         (LOW, {"vocab_size": 8.5}, "vocab_size=8.5 is not possible; give a whole number"),
         (LOW, {"vocab_size": "8"}, "vocab_size='8' is not possible; give a whole number"),

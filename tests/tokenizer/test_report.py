@@ -96,6 +96,11 @@ def test_report_text_says_the_figures(cased):
     assert "bab 1" in text and text.endswith("\n1 piece is never used: babab")
 
 
+def test_report_text_counts_one_word_as_one(cased):
+    text = report_text(vocabulary_report(cased, WordCounts.of({"ab": 1}), WordCounts.of({"ab": 1})))
+    assert "From 1 word, 1 different ones." in text and "On 1 word of lines" in text
+
+
 @pytest.mark.parametrize(
     "count, sentence",
     [

@@ -6,15 +6,15 @@ import pytest
 from small_tasks import small_options, write_sst2
 
 from minibert.finetuning.run import finetune
-from minibert.training import progress
-from minibert.training.progress import Progress
+from minibert.training import runlog
+from minibert.training.runlog import Progress
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """Time as the tests have it, and a line at every step of it."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(runlog.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minibert.errors import InputError
-from minibert.reading import PIECE_BYTES, byte_pieces, decoded, whole_lines
+from minibert.reading import PIECE_BYTES, byte_pieces, decoded, not_utf8, whole_lines
 from minibert.terminal import emit, printable
 
 STANDARD_INPUT = "-"
@@ -105,9 +105,7 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        place = f"byte 0x{data[error.start]:02x} at offset {begin + error.start:,} of the text"
-        advice = f"convert it, e.g. by iconv -f CP1252 -t UTF-8{instead}."
-        raise InputError(f"{name} is not UTF-8: {place}; {advice}") from None
+        raise not_utf8(name, error, begin, instead) from None
 
 
 def tell_terminal(what: str) -> None:

@@ -1,7 +1,7 @@
 """Token shards wherever they are and in however many parts, opened as one."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from minibert.data.shards.store import META, TokenShards
 from minibert.errors import InputError
 from minibert.files import atomic_json
 from minibert.json_files import read_json
+from minibert.terminal import counted, some_of
 from minibert.tokenizer import Tokenizer
 
 ELSEWHERE = "elsewhere.json"  # in a folder that stands for shards in another
@@ -46,13 +47,11 @@ def vocabulary_of(folder: str | Path) -> Tokenizer:
     return Tokenizer.from_pretrained(place)
 
 
-def missing_parts(parts: Sequence[Part]) -> str:
+def missing_parts(parts: Collection[Part]) -> str:
     """Name the parts that are not among some of them, for a person; "" when none is missing."""
-    missing = [str(Part(number, parts[0].parts)) for number in range(1, parts[0].parts + 1)]
-    missing = [name for name in missing if name not in set(map(str, parts))]
-    more = len(missing) - NAMED
-    *first, last = [*missing[:NAMED], *([f"{more:,} more"] if more > 0 else [])] or [""]
-    return f"{', '.join(first)} and {last}" if first else last
+    count = next(iter(parts)).parts
+    every = (Part(number, count) for number in range(1, count + 1))
+    return some_of([str(part) for part in every if part not in parts], NAMED)
 
 
 class JoinedShards(TokenShards):
@@ -75,7 +74,7 @@ class JoinedShards(TokenShards):
         one, *others = {part.parts for part in parts}
         if others:
             raise InputError(f"{self.folder} holds parts of {one} and of {others[0]}; keep those of one N.")
-        if missing := missing_parts(list(parts)):
+        if missing := missing_parts(parts):
             advice = "make what is missing with minibert data --part, of the same corpus."
             raise InputError(f"{self.folder} lacks part {missing} of its token shards; {advice}")
         manifests = {place: Manifest.read(place) for place in parts.values()}
@@ -111,7 +110,11 @@ class EndToEnd:
     def __getitem__(self, where: slice | np.ndarray) -> np.ndarray:
         if isinstance(where, slice):
             begin, end, step = where.indices(len(self))
-            return self._slice(begin, end)[::step]  # from left to right
+            number = int(np.searchsorted(self.ends, begin, "right"))
+            if begin < end <= self.ends[number]:  # all of it is in one array
+                before = int(self.ends[number]) - len(self.arrays[number])
+                return self.arrays[number][begin - before : end - before : step]
+            where = np.arange(begin, end, step)
         found = np.empty(len(where), self.arrays[0].dtype)
         part = np.searchsorted(self.ends, where, "right")
         borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()
@@ -120,14 +123,6 @@ class EndToEnd:
             array = self.arrays[number]
             found[begin:end] = array[where[begin:end] - (self.ends[number] - len(array))]
         return found
-
-    def _slice(self, begin: int, end: int) -> np.ndarray:
-        first, last = np.searchsorted(self.ends, [begin, max(begin, end - 1)], "right").tolist()
-        pieces = []
-        for number in range(first, min(last, len(self.arrays) - 1) + 1):
-            start = int(self.ends[number]) - len(self.arrays[number])
-            pieces.append(self.arrays[number][max(0, begin - start) : max(0, end - start)])
-        return pieces[0] if len(pieces) == 1 else np.concatenate([self.arrays[0][:0], *pieces])
 
 
 def _continued(ends: list[np.ndarray]) -> np.ndarray:  # each (n,) -> (sum of n,)
@@ -173,7 +168,7 @@ def _identity(shards: TokenShards) -> dict[str, Any]:
 def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
     """Raise InputError when shards are not the recorded ones. It is their size that is compared."""
     if not _identity(shards).items() <= recorded.items():
-        found = f"{shards.n_documents:,} documents and {shards.n_tokens:,} tokens"
+        found = f"{counted(shards.n_documents, 'document')} and {counted(shards.n_tokens, 'token')}"
         known = f"{recorded['documents']:,} and {recorded['tokens']:,}"
         raise InputError(
             f"The token shards in {shards.folder} are not those that the run began with: {found}, where "

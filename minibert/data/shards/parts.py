@@ -20,7 +20,7 @@ from typing import NamedTuple
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards.store import fill_with_shards
 from minibert.errors import InputError
-from minibert.files import remove_unfinished, write_folder_atomically
+from minibert.files import atomic_json, remove_unfinished, write_folder_atomically
 from minibert.json_files import misfit_of, read_json
 from minibert.tokenizer import Tokenizer
 
@@ -76,11 +76,6 @@ class Manifest:
         if wrong := misfit_of(cls, fields):
             raise InputError(f"{path} can't be read: {wrong}; {again}.")
         return cls(**fields | {"files": tuple(map(tuple, fields["files"]))})
-
-    def write(self, folder: Path) -> None:
-        """Write it into a folder."""
-        fields = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        (folder / MANIFEST).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 
     def require_same_source(self, other: "Manifest", folder: Path) -> None:
         """Raise InputError when `other`, which stands in `folder`, was made of something else than this."""
@@ -186,7 +181,8 @@ def write_part(
             for path in temporary.iterdir():
                 path.unlink()
         tokenizer.save_pretrained(temporary)
-        replace(planned, documents=documents).write(temporary)
+        made = asdict(replace(planned, documents=documents))
+        atomic_json(temporary / MANIFEST, {"format": FORMAT, "version": VERSION, **made})
 
     remove_unfinished(place)  # by a job that was killed
     write_folder_atomically(place, fill)

@@ -139,12 +139,12 @@ class CppOps(CppPrimitives):
         weight, d_weight, d_bias = params["qkv_weight"], grads["qkv_weight"], grads["qkv_bias"]
         if saved.chosen is None:
             d_qkv = self._activations(T, 3, A, D)
-            self._run.attention_backward(*known, *_side_by_side(d_qkv))
+            self._run.attention_backward(*known, *d_qkv.swapaxes(0, 1))
             self._linear_gradient(d_qkv.reshape(T, -1), x, weight, d_weight, d_bias, dx)
             return dx, grads
         rows, borders, asking = saved.chosen.rows, saved.chosen.borders, saved.chosen.asking
         dq, d_kv = self._activations(*q.shape), self._activations(T, 2, A, D)
-        self._run.attention_backward(*known, dq, *_side_by_side(d_kv), borders)
+        self._run.attention_backward(*known, dq, *d_kv.swapaxes(0, 1), borders)
         self._linear_gradient(dq.reshape(-1, H), asking, weight[:, :H], d_weight[:, :H], d_bias[:H], dx)
         d_asking, dx = dx, empty((T, H))
         dx.fill(0)
@@ -160,11 +160,11 @@ class CppOps(CppPrimitives):
         if asking is x:
             qkv = self._activations(T, 3, A, D)
             run.linear(x, weight, bias, qkv.reshape(T, 3 * H))
-            return _side_by_side(qkv)
+            return tuple(qkv.swapaxes(0, 1))
         q, kv = self._activations(len(asking), A, D), self._activations(T, 2, A, D)
         run.linear(asking, weight[:, :H], bias[:H], q.reshape(-1, H))
         run.linear(x, weight[:, H:], bias[H:], kv.reshape(T, 2 * H))
-        return q, *_side_by_side(kv)
+        return q, *kv.swapaxes(0, 1)
 
     def feed_forward_block(
         self, x: Array, params: Params, config: Any, drop: Dropout | None, layer: int
@@ -271,8 +271,3 @@ class CppOps(CppPrimitives):
         self._run.gemm(x.T, dy, d_weight, True)
         self._run.column_sums(dy, None, d_bias, True)
         self._run.gemm(dy, weight.T, dx, True)
-
-
-# x (T,n,A,D) -> n of (T,A,D), views
-def _side_by_side(x: Array) -> tuple[Any, ...]:
-    return tuple(x[:, i] for i in range(x.shape[1]))

@@ -18,7 +18,7 @@ import minibert.engines.cpp._kernels as _kernels
 from minibert.arrays import Array, Saved
 from minibert.errors import InputError
 from minibert.ops import AdamRule, Ops, random
-from minibert.ops.primitives import EmbeddingSaved, LinearSaved, TakeRowsSaved, TanhSaved
+from minibert.ops.primitives import EmbeddingSaved, LinearSaved, TanhSaved
 
 # What is kept where it is not what the reference keeps.
 CppGeluSaved = namedtuple("CppGeluSaved", "x")
@@ -161,24 +161,17 @@ class CppPrimitives(Ops):
         return dx, dgamma, dbeta
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        return self._rows(ids, table), EmbeddingSaved(ids)
-
-    def take_rows(self, x: Array, rows: Array) -> tuple[Array, Saved]:
-        return x[rows] if self._is_narrow(x) else self._rows(rows, x), TakeRowsSaved(rows, x)
+        if not (indices(ids) and contiguous(table) and table.ndim == 2):
+            return super().embedding(ids, table)
+        out = empty((len(ids), table.shape[1]))
+        self._run.gather(ids, table, out)
+        return out, EmbeddingSaved(ids)
 
     # dy (M,H) -> dx (T,H)
     def take_rows_backward(self, dy: Array, saved: Saved) -> Array:
         """Put the rows of dy back where they were taken; float32 also where x was not."""
-        if not self._is_narrow(saved.x):
-            return super().take_rows_backward(dy, saved)
-        return self.scatter_add(np.zeros(saved.x.shape, FLOAT), saved.rows, dy)
-
-    def _rows(self, ids: Array, table: Array) -> Array:
-        if not (indices(ids) and contiguous(table) and table.ndim == 2):
-            return table[ids]
-        out = empty((len(ids), table.shape[1]))
-        self._run.gather(ids, table, out)
-        return out
+        dtype = FLOAT if self._is_narrow(saved.x) else saved.x.dtype
+        return self.scatter_add(np.zeros(saved.x.shape, dtype), saved.rows, dy)
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
         """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place."""
@@ -223,15 +216,6 @@ class CppPrimitives(Ops):
         if not isinstance(saved, CppCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
         return saved.gradient * as_contiguous(dnll)[:, None]
-
-    def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
-        """Draw the multipliers of dropout at one place in the network."""
-        if np.dtype(dtype) != FLOAT or not drop.rate:
-            return super().dropout_mask(drop, site, columns, dtype)
-        mask = empty((len(drop.rows), columns))
-        mask.fill(1)
-        self._run.dropout(mask, mask, draws(drop, drop.rate, site))
-        return mask
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
         if drop is None or not drop.rate or not contiguous(x):

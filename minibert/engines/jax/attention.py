@@ -12,8 +12,9 @@ import jax.numpy as jnp
 
 from minibert.arrays import Array, Saved
 from minibert.engines.jax import flash
-from minibert.engines.jax.flash import HIDDEN, Plan
+from minibert.engines.jax.flash import Plan
 from minibert.ops import random
+from minibert.ops.losses import HIDDEN
 
 # What the plain kernel keeps; keys: None where nothing is dropped.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")
@@ -46,7 +47,13 @@ def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
 # all else in a layer holds some 18 times as many.
 def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
     """Put pads and hidden keys aside by selecting: their probability is 0, an empty row's result too."""
-    scores, seen = _scores(plan, q, k, lengths)
+    at, real = jnp.arange(q.shape[1]), jnp.promote_types(q.dtype, jnp.float32)
+    within = at < lengths[:, None]
+    seen = within[:, None, :, None] & within[:, None, None, :]  # (R,1,n,n)
+    if plan.causal:
+        seen = seen & (at <= at[:, None])
+    scores = jnp.einsum("riad,rjad->raij", q, k, preferred_element_type=real) * (1 / math.sqrt(q.shape[-1]))
+    scores = jnp.where(seen, scores, HIDDEN)
     p = jnp.where(seen, jnp.exp(scores - scores.max(-1, keepdims=True)), 0)
     total = p.sum(-1, keepdims=True)
     p = p / jnp.where(total == 0, 1, total)
@@ -55,10 +62,7 @@ def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array
     return y.astype(q.dtype), PlainSaved(q, k, v, p, keys)
 
 
-# With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
-#   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
-#   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
-# Where a score is hidden its p is zero, hence its ds as well.
+# By the formulas of ops/attention.py. Where a score is hidden its p is zero, hence its ds as well.
 def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
     q, k, v, p, keys, real = saved.q, saved.k, saved.v, saved.p, saved.keys, saved.p.dtype
     dropped = _dropped(p, plan, keys).astype(v.dtype)
@@ -70,18 +74,6 @@ def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, 
     return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype)
 
 
-# q k (R,n,A,D)  lengths (R,) -> scores (R,A,n,n)  seen (R,1,n,n)
-def _scores(plan: Plan, q: Array, k: Array, lengths: Array) -> tuple[Array, Array]:
-    real = jnp.promote_types(q.dtype, jnp.float32)
-    at = jnp.arange(q.shape[1])
-    within = at < lengths[:, None]
-    seen = within[:, None, :, None] & within[:, None, None, :]
-    if plan.causal:
-        seen = seen & (at <= at[:, None])
-    scores = jnp.einsum("riad,rjad->raij", q, k, preferred_element_type=real) * (1 / math.sqrt(q.shape[-1]))
-    return jnp.where(seen, scores, HIDDEN), seen
-
-
 # p (R,A,n,n)  keys (R,n,2) or None -> (R,A,n,n)
 def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
     if keys is None:
@@ -91,7 +83,4 @@ def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
     return jnp.where(kept, p * random.kept_scale(plan.rate), 0)
 
 
-KERNELS = {
-    "plain": (_plain, _plain_backward),
-    "pallas": (flash.forward, flash.backward),
-}
+KERNELS = {"plain": (_plain, _plain_backward), "pallas": (flash.forward, flash.backward)}

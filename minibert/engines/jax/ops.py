@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
-from minibert.engines.jax import attention as jax_attention, norms as jax_norms
-from minibert.engines.jax.attention import choose
+from minibert.engines.jax import attention as jax_attention
 from minibert.engines.jax.flash import Plan
 from minibert.engines.jax.fsdp import DATA
 from minibert.engines.jax.recurrent import RecurrentOverRows
@@ -23,7 +22,7 @@ from minibert.engines.jax.rows import Borders
 from minibert.engines.jax.runtime import JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
 from minibert.ops import AdamRule, random
-from minibert.ops.losses import CrossEntropySaved
+from minibert.ops.losses import HIDDEN
 from minibert.ops.primitives import LayerNormSaved, LinearSaved
 
 # What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
@@ -36,6 +35,7 @@ JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
 # Of what the entries that logits are computed for are a multiple: a GPU takes twice as long for products of
 # which a side is none of 8, and its best kernels want 128. Elsewhere than on a CPU it is 128.
 MULTIPLES = {"cpu": 1}
+CHUNK = 4096  # squares that are added up directly: one long sum in float32 loses digits
 
 
 class JaxOps(LayersOnDevices, RecurrentOverRows):
@@ -163,19 +163,13 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
         return super().embedding_block_backward(self.upcast(dy), saved, params, grads)
 
-    # -> row keys (T,2)
-    def dropout(
-        self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
-    ) -> random.Dropout | None:
-        if not rate and not attention_rate:
-            return None
+    def _row_keys(self, batch: Any, seed: Any, step: Any) -> Array:
         words = *random.words(jnp, seed, step), batch.token_sequences, batch.positions.astype(jnp.uint32)
         words = jnp.stack([jnp.broadcast_to(word, batch.positions.shape) for word in words])
         key = jnp.broadcast_to(jnp.asarray(random.STREAMS, jnp.uint32), (*batch.positions.shape, 2))
         # A loop is what XLA does not merge with the masks: it made the key of a row anew for every element,
         # and took minutes to compile that.
-        rows, _ = jax.lax.scan(lambda key, word: (random.fold(jnp, key, word), None), key, words)
-        return random.Dropout(rate, attention_rate, rows)
+        return jax.lax.scan(lambda key, word: (random.fold(jnp, key, word), None), key, words)[0]
 
     # Arrays that can't be written to.
 
@@ -189,7 +183,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     def global_norm(self, grads: Array | list[Array]) -> Array:
         """Return the Euclidean norm of all gradients together, in one array or in several."""
-        squares = sum(map(jax_norms.sum_of_squares, jax.tree.leaves(grads)))
+        squares = sum(map(sum_of_squares, jax.tree.leaves(grads)))
         return jnp.sqrt(squares if self.runtime.layout is None else jax.lax.psum(squares, DATA))
 
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
@@ -215,7 +209,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             own, along = x[begin:end], u[begin:end]
             if decays:
                 along = along + rule.weight_decay * own
-                lengths = jax_norms.length(own), jax_norms.length(along)
+                lengths = length(own), length(along)
                 along = self._trust_ratio(*lengths).astype(along.dtype) * along
             changed += [x[at:begin], own - rule.lr * along]
             at = end
@@ -242,7 +236,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         if drop is not None and drop.attention_rate:
             rate = drop.attention_rate
             keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
-        plan = Plan(causal, rate, choose(self.runtime.device.platform, q.dtype))
+        plan = Plan(causal, rate, jax_attention.choose(self.runtime.device.platform, q.dtype))
         queries, sources, values = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
         y, saved = jax_attention.forward(plan, queries, sources, values, cu_seqlens.lengths, keys)
         return y.reshape(q.shape), JaxAttentionSaved(q, Kept(saved, plan))
@@ -268,13 +262,10 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         """Return -log softmax within each segment at its label."""
         if not isinstance(cu_seqlens, Borders):
             return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
-        scores = self._in_rows(scores, cu_seqlens)
         real = cu_seqlens.columns < cu_seqlens.lengths[:, None]
-        shifted = scores - jnp.where(real, scores, scores.min()).max(-1, keepdims=True)
-        exponentials = jnp.where(real, jnp.exp(jnp.where(real, shifted, 0)), 0)
-        total = jnp.maximum(exponentials.sum(-1, keepdims=True), jnp.finfo(scores.dtype).tiny)  # 0 in pads
-        nll = jnp.log(total) - jnp.take_along_axis(shifted, labels[:, None], 1)
-        return nll[:, 0], JaxSegmentsSaved(CrossEntropySaved(exponentials / total, labels))
+        scores = jnp.where(real, self._in_rows(scores, cu_seqlens), HIDDEN)
+        nll, saved = self.softmax_cross_entropy(scores, labels)
+        return nll, JaxSegmentsSaved(saved)
 
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
         if not isinstance(saved, JaxSegmentsSaved):
@@ -302,3 +293,20 @@ def _adam(grads: Array, m: Array, v: Array, rule: AdamRule) -> tuple[Array, Arra
     m = betas[0] * m + (1 - betas[0]) * grads
     v = betas[1] * v + (1 - betas[1]) * (grads * grads)
     return (m / own[0]) / (jnp.sqrt(v / own[1]) + rule.eps), m, v
+
+
+# x (...) -> scalar
+def length(x: Array) -> Array:
+    """Return the Euclidean norm; no square leaves the range of float32."""
+    largest = jnp.abs(x).max(initial=0)
+    return largest * jnp.sqrt(sum_of_squares(x / jnp.where(largest > 0, largest, 1)))
+
+
+# x (...) -> scalar
+def sum_of_squares(x: Array) -> Array:
+    """Sum the squares, as sums of the sums of rows."""
+    sums = jnp.square(x)
+    if x.ndim > 1:
+        sums = sums.sum(-1).reshape(-1)
+    whole = len(sums) // CHUNK * CHUNK
+    return sums[:whole].reshape(-1, CHUNK).sum(1).sum() + sums[whole:].sum()

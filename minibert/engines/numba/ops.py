@@ -214,12 +214,6 @@ class NumbaOps(Ops):
         self._threads.run(loops.scatter_add, columns, total, np.array(ids, np.int64), rows)
         return total
 
-    def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
-        """Draw the very bits of the reference."""
-        if np.dtype(dtype) not in PRECISIONS:
-            return super().dropout_mask(drop, site, columns, dtype)
-        return self._dropout(np.ones((len(drop.rows), columns), dtype), drop, site)[0]
-
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
         """Drop, with multipliers drawn where they are needed, and again for backward; row keys are kept."""
         if drop is None or not drop.rate or not (x.ndim == 2 and _fit(x) and len(x) == len(drop.rows)):

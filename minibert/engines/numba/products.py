@@ -188,10 +188,8 @@ def attention(
             lay_back(mixed, count, D, one, y, first + low, head)
 
 
-# With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
-#   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
-#   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
-# p is made anew from the scores, m from its keys. Sums over queries need p and ds transposed.
+# By the formulas of ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries need
+# p and ds transposed.
 # keys (T,A,2) or none; of query t of a head p (n,): its scores -> p m  dp (n,): its row of dy v^T -> ds
 @inline
 def softmax_backward(

@@ -32,8 +32,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 from minibert.engines.jax import attention as jax_attention, ops as jax_ops, rows as jax_rows  # noqa: E402
-from minibert.engines.jax.norms import CHUNK  # noqa: E402
-from minibert.engines.jax.ops import JaxGeluSaved, JaxOps  # noqa: E402
+from minibert.engines.jax.ops import CHUNK, JaxGeluSaved, JaxOps  # noqa: E402
 from minibert.frozen.feature_tagger import batch_scores  # noqa: E402
 from minibert.tasks.batches import batch_outputs  # noqa: E402
 

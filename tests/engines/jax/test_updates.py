@@ -11,7 +11,7 @@ from minibert.training.optim import optimizer_for
 
 jax = pytest.importorskip("jax")
 
-from minibert.engines.jax.norms import CHUNK, length, sum_of_squares  # noqa: E402
+from minibert.engines.jax.ops import CHUNK, length, sum_of_squares  # noqa: E402
 from minibert.engines.runtime import runtime_of  # noqa: E402
 
 kinds = st.tuples(st.integers(0, 3), st.booleans())
