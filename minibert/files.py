@@ -182,8 +182,10 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
             began = os.stat(folder)
             try:
                 yield
-            finally:  # what failed did so because files are missing, perhaps
+            except Exception:  # because files are missing, perhaps
                 require_same(folder, began)
+                raise
+            require_same(folder, began)
     finally:
         _remove_empty(new)
 

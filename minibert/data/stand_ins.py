@@ -107,5 +107,5 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     if dropped:
         warn(f"{file}: left out {counted(dropped, 'pair')} without a label.")
     if damaged:
-        warn(f"{file}: {counted(damaged, 'pair')} with bytes that are not UTF-8, which are read as U+FFFD.")
+        warn(f"{file}: bytes of {counted(damaged, 'pair')} are not UTF-8 and are read as U+FFFD.")
     return found

@@ -266,7 +266,8 @@ def _place(
         return number - 1 if number > 0 else len(first) + number
     there = f"its header is {shown(first)}" if header else f"it has {counted(len(first), 'column')}"
     advice = "name a column or give its number, from 1."
-    if len(first) == 1 and (other := max(",;\t|", key=first[0].count)) in first[0]:
+    others = [sign for sign in ",;\t|" if sign != delimiter]
+    if len(first) == 1 and (other := max(others, key=first[0].count)) in first[0]:
         wrong = f"its columns look parted by {other!r} and not {delimiter!r}"
         advice = f"{wrong}: give --column delimiter={other!r}."
     raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)

@@ -134,7 +134,7 @@ def logits_backward(
     head = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     grads = grads | {"lstm": lstm, "head": head}
     if config.mixed:
-        dx, d_weights = ops.layer_mix_backward(dx, saved.mix)
+        dx, d_weights = ops.layer_mix_backward(dx, saved.mix, frozen)
         grads = grads | {"mix": ops.add_gradients(grads["mix"], weights=d_weights)}
     return None if frozen else dx, grads
 

@@ -9,14 +9,13 @@ from collections import namedtuple
 import numpy as np
 
 from minibert.arrays import Array, Saved
+from minibert.ops.attention import equal_length_groups
 from minibert.ops.primitives import Primitives
 
 CrossEntropySaved = namedtuple("CrossEntropySaved", "probabilities labels")
 SigmoidSaved = namedtuple("SigmoidSaved", "slope labels")
-SegmentsSaved = namedtuple("SegmentsSaved", "real loss")  # real: (S,n), where a segment has a row
+SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")
 SquaredErrorSaved = namedtuple("SquaredErrorSaved", "difference")
-
-HIDDEN = -1e30  # the score of what is not to be seen: finite, and its exponential is zero
 
 
 class Losses(Primitives):
@@ -53,17 +52,25 @@ class Losses(Primitives):
         cu_seqlens : where the segments begin; each has at least one row.
         labels : the right row of each segment, counted from its beginning.
         """
-        lengths = np.diff(cu_seqlens)[:, None]
-        at = np.arange(lengths.max())
-        rows, real = cu_seqlens[:-1, None] + np.minimum(at, lengths - 1), at < lengths
-        scores = self.xp.where(real, scores[rows], HIDDEN)
-        nll, saved = self.softmax_cross_entropy(scores, labels)
-        return nll, SegmentsSaved(real, saved)
+        groups, _ = equal_length_groups(cu_seqlens)
+        members = _members(cu_seqlens)
+        parts, kept = [], []
+        for rows, segments in zip(groups, members, strict=True):
+            nll, saved = self.softmax_cross_entropy(scores[rows], labels[segments])
+            parts.append(nll)
+            kept.append(saved)
+        nll = self.xp.concatenate(parts)[np.argsort(np.concatenate(members))]
+        return nll, SegmentsSaved(cu_seqlens, tuple(kept))
 
     # dnll (S,) -> dscores (T,)
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
         """Return the gradient of `segment_softmax_cross_entropy`."""
-        return self.softmax_cross_entropy_backward(dnll, saved.loss)[saved.real]
+        _, back = equal_length_groups(saved.cu_seqlens)
+        parts = [
+            self.softmax_cross_entropy_backward(dnll[segments], one).reshape(-1)
+            for segments, one in zip(_members(saved.cu_seqlens), saved.groups, strict=True)
+        ]
+        return self.xp.concatenate(parts)[back]
 
     # logits labels (N,K) -> (N,)
     def sigmoid_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
@@ -97,3 +104,9 @@ class Losses(Primitives):
     def squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
         """Return the gradient with respect to the predictions."""
         return 2 * saved.difference * dloss
+
+
+def _members(cu_seqlens: np.ndarray) -> list[np.ndarray]:
+    """List the segments of each group of equal lengths, in the order of `equal_length_groups`."""
+    lengths = np.diff(cu_seqlens)
+    return [np.flatnonzero(lengths == n) for n in np.unique(lengths)]

@@ -145,11 +145,15 @@ class Recurrent(Blocks):
         return self.xp.tensordot(shares, layers, 1), LayerMixSaved(layers, shares)
 
     # dy (T,H) -> dlayers (N,T,H)  dweights (N,)
-    def layer_mix_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array]:
-        """Return the gradients of `layer_mix`: through the sum, and through the softmax of the weights."""
+    def layer_mix_backward(self, dy: Array, saved: Saved, frozen: bool = False) -> tuple[Array, Array]:
+        """Return the gradients of `layer_mix`: through the sum, and through the softmax of the weights.
+
+        With `frozen` dlayers is not needed, and None is returned in its place.
+        """
         shares = saved.shares
         dshares = (saved.layers * dy).sum((1, 2))
-        return shares[:, None, None] * dy, shares * (dshares - (dshares * shares).sum())
+        dlayers = None if frozen else shares[:, None, None] * dy
+        return dlayers, shares * (dshares - (dshares * shares).sum())
 
 
 class _Time(NamedTuple):

@@ -40,7 +40,7 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> lis
     for where, word in words:
         parts = tokenizer.basic_tokenizer.tokenize(word)
         if word in tokenizer.ids or (len(parts) == 1 and parts[0] in tokenizer.ids):
-            how = "lower-cased" if word != word.lower() else "read as"
+            how = "lower-cased" if parts == [word.lower()] else "read as"
             there.append(repr(word) + (f" ({how} {parts[0]!r})" if word not in tokenizer.ids else ""))
             first = first or where
             continue
@@ -58,7 +58,9 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> lis
             raise InputError(f"{where}: the word has {len(word)} characters, and over {most} are [UNK].")
         found[word] = NewPiece(word, tokenizer.encode(word))
     if there:
-        raise InputError(f"{first}: the vocabulary has {some_of(there, most=50)} already; take that out.")
+        raise InputError(
+            f"{first}: the vocabulary has {some_of(list(dict.fromkeys(there)), most=50)} already; take that out."
+        )
     if not found:
         raise InputError("There is no word to add; give a file with one word a line.")
     return list(found.values())

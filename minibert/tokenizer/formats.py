@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError, RunError
+from minibert.errors import InputError
 from minibert.files import atomic_json, atomic_text, read_bytes, require_folder
 from minibert.json_files import fits, read_json, words
 from minibert.model_names import locate, no_such_model
@@ -250,7 +250,7 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
         atomic_json(paths[0], _tokenizer_json(vocab, options))
         atomic_text(paths[1], "".join(f"{piece}\n" for piece in vocab))
         atomic_json(paths[2], config)
-    except RunError:
+    except BaseException:
         for path in fresh:
             with suppress(OSError):
                 path.unlink()

@@ -6,8 +6,7 @@ C finds the same pieces in one pass over the bytes, and is tested against this f
 """
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -15,8 +14,6 @@ import numpy as np
 
 from minibert.tokenizer.native import Encoded, Pieces, Wanted
 from minibert.tokenizer.normalize import split_at_whitespace
-
-REMEMBERED, SHORT = 1 << 16, 32  # chunks whose ids are kept, and how long they are: about 12 MB at most
 
 
 class GreedyCore:
@@ -29,7 +26,7 @@ class GreedyCore:
         self._special = frozenset(special)
         self._special_in_text = re.compile("(" + "|".join(map(re.escape, special)) + ")")
         self._longest_piece = max(map(len, vocab))
-        self._remembered = lru_cache(REMEMBERED)(self._encode_chunk)
+        self._chunk_ids = _ChunkMemo(self._encode_chunk)
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
         """Find id, begin and end of each piece of a word; one [UNK] if any part of it has no piece."""
@@ -56,9 +53,7 @@ class GreedyCore:
             ids = ([self.ids[part]] if kept else self.encode(part, False) for part, kept in parts)
             return list(chain.from_iterable(ids))
         # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
-        chunks = split_at_whitespace(text)
-        found = (self._remembered(one) if len(one) <= SHORT else self._encode_chunk(one) for one in chunks)
-        return list(chain.from_iterable(found))
+        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
 
     def align(self, text: str, special: bool) -> Iterator[tuple[int, int, int, int]]:
         """Yield id, begin and end in the text, and number of the word, of each piece of one text."""
@@ -98,3 +93,22 @@ class GreedyCore:
         if self.basic_tokenizer.never_split:
             return [piece[0] for piece in self.align(chunk, False)]
         return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]
+
+
+class _ChunkMemo(dict[str, list[int]]):
+    """Chunk of text -> ids, computed once; of about 12 MB at most, then it starts anew."""
+
+    LIMIT = 1 << 16
+    LONGEST = 32
+
+    def __init__(self, compute: Callable[[str], list[int]]) -> None:
+        super().__init__()
+        self.compute = compute
+
+    def __missing__(self, chunk: str) -> list[int]:
+        ids = self.compute(chunk)
+        if len(chunk) <= self.LONGEST:
+            if len(self) >= self.LIMIT:
+                self.clear()
+            self[chunk] = ids
+        return ids

@@ -216,7 +216,9 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     pieces = sorted(alphabet)
     number = np.zeros(2 * 0x110000, np.int32)
     number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
-    symbols = np.concatenate([number[part] for part in parts])
+    for at, part in enumerate(parts):  # one by one: together they would be in memory twice
+        parts[at] = number[part]
+    symbols = np.concatenate(parts)
     bounds = np.concatenate([[0], *lengths]).cumsum()
     return pieces, unseen, native.Symbols(symbols, bounds, np.concatenate(counts), len(pieces))
 

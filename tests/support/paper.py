@@ -65,7 +65,7 @@ ROWS = (
         "“Each downstream task has separate fine-tuned models”, all from “the same pre-trained parameters”",
         "finetuning/models.py:start_from",
         "finetuning/test_run.py::test_a_head_is_kept_for_the_same_thing_and_fresh_for_another",
-        "if head.outputs and not keeps_head(report, folder, head, task, labels):", "if False:",
+        "if head.outputs and not keeps_head(report, o.model, head, o.task, labels):", "if False:",
     ),
     Row(
         "3-c", "“multi-layer bidirectional Transformer encoder”: L layers, one after another",
@@ -277,7 +277,7 @@ ROWS = (
         "3.1-l", "“BERT transfers all parameters to initialize end-task model parameters”",
         "finetuning/models.py:start_from",
         "finetuning/test_run.py::test_a_head_is_kept_for_the_same_thing_and_fresh_for_another",
-        "Parameters(config, params.flat, head=head)", "Parameters(config, 0 * params.flat, head=head)",
+        "**o.dropouts), params.flat, head=head)", "**o.dropouts), 0 * params.flat, head=head)",
     ),
     Row(
         "3.1-m", "“BooksCorpus (800M words) and English Wikipedia (2,500M words)”",
@@ -385,7 +385,7 @@ ROWS = (
         "4.1-f", "restarts: “different fine-tuning data shuffling and classifier layer initialization”",
         "finetuning/models.py:start_from",
         "finetuning/test_run.py::test_fresh_heads_differ_by_seed_only",
-        "reset(params, HEAD, seed)", "reset(params, HEAD, 0)",
+        "reset(params, HEAD, o.seed)", "reset(params, HEAD, 0)",
         note=(
             "The order of the examples follows the seed, too: `test_every_epoch_shows_each_feature_"
             "once_in_an_order_of_its_own`."
@@ -553,8 +553,8 @@ ROWS = (
         "4.3-b", "“The probability space … is extended to include the position of the [CLS] token”",
         "ops/losses.py:Losses.segment_softmax_cross_entropy",
         "ops/test_ops.py::test_segment_cross_entropy_is_a_cross_entropy_of_each_segment",
-        "scores[rows], HIDDEN)",
-        "scores[rows] - 50 * (rows == rows[:, :1]), HIDDEN)",
+        "self.softmax_cross_entropy(scores[rows],",
+        "self.softmax_cross_entropy(scores[rows] - 50 * (rows == rows[:, :1]),",
         note="So it is for 1.1 as well, where a window without the answer has it at [CLS].",
     ),
     Row(
@@ -619,7 +619,7 @@ ROWS = (
         "4.4-d", "“3 epochs with a learning rate of 2e-5 and a batch size of 16”",
         "finetuning/options.py:RECIPES",
         "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
-        '"swag": TaskRecipe(batch_size=16, learning_rate=2e-5)', '"swag": TaskRecipe(batch_size=16)',
+        '"hellaswag-dev"), TaskRecipe(batch_size=16, learning_rate=2e-5)', '"hellaswag-dev"), TaskRecipe(batch_size=16)',
     ),
     Row(
         "4.4-e", "Table 4: dev 81.6 for BASE, 86.6 for LARGE",
@@ -648,7 +648,7 @@ ROWS = (
         "5.1-d", "“The left-only constraint was also applied at fine-tuning”",
         "finetuning/models.py:start_from",
         "finetuning/test_run.py::test_a_left_to_right_model_starts_left_to_right",
-        "config, hidden_dropout_prob=dropout,", "config, is_decoder=False, hidden_dropout_prob=dropout,",
+        "replace(config, **o.dropouts)", "replace(config, is_decoder=False, **o.dropouts)",
     ),
     Row(
         "5.1-e", "“exactly the same pretraining data, fine-tuning scheme, and hyperparameters”",

@@ -124,14 +124,15 @@ def test_pieces_spell_their_word_or_are_unknown(text):
 
 @given(st.lists(st.text("ab,", max_size=5), max_size=20))
 def test_remembered_chunks_give_the_same_ids_when_the_memory_is_tiny(chunks):
+    class Tiny(greedy._ChunkMemo):
+        LIMIT, LONGEST = 3, 4
+
     vocab = [*SPECIAL_TOKENS, "a", "##a", "ab", "b", ","]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(greedy, "REMEMBERED", 3)
-        patch.setattr(greedy, "SHORT", 4)
-        forgetful = Tokenizer(vocab, core="python")._core
-        for chunk in chunks:
-            assert forgetful.encode(chunk, False) == forgetful._encode_chunk(chunk)
-    assert forgetful._remembered.cache_info().currsize <= 3
+    forgetful = Tokenizer(vocab, core="python")._core
+    forgetful._chunk_ids = Tiny(forgetful._encode_chunk)
+    for chunk in chunks:
+        assert forgetful.encode(chunk, False) == forgetful._encode_chunk(chunk)
+        assert len(forgetful._chunk_ids) <= 3
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 
 from minibert.arrays import Array, Saved
 from minibert.engines.jax import flash
-from minibert.engines.jax.flash import Plan
+from minibert.engines.jax.flash import HIDDEN, Plan
 from minibert.ops import random
-from minibert.ops.losses import HIDDEN
 
 # What the plain kernel keeps; keys: None where nothing is dropped.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")

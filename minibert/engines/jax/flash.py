@@ -20,7 +20,6 @@ from jax.experimental import pallas as pl
 
 from minibert.arrays import Array
 from minibert.ops import random
-from minibert.ops.losses import HIDDEN
 
 try:
     from jax.experimental.pallas import triton
@@ -30,6 +29,7 @@ THERE = triton is not None  # else attention is "plain"
 
 PallasSaved = namedtuple("PallasSaved", "q k v lengths y logarithms keys")
 
+HIDDEN = -1e30  # the score of a key that is not to be seen: finite, and 2 to its power is zero
 LEAST = 16  # rows, columns and terms that a product of the hardware has at least
 HALVES = (0, 1)
 LOG2_E = math.log2(math.e)

@@ -15,14 +15,13 @@ import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
 from minibert.engines.jax import attention as jax_attention
-from minibert.engines.jax.flash import Plan
+from minibert.engines.jax.flash import HIDDEN, Plan
 from minibert.engines.jax.fsdp import DATA
 from minibert.engines.jax.recurrent import RecurrentOverRows
 from minibert.engines.jax.rows import Borders
 from minibert.engines.jax.runtime import JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
 from minibert.ops import AdamRule, random
-from minibert.ops.losses import HIDDEN
 from minibert.ops.primitives import LayerNormSaved, LinearSaved
 
 # What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
