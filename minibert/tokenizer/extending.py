@@ -58,9 +58,8 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> lis
             raise InputError(f"{where}: the word has {len(word)} characters, and over {most} are [UNK].")
         found[word] = NewPiece(word, tokenizer.encode(word))
     if there:
-        raise InputError(
-            f"{first}: the vocabulary has {some_of(list(dict.fromkeys(there)), most=50)} already; take that out."
-        )
+        known = some_of(list(dict.fromkeys(there)), most=50)
+        raise InputError(f"{first}: the vocabulary has {known} already; take that out.")
     if not found:
         raise InputError("There is no word to add; give a file with one word a line.")
     return list(found.values())

@@ -250,7 +250,7 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
         atomic_json(paths[0], _tokenizer_json(vocab, options))
         atomic_text(paths[1], "".join(f"{piece}\n" for piece in vocab))
         atomic_json(paths[2], config)
-    except BaseException:
+    except Exception:
         for path in fresh:
             with suppress(OSError):
                 path.unlink()

@@ -619,7 +619,7 @@ ROWS = (
         "4.4-d", "“3 epochs with a learning rate of 2e-5 and a batch size of 16”",
         "finetuning/options.py:RECIPES",
         "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
-        '"hellaswag-dev"), TaskRecipe(batch_size=16, learning_rate=2e-5)', '"hellaswag-dev"), TaskRecipe(batch_size=16)',
+        'TaskRecipe(batch_size=16, learning_rate=2e-5)),', "TaskRecipe(batch_size=16)),",
     ),
     Row(
         "4.4-e", "Table 4: dev 81.6 for BASE, 86.6 for LARGE",
