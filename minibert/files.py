@@ -75,11 +75,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def page_path(out: str | Path) -> Path:
-    """Return where a page is to be written; raise InputError when that can't be, or is no name of one."""
+    """Return where a page is to be written; raise InputError when that is no name of one, or a folder."""
     path = Path(out)
     if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
         raise InputError("$out is no name of a page; give one that ends in .html.", out=str(out))
-    require_folder(path.parent)
     return path
 
 

@@ -37,9 +37,9 @@ def add(parser: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from minibert.explorer import show
-    from minibert.files import page_path
+    from minibert.files import page_path, require_folder
 
-    page_path(arguments.out)  # before the work
+    require_folder(page_path(arguments.out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
     given = {name: getattr(arguments, name) for name in ("text", "text_pair", "int8")}

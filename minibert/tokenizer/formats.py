@@ -11,7 +11,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
-from minibert.files import atomic_json, atomic_text, read_bytes, require_folder
+from minibert.files import atomic_json, atomic_text, read_bytes
 from minibert.json_files import fits, read_json, words
 from minibert.model_names import locate, no_such_model
 from minibert.reading import not_utf8
@@ -231,10 +231,12 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
     before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
     `model_max_length` is the number of positions of the model that goes with this vocabulary. Raise
-    InputError when a piece holds a line end or is no UTF-8, or `folder` can't be written into; RunError when
-    the disk is full; files that were not there before are removed.
+    InputError when a piece holds a line end or is no UTF-8, or `folder` is a file; RunError when the
+    operating system refuses; files that were not there before are removed.
     """
-    require_folder(folder, "another folder")
+    for path in (folder, *folder.parents):
+        if path.is_file():
+            raise InputError(f"{path} is a file and no folder; choose another folder.")
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
             raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
