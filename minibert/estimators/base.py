@@ -429,7 +429,7 @@ class Estimator(ABC):
 
 
 def _of_rows(message: str, data: str) -> str:
-    """Return what is said of the files of `fit` in `data` as said of its rows, which count from 0."""
+    """Say of rows, which count from 0, what a message says of the files of `fit` in the folder `data`."""
 
     def in_rows(at: re.Match[str]) -> str:
         part, line = "dev" if "dev" in (at[1], at[5]) else "X", at[3] or at[4]
