@@ -429,6 +429,8 @@ def _texts(inputs: Any) -> list[Any]:
         return [inputs]
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns") or hasattr(inputs, "column_names"):
         raise InputError("inputs is a table; give one of its columns, such as table['text'].")
+    if isinstance(inputs, set | frozenset):
+        raise InputError("inputs is a set, which has no order; give a list.")
     is_column = isinstance(inputs, Iterable) and not hasattr(inputs, "ids")  # which encodings have
     listed = list(inputs) if is_column else []
     return listed if listed and isinstance(listed[0], str | tuple) else []

@@ -42,7 +42,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 
     Raise InputError when the table has none of that name; `role` is the argument that names it.
     """
-    if hasattr(data, "collect"):
+    if callable(getattr(data, "collect", None)):
         raise InputError("The table is a lazy one; give what its collect() returns.")
     if (name := str(name)) not in (names := column_names(data) or {}):
         there = ", ".join(names) or "none"

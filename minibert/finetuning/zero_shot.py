@@ -1,6 +1,6 @@
 """Classes that a model was never shown: hypotheses that a model of entailment judges (Yin et al. 2019)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -55,6 +55,7 @@ def zero_shot(
         When the model does not know entailment, a class is empty or named twice or there is nothing to choose
         from, the template has no {}, or a text is empty.
     """
+    texts, classes = (list(one) if isinstance(one, Iterator) else one for one in (texts, classes))
     for name, value in {"texts": texts, "classes": classes}.items():
         are_strings = isinstance(value, Iterable) and all(isinstance(one, str) for one in value)
         if isinstance(value, str) or not are_strings:

@@ -23,6 +23,7 @@ from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError, warn
 from minibert.hub import load
+from minibert.model.params import PRETRAINING
 from minibert.pretraining.options import PretrainOptions
 from minibert.terminal import counted
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
@@ -103,7 +104,9 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
     if (run / "tokenizer_config.json").exists():
         return Tokenizer.from_pretrained(run)
-    positions = load(options.model)[0].P if options.model else max(options.max_positions, options.longest)
+    positions = max(options.max_positions, options.longest)
+    if options.model:
+        positions = load(options.model, head=PRETRAINING)[0].P
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
         if options.model:
