@@ -147,15 +147,21 @@ def _remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
+def nearest_folder(folder: Path, instead: str) -> Path:
+    """Return a folder, or of those above it the innermost that is there; raise InputError for a file."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file and no folder; choose {instead}.")
+    return there
+
+
 def require_folder(folder: str | Path, instead: str = "another --out") -> None:
     """Check that files could be written into a folder, be it there yet or not; nothing is left behind.
 
     `instead` is what to choose where they can't.
     """
     folder = Path(folder)
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise InputError(f"{there} is a file and no folder; choose {instead}.")
+    there = nearest_folder(folder, instead)
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))
     except OSError as error:

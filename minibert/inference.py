@@ -23,7 +23,7 @@ from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import read_tokenizer
 
-FINETUNED = ("task.json", "tagger.json", "finetune.json")  # one of these lies beside a fine-tuned model
+FINETUNED = ("task.json", "tagger.json", "finetune.json")  # beside a fine-tuned model, finished or not
 
 
 def lay_out(ops: Any, params: Parameters) -> None:

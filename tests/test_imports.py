@@ -107,7 +107,7 @@ pretraining/__init__    |                                                     |
 pretraining/recipes     | model/config                                        | numpy
 pretraining/options     | pretraining/recipes model/config data/* options     |
 pretraining/preparation | pretraining/options data/* tokenizer/* hub/*        |
-                        | model/params training/runlog                        | numpy tqdm
+                        | training/runlog                                     | numpy tqdm
 pretraining/evaluation  | model/* data/* engines/runtime                      | numpy
 pretraining/objective   | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/recipes             |

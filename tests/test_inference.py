@@ -457,6 +457,8 @@ def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
         model.fill_mask(None)
     with pytest.raises(InputError, match=r"targets=\[3\]: 3 is no word; give strings"):
         model.fill_mask(text, targets=[3])
+    with pytest.raises(InputError, match="inputs is a set, which has no order; give a list"):
+        model.encode({"the film", "a"})
     for table in ({"text": ["the film"]}, SimpleNamespace(columns=["text"])):
         with pytest.raises(InputError, match="inputs is a table; give one of its columns, such as table"):
             model.encode(table)

@@ -32,9 +32,12 @@ def add(parser: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from minibert.comparison import compare
+    from minibert.files import page_path, require_folder
 
     if arguments.by and not arguments.out:
         raise InputError("--by is for the curves, which only a page has; name it with --out.")
+    if arguments.out:  # before the work
+        require_folder(page_path(arguments.out).parent)
     found = compare(arguments.runs, arguments.by or "step")
     page = found.write(arguments.out) if arguments.out else None
     if arguments.json:

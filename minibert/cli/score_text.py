@@ -23,10 +23,10 @@ from typing import Any
 
 from minibert.cli.shared.flags import add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, answers, given_texts
-from minibert.terminal import emit, json_text, printable
+from minibert.terminal import counted, emit, json_text, printable
 
 ONE_LINE = "{log_probability:.4f}\t{mean:.4f}\t{perplexity:.2f}\t"
-SUMS = "{log_probability:9.3f}  in all: {tokens} pieces, mean {mean:.3f}, pseudo-perplexity {perplexity:.2f}"
+SUMS = "{log_probability:9.3f}  in all: {pieces}, mean {mean:.3f}, pseudo-perplexity {perplexity:.2f}"
 
 
 def add(parser: Any) -> None:
@@ -71,4 +71,4 @@ def _in_full(facts: Any) -> Iterator[str]:
         pieces = "  ".join(f"{printable(piece)} {value:.3f}" for piece, value in word["pieces"])
         detail = f"  ({pieces})" if len(word["pieces"]) > 1 else ""
         yield f"{word['log_probability']:9.3f}  {printable(word['word'])}{detail}"
-    yield SUMS.format_map(facts)
+    yield SUMS.format_map(facts | {"pieces": counted(facts["tokens"], "piece")})

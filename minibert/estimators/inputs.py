@@ -27,14 +27,7 @@ def column_names(data: Any) -> dict[str, Any] | None:
     names = getattr(data, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
     names = getattr(data, "columns", None) if names is None else names
     names = data if isinstance(data, Mapping) else names
-    if names is None or callable(names):
-        return None
-    found: dict[str, Any] = {}
-    for name in names:
-        if str(name) in found:
-            raise InputError(f"The table has two columns named {str(name)!r}; rename one.")
-        found[str(name)] = name
-    return found
+    return None if names is None or callable(names) else {str(name): name for name in names}
 
 
 def column(data: Any, name: str, role: str) -> list[Any]:
@@ -48,7 +41,10 @@ def column(data: Any, name: str, role: str) -> list[Any]:
         there = ", ".join(names) or "none"
         message = f"The table has no column for ${role}, but {there}; name the right one."
         raise InputError(message, **{role: name})
-    return listed(data[names[name]], role)
+    values = data[names[name]]
+    if column_names(values) is not None:  # as pandas has it
+        raise InputError(f"The table has two columns named {name!r}; rename one.")
+    return listed(values, role)
 
 
 def listed(values: Any, name: str) -> list[Any]:

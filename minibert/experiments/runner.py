@@ -24,7 +24,6 @@ from minibert.experiments.verdicts import Outcomes
 from minibert.files import atomic_text, read_bytes, remove_unfinished, sole_writer, write_folder_atomically
 from minibert.json_files import parse_json, read_json
 from minibert.machine import cores
-from minibert.reports.page import duration
 from minibert.tasks import submissions
 from minibert.terminal import some_of
 from minibert.training.runlog import say
@@ -70,7 +69,7 @@ def reproduce(
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
-        needed = duration(left := results.estimate(missing))
+        needed = _duration(left := results.estimate(missing))
         tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and left > 60 * minutes:
             few = f"too few for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
@@ -87,7 +86,7 @@ def reproduce(
                 result, seconds = _run(cell, results, show)
                 results.add(cell, result, seconds)
                 done = f"{_outcome(result)} ({seconds:.0f} s; about"
-                rest = duration(results.estimate(missing[number:]))
+                rest = _duration(results.estimate(missing[number:]))
                 tell(f"{number} of {len(missing)}  {cell.name}: {done} {rest} left)")
         finally:
             write(results)
@@ -201,6 +200,10 @@ def _checked(text: str) -> dict[str, Any] | None:
         if isinstance(found, dict) and found.pop("crc32", None) == digest(found):
             return found
     return None
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
 
 
 def _outcome(result: Result) -> str:

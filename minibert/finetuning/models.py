@@ -12,6 +12,7 @@ from minibert.errors import InputError
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
+from minibert.inference import FINETUNED
 from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
@@ -19,7 +20,7 @@ from minibert.model.params import Head, Parameters, precision_for, reset
 from minibert.model_names import folder_of
 from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing
-from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE, TASK_FILE, TaskFile
+from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import check_vocabulary
@@ -29,7 +30,7 @@ HEAD = ("head.weight", "head.bias", "head.query")
 
 def is_finetuned(folder: str | Path) -> bool:
     """Tell whether a folder is one of fine-tuning, finished or not."""
-    return any((Path(folder) / name).exists() for name in (TASK_FILE, TAGGER_FILE, OPTIONS_FILE))
+    return any((Path(folder) / name).exists() for name in FINETUNED)
 
 
 def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> tuple[Parameters, list[str]]:

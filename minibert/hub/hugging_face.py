@@ -69,8 +69,8 @@ def fields_of(
 ) -> dict[str, Any]:
     """Return the fields of a `config.json` that tell `transformers` which of its models this is."""
     if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
-        head_of = f"a head of kind {head.kind!r} with {counted(head.outputs, 'output')}"
-        what = f"{counted(len(labels), 'label')} can't name those of {head_of}"
+        what = f"{counted(len(labels), 'label')} {'does' if len(labels) == 1 else 'do'} not fit"
+        what += f" a head of kind {head.kind!r} with {counted(head.outputs, 'output')}"
         raise InputError(f"{what}; give one for each class or tag, and none to other heads.")
     if len(set(labels)) < len(labels):
         raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")

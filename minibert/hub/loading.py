@@ -87,9 +87,9 @@ def load_source(
     reset(params, [ours for ours, _ in missing], seed)
     if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
         warn(
-            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder that no BERT has which "
-            f"{source.config_path.name} describes, the first is {beyond[0]}; without what is left out "
-            "it computes something else."
+            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
+            f"{source.config_path.name} has no place, the first is {beyond[0]}; without what is left out it "
+            "computes something else."
         )
     unused = tuple(sorted([*tensors, *other]))
     return config, params, LoadReport(tuple(theirs for _, theirs in missing), unused)

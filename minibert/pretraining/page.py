@@ -162,12 +162,16 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         return recipe if value == usual else "given"
 
     shape = (
-        f"{config.L} layers of {config.H} in {config.A} heads, {state.params.count() / 1e6:.1f}M parameters"
+        f"{counted(config.L, 'layer')} of {config.H} in {counted(config.A, 'head')}, "
+        f"{state.params.count() / 1e6:.1f}M parameters"
     )
     sources = {"vocab": o.vocab, "model": o.model, "shards": o.shards}
     source = next((f"from --{name}" for name, one in sources.items() if one), "learnt from the text")
     corpus = ", ".join(named["corpus"] or filter(None, [named["shards"]])) or "the books in the package"
-    lengths = ", then ".join(f"{s.seq_length} for {s.end - s.begin:,} steps" for s in task.stages(timetable))
+    stages = (
+        (stage.seq_length, counted(stage.end - stage.begin, "step")) for stage in task.stages(timetable)
+    )
+    lengths = ", then ".join(f"{length} for {steps}" for length, steps in stages)
     usual_rate = dataclasses.replace(o, learning_rate=None).rate_from(plan.get("new_head", False))
     schedule = o.seq_length in {one.lengths for one in SCHEDULES} and o.recipe.seq_length is None
     why_lengths = (
@@ -176,8 +180,12 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
     return [
         ("size", shape, f"the weights of {named['model']}" if o.model else f"--size {o.size}"),
         ("vocabulary", f"{config.V:,} pieces", source),
-        ("text", f"{text.shards.n_tokens:,} tokens in {text.shards.n_documents:,} documents", corpus),
-        ("held out", f"{len(text.held_out_ids):,} documents", f"a share of {o.held_out:g}"),
+        (
+            "text",
+            f"{text.shards.n_tokens:,} tokens in {counted(text.shards.n_documents, 'document')}",
+            corpus,
+        ),
+        ("held out", counted(len(text.held_out_ids), "document"), f"a share of {o.held_out:g}"),
         ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
         ("sequence lengths", lengths, why_lengths),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),

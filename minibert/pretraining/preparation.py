@@ -22,8 +22,8 @@ from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError, warn
-from minibert.hub import load
-from minibert.model.params import PRETRAINING
+from minibert.hub.loading import read_config
+from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
 from minibert.terminal import counted
 from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
@@ -106,7 +106,7 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         return Tokenizer.from_pretrained(run)
     positions = max(options.max_positions, options.longest)
     if options.model:
-        positions = load(options.model, head=PRETRAINING)[0].P
+        positions = _configuration(options.model).get("max_position_embeddings", positions)
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
         if options.model:
@@ -118,6 +118,19 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         tokenizer = learn_vocabulary(options.corpus, *how)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
+
+
+def _configuration(folder: str) -> dict[str, Any]:
+    """Return the configuration of a trained BERT to start from; it is checked when weights are loaded."""
+    place = folder_of(folder)
+    for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
+        if (path := place / name).is_file():
+            return read_config(path)
+    if not place.is_dir():
+        raise no_such_model(folder)
+    raise InputError(
+        "$model has no config.json or bert_config.json; give a run folder or another BERT's.", model=folder
+    )
 
 
 def learn_vocabulary(

@@ -11,7 +11,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from minibert.errors import InputError
-from minibert.files import atomic_json, atomic_text, read_bytes
+from minibert.files import atomic_json, atomic_text, nearest_folder, read_bytes
 from minibert.json_files import fits, read_json, words
 from minibert.model_names import locate, no_such_model
 from minibert.reading import not_utf8
@@ -175,7 +175,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     }
     limit = model.get("max_input_chars_per_word", 100)
     options["max_input_chars_per_word"] = _of_kind(limit, int, f"{path}: max_input_chars_per_word")
-    ids = _of_kind(model.get("vocab"), dict[str, int], f"{path}: vocab")
+    ids = _of_kind(model.get("vocab"), dict, f"{path}: vocab")
     added = _of_kind(content.get("added_tokens", []), list, f"{path}: added_tokens")
     options["additional_special_tokens"] = _add_tokens(ids, added, path)
     return _by_id(ids, path), options
@@ -204,7 +204,10 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> list[str]:
 
 
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
-    vocab = sorted(ids, key=ids.__getitem__)
+    try:
+        vocab = sorted(ids, key=ids.__getitem__)
+    except TypeError as error:
+        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.") from error
     if [ids[piece] for piece in vocab] != list(range(len(vocab))):
         raise InputError(f"{path} leaves out or repeats an id; expected ids from 0 to {len(vocab) - 1}.")
     return vocab
@@ -234,9 +237,7 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     InputError when a piece holds a line end or is no UTF-8, or `folder` is a file; RunError when the
     operating system refuses; files that were not there before are removed.
     """
-    for path in (folder, *folder.parents):
-        if path.is_file():
-            raise InputError(f"{path} is a file and no folder; choose another folder.")
+    nearest_folder(folder, "another folder")
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
             raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")

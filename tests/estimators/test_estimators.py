@@ -310,7 +310,7 @@ def test_data_that_can_not_be_learnt_from_are_refused_with_their_row(model, tmp_
 
 def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
     twice = Table(text=["a", "the"])
-    twice.columns = ["text", "text"]
+    twice._columns["text"] = Table(text=["a", "the"])  # what pandas gives where two have one name
     lazy = Table(text=["a", "the"])
     lazy.collect = lambda: None
     sparse = SimpleNamespace(toarray=lambda: np.eye(2))
@@ -324,7 +324,14 @@ def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
             minibert.TextClassifier(model).fit(X, y)
 
 
-def test_columns_of_arrow_are_read(model):
+def test_columns_that_nobody_asks_for_may_be_anything():
+    table = Table(text=["a", "the"], collect=[1, 2])
+    table.columns += ["id", "id"]
+    table.collect = table["collect"]  # as pandas gives a column of that name
+    assert text_pairs(table, "text", None) == [("a", None), ("the", None)]
+
+
+def test_columns_of_arrow_are_read():
     class Column:
         """A column as pyarrow has it: its items are scalars of its own."""
 

@@ -73,6 +73,10 @@ def test_a_model_of_two_labels_and_a_table_of_ones_own_will_do(tmp_path):
     assert zero_shot(own, TEXTS[:1], CLASSES)[0]["label"] in CLASSES
 
 
+def test_texts_and_classes_may_come_one_by_one(folder):
+    assert zero_shot(folder, iter(TEXTS), iter(CLASSES)) == zero_shot(folder, TEXTS, CLASSES)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -167,12 +167,8 @@ def test_a_head_with_another_loss_is_refused_but_its_encoder_is_not(problem, tmp
 @pytest.mark.parametrize(
     ("labels", "head", "message"),
     [
-        (
-            ("a", "b"),
-            Head("classify", 3),
-            "2 labels can't name those of a head of kind 'classify' with 3 outputs",
-        ),
-        (("a", "b"), Head("span", 2), "2 labels can't name those of"),
+        (("a", "b"), Head("classify", 3), "2 labels do not fit a head of kind 'classify' with 3 outputs"),
+        (("a", "b"), Head("span", 2), "2 labels do not fit"),
         (("a", "b", "a"), Head("tag", 3), "name two classes alike"),
     ],
 )

@@ -782,6 +782,16 @@ def test_positions_begin_too_when_a_run_is_made_shorter(corpus, tmp_path, begun)
     assert load_hf(tmp_path / "run")[0].trained_length == 16
 
 
+def test_an_encoder_whose_head_is_none_of_ours_can_be_trained_further(run, corpus, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"architectures": ["BertForSequenceClassification"], "problem_type": "regression"}
+    config |= {"id2label": {"0": "a", "1": "b", "2": "c"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    options = small_options(corpus, model=str(folder), steps=1)
+    assert pretrain(options, tmp_path / "on", show=False)["steps"] == 1
+
+
 @pytest.mark.parametrize("trained, same", [(8, False), (16, True), (None, True)])
 def test_positions_of_a_model_begin_as_those_before_where_it_is_known_how_long_it_was_trained(
     run, corpus, tmp_path, trained, same
@@ -970,11 +980,8 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
         with pytest.raises(InputError, match=f"{next(iter(other))}=.* which stays; leave it out"):
             pretrain(small_options(corpus, model=str(run), **other), tmp_path / "d", show=False)
     (tmp_path / "empty").mkdir()
-    for no_model, told in (
-        (corpus, "is a file; give the folder of a run"),
-        (tmp_path / "empty", "empty/config.json is missing; give the folder of a BERT"),
-        (tmp_path / "nowhere", "no folder .*nowhere, and minibert"),
-    ):
+    no_models = {corpus: "model=.* has no config.json", tmp_path / "empty": "model=.* has no config.json"}
+    for no_model, told in (no_models | {tmp_path / "nowhere": "no folder .*nowhere, and minibert"}).items():
         with pytest.raises(InputError, match=told):
             pretrain(small_options(corpus, model=str(no_model)), tmp_path / "c", show=False)
 

@@ -19,10 +19,13 @@ from minibert.terminal import printable
 HOSTILE = "<script>alert('x')</script> & \"quotes\" </td></table><!-- \x00\ud800\x1b[31m"
 
 
+IN_REPORT = "interval macro_f1 majority untuned baselines train_classes truncated training_seconds".split()
+
+
 def facts_with(title, task, metric, scores, model="", **more):
     """Facts of a page, those of them in the report that a report has."""
     report = {"title": title, "task": task, "metric": metric, "scores": scores}
-    report |= {name: more.pop(name) for name in [*more] if name not in Facts.__dataclass_fields__}
+    report |= {name: more.pop(name) for name in [*more] if name in IN_REPORT}
     return Facts(report, model, **more)
 
 

@@ -342,7 +342,7 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ),
         (
             {"model": {**model(), "vocab": {**IDS, "er": "x"}}},
-            "vocab is .*; expected an object of whole numbers",
+            "an id in the vocabulary is no number",
         ),
         ({"model": model(max_input_chars_per_word="x")}, "max_input_chars_per_word is 'x'; expected a whole"),
         ({"normalizer": None}, "has no normalizer"),

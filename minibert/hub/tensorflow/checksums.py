@@ -26,7 +26,8 @@ def crc32c(data: bytes | memoryview) -> int:
     """
     # Zeros in front change nothing; the four behind make room for the remainder, which begins as all ones.
     begin = -(len(data) + 4) % _CHUNK
-    padded = np.frombuffer(bytearray(begin) + data + bytes(4), np.uint8)
+    padded = np.zeros(begin + len(data) + 4, np.uint8)
+    padded[begin:-4] = np.asarray(memoryview(data).cast("B"))
     padded[begin : begin + 4] ^= 255
     low, high = _tables(_FOLDS)
     word = 0
