@@ -49,8 +49,8 @@ def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> 
     known = list(known)
     for name in given:
         if name not in known:
-            advice = did_you_mean(name, known)
-            raise TypeError(f"{function}() has no argument {name!r}; {advice}".rstrip("; "))
+            advice = did_you_mean(name, known, "leave it out.")
+            raise TypeError(f"{function}() has no argument {name!r}; {advice}")
 
 
 def parameters_text(options: Any, names: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ from minibert.tasks.task import Task
 from minibert.terminal import aligned, counted, printable
 from minibert.training.runlog import read_metrics
 
+AXES = ("step", "tokens", "minutes")  # of curves
 LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
 WIDTH = 80  # of the text
 SAME = 1e-9  # by how much a metric may differ that is computed again
@@ -78,7 +79,7 @@ class Compared:
         return np.stack([reached, found[:, 1]], 1)
 
     def length(self) -> dict[str, float | None]:
-        """Return how far it has come: of a run on its way as far as recorded."""
+        """Return how far it has come; of a run on its way, as far as was recorded."""
         last = next((line for line in reversed(self.lines) if {"tokens", "seconds"} <= line.keys()), {})
         found = self.report or {"steps": last.get("step"), "tokens": last.get("tokens")}
         seconds = self.report["training_seconds"] if self.report else last.get("seconds")
@@ -89,13 +90,16 @@ class Compared:
 def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
     """Read the folders of some runs, all pre-trainings or all fine-tunings for one task.
 
-    Raise InputError when one holds no run or a damaged one, or they are of different kinds.
+    Raise InputError when one holds no run or a damaged one, when they are of different kinds or one is named
+    twice, and for fewer than two or more than eight.
 
     Parameters
     ----------
     folders : two or more.
     by : what the curves are drawn over: "step", "tokens" or "minutes".
     """
+    if by not in AXES:
+        raise InputError(f"$by is unknown; choose one of {', '.join(AXES)}.", by=by)
     paths = [Path(folder) for folder in folders]
     if not 2 <= len(paths) <= len(LETTERS):
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
@@ -199,7 +203,7 @@ class Comparison:
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
         if checksum is None:
             raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")
-        require_intact(run.folder, {DEV_PREDICTIONS: checksum})
+        require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
         examples = asked_examples(task, run.folder, None, "dev", own=True)
         predictions = stored_predictions(run.folder, len(examples))
         now, then = task.score(examples, predictions), run.report["scores"]

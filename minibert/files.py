@@ -77,7 +77,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 def page_path(out: str | Path) -> Path:
     """Return where a page is to be written; raise InputError when that is no name of one, or a folder."""
     path = Path(out)
-    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
+    if path.is_dir():
+        raise InputError("$out is a folder; give the name of a page in it.", out=str(out))
+    if path.suffix.lower() not in (".html", ".htm"):
         raise InputError("$out is no name of a page; give one that ends in .html.", out=str(out))
     return path
 
@@ -259,13 +261,17 @@ def crc32_of(path: str | Path) -> int:
     return found
 
 
-def require_intact(folder: Path, checksums: Mapping[str, int]) -> None:
-    """Raise InputError when a file of a folder that was finished is missing, or was altered since."""
+def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:
+    """Raise InputError when a file of a folder that was finished is missing, or was altered since.
+
+    The `advice`, when left out, is to remove the folder.
+    """
+    advice = advice or f"remove {folder} and go on with --resume, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
         if not (is_there := os.path.isfile(path)) or crc32_of(path) != expected:
             what = "is damaged: its checksum differs" if is_there else "is missing"
-            raise InputError(f"{path} {what}; remove {folder} and go on with --resume, which makes it again.")
+            raise InputError(f"{path} {what}; {advice}")
 
 
 def read_bytes(path: str | Path) -> bytes:

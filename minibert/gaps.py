@@ -47,7 +47,7 @@ def fill_texts(
     targets: Iterable[str] | None = None,
     pieces: int = 1,
 ) -> list[list[Guesses]]:
-    """Predict every [MASK] of each text; a model trained left to right knows what is before it.
+    """Predict every [MASK] of each text; a model trained left to right knows only what is before it.
 
     A word of k pieces takes the place of k [MASK]s, which are filled from left to right: its probability is
     the product of those of its pieces, each given the ones before it and [MASK]s for those behind. Each gap
@@ -200,7 +200,7 @@ def check_length(model: Any, text: str, length: int) -> None:
     """Raise InputError when a text makes a longer sequence than the model has positions."""
     if length > model.config.P:
         raise InputError(
-            f"{short(text)} has {length:,} tokens with [CLS] and [SEP], longer than the model's "
+            f"{short(text)} takes {length:,} tokens with [CLS] and [SEP], more than the model's "
             f"{model.config.P} positions; shorten it, or give its sentences one by one."
         )
 

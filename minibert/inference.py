@@ -115,7 +115,7 @@ class Encoded:
 
 
 class Bert:
-    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for using; nothing here trains.
+    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), to ask; nothing here trains.
 
     Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
     `Tokenizer` returns; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
@@ -217,8 +217,11 @@ class Bert:
             what = f"{folder} holds {held[0]} of a fine-tuned model, which this would spoil"
             raise InputError(f"{what}; choose another folder.")
         save_hf(folder, self.config, self.params, omit=self.missing)
-        with suppress(InputError):  # which says that there is none
-            self.tokenizer.save_pretrained(folder, self.config.P)
+        if self._tokenizer or self._folder != Path():
+            try:
+                self.tokenizer.save_pretrained(folder, self.config.P)
+            except InputError as error:
+                warn(f"No vocabulary is written: {error}")
 
     def optimize_for_inference(self) -> Self:
         """Make short texts fast, and the parameters read-only; return the model.
@@ -337,6 +340,9 @@ class Bert:
         ----------
         inputs : texts, encodings or a `Batch`, as above.
         rows : which tokens, counted through all sequences end to end.
+
+        Raise InputError when a row is none of the tokens, or the model has no heads of pre-training; warn
+        where they were not trained.
         """
         batch = self._batch(inputs)
         rows = whole_numbers("rows", np.ravel(rows))
@@ -372,7 +378,10 @@ class Bert:
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:
-        """Return scores of IsNext (column 0) and NotNext (column 1) for each sequence."""
+        """Return scores of IsNext (column 0) and NotNext (column 1) for each sequence.
+
+        Raise InputError when the model has no heads of pre-training; warn where they were not trained.
+        """
         batch = self._batch(inputs)
         nsp = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")["nsp"]
         pooled = self._pooled(self._states(batch, (self.config.L,))[0], batch.first_rows)

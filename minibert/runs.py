@@ -123,7 +123,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """What is of a call alone, beside the options of its run."""
+    """Arguments of the call alone, beside the options of its run."""
 
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
     resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
@@ -194,7 +194,7 @@ def pretrain(call: PretrainCall) -> Run:
     Returns
     -------
     Run
-        With the model as `.model`, its vocabulary as `.tokenizer`, figures as `.report`; the files are in
+        With the model as `.model`, its vocabulary as `.tokenizer`, metrics as `.report`; the files are in
         `.folder`.
 
     Raises
@@ -223,7 +223,7 @@ def finetune(call: FinetuneCall) -> Run:
     Returns
     -------
     Run
-        With what answers the task as `.model`, figures as `.report`; the files are in `.folder`.
+        With what answers the task as `.model`, metrics as `.report`; the files are in `.folder`.
 
     Raises
     ------

@@ -108,7 +108,7 @@ class Row:
 
     @property
     def gigabytes(self) -> float:
-        """Return giga bytes a second."""
+        """Return gigabytes a second."""
         return self.moved / max(1e-12, self.seconds) / 1e9
 
 

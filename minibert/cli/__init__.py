@@ -1,4 +1,4 @@
-"""The command line: `minibert COMMAND`. The only reader of argv, and but for MINIBERT_ISA of
+"""The command line: `minibert COMMAND`. The only reader of argv and, but for MINIBERT_ISA, of
 the environment.
 
 Each command is a file of this folder: first the summary that `minibert --help` lists, then its flags (`add`)

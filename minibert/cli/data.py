@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> None:
         counts = ", ".join(counted(facts[noun + "s"], noun) for noun in ("document", "sentence", "token"))
         emit(f"{counts}, {facts['bytes'] / facts['tokens']:.2f} bytes a token in {place}")
     else:
-        emit(f"no text, as no file with text has its middle in this share; {place} says so.")
+        emit(f"no text: no file with text has its middle in this part's share; {place} says so.")
     if layouts:
         emit(layouts_text(layouts))
     if missing := facts["missing_parts"]:

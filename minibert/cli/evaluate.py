@@ -33,7 +33,7 @@ def add(parser: Any) -> None:
     text = "text to measure on; next sentences only where there are several documents of several sentences "
     text += "(default: the held-out documents)"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
-    flags.add_number(masked, "--seq-length", "tokens in a sequence (default: the longest of the run)")
+    flags.add_number(masked, "--seq-length", "tokens in a sequence (default: the run's longest, else 128)")
     flags.add_number(masked, "--targets", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
     flags.add_column(masked, None)

@@ -7,12 +7,12 @@ shards, and paths of this machine stay behind. MODEL is a run, or a folder with
   config.json       and model.safetensors, or pytorch_model.bin: its pickle is
                     read as data, nothing in it is run
   bert_config.json  and bert_model.ckpt.*, Google's checkpoint, read without
-                    TensorFlow; each tensor's check sum is verified
+                    TensorFlow; each tensor's checksum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
-invented. What Google's code would compute differently is noted. A card that a
-folder has which is no run goes along as it is. The folder --out appears whole
-or not at all.
+invented. What Google's code would compute differently is noted. The card of a
+folder that is no run goes along as it is. The folder --out appears whole or not
+at all.
 
 examples:
   minibert export --model runs/books --out books-bert
@@ -140,7 +140,7 @@ def _json_file(value: Any) -> bytes:
 
 
 def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
-    """Add what the vocabulary of a folder lacks; sentences about what had to be guessed."""
+    """Add what the vocabulary of a folder lacks; return sentences about what had to be guessed."""
     if "vocab.txt" not in files:
         return [] if "tokenizer.json" in files else [f"{folder} has no vocabulary to go along"]
     if "tokenizer_config.json" in files or "tokenizer.json" in files:

@@ -44,7 +44,9 @@ def add(parser: Any) -> None:
         normalize="make each vector of length 1: products are then cosines",
         pair="the first tab in each text stands between the two of a pair",
     )
-    add_number(parser, "--max-length", "longer lines are cut at the end (default: as the model)")
+    add_number(
+        parser, "--max-length", "longest sequence; longer lines are cut (default: the model's positions)"
+    )
     add_switches(parser, quiet="show no progress")
     add_engine(parser)
     add_json(parser)

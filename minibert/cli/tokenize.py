@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
-        raise InputError(f"--pair takes texts two by two; {len(arguments.texts)} is an odd number.")
+        raise InputError(f"--pair takes texts two by two, not {len(arguments.texts)}; give each its second.")
     options = CASED if arguments.cased else {}
     if arguments.compat:
         options = options | {"compat": arguments.compat}

@@ -56,7 +56,7 @@ def add(parser: Any) -> None:
     group.add_argument("--objective", choices=tuple(OTHER), help=text)
     flags.add_switches(group, cased="keep case and accents")
     group = parser.add_argument_group("text and report")
-    text = "of the lines, rounded to one line of n, only measured on; 0: learn from all, measure nothing"
+    text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
     flags.add_flag(group, "--held-out", text, 0.02, metavar="SHARE")
     text = "don't learn by the other objective to compare with"
     group.add_argument("--no-comparison", action="store_true", help=text)

@@ -227,7 +227,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
     """Make this process one of those that train together with JAX; nothing may have been computed with it.
 
     `coordinator` is HOST:PORT where process 0 listens, or "auto" where a cluster's own environment says all.
-    RunError is raised when the others do not come.
+    Raise RunError when the others do not come, InputError when the address can't be used.
     """
     try:
         _jax_module("cluster").join(coordinator, processes, process_id)

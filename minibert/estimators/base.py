@@ -48,7 +48,7 @@ OWN = {
     "second": "column of the second texts; None for single texts.",
     "label": "column of the labels.",
     "words": "column of the words in a table, a list in each row.",
-    "tags": "column of the tags, as many.",
+    "tags": "column of the tags, one for each word.",
     "question": "column of the questions in a table.",
     "context": "column of the paragraphs.",
     "answer": "column of the answers.",
@@ -56,7 +56,7 @@ OWN = {
     "verbose": "tell how it goes: a bar in a notebook or terminal, otherwise lines.",
     "random_state": "a whole number; or a generator of NumPy's, which it is drawn from. None is 0.",
     "on_log": "called with the number of a step and what is recorded of it, by names such as train/loss.",
-    "split_dev": "share of the examples to measure on, of each class (default: 0.1).",
+    "split_dev": "share of the examples to measure on, of each class where there are some (default: 0.1).",
 }
 Kind = TypeVar("Kind", bound="type[Estimator]")
 
@@ -88,7 +88,7 @@ class Figures(dict[str, Any]):
 
 
 class NotFitted(InputError, AttributeError):
-    """An estimator is asked that has neither been fitted nor loaded."""
+    """An estimator was asked before it was fitted or loaded."""
 
 
 @dataclass(eq=False, repr=False)
@@ -377,7 +377,7 @@ class Estimator(ABC):
         return self
 
     def _learn_report(self, report: dict[str, Any]) -> None:
-        """Take over figures, without the places of files: those of `fit` may be gone."""
+        """Take over a report, without the places of files: those of `fit` may be gone."""
         self.report_ = Figures({n: value for n, value in report.items() if n not in ("folder", "page")})
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:

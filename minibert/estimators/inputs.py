@@ -39,7 +39,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
         raise InputError("The table is a lazy one; give what its collect() returns.")
     if (name := str(name)) not in (names := column_names(data) or {}):
         there = ", ".join(names) or "none"
-        message = f"The table has no column for ${role}, but {there}; name the right one."
+        message = f"The table has no column for ${role}, only {there}; name one of these."
         raise InputError(message, **{role: name})
     values = data[names[name]]
     if column_names(values) is not None:  # as pandas has it

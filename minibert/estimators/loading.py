@@ -10,7 +10,7 @@ from minibert.estimators.words import QuestionAnswerer, TokenTagger
 from minibert.finetuning.models import is_finetuned
 from minibert.inference import Bert
 from minibert.tasks import registry
-from minibert.tasks.stored import TASK_FILE, TaskFile
+from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 
 BY_KIND: dict[str, type[Estimator]] = {
     "classify": TextClassifier, "multilabel": MultilabelClassifier, "regress": TextRegressor,
@@ -39,7 +39,9 @@ def load(folder: str | Path, engine: str = "auto", threads: int | None = None, d
     if not is_finetuned(folder := Path(folder)):
         return Bert.from_pretrained(folder, engine, dtype, threads)
     if not (folder / TASK_FILE).exists():
-        raise InputError(f"{folder} holds a run to resume, or LSTMs on a frozen BERT; use minibert predict.")
+        if (folder / TAGGER_FILE).exists():
+            raise InputError(f"{folder} holds LSTMs on a frozen BERT; use minibert predict.")
+        raise InputError(f"{folder} holds an unfinished run; finish it with minibert finetune --resume.")
     task = registry.create((stored := TaskFile.load(folder)).task, stored.columns)
     if task.kind not in BY_KIND:
         raise InputError(f"{folder} was fine-tuned for {task.name}; ask it with minibert {task.command}.")

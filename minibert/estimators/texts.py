@@ -40,7 +40,7 @@ class _OfTexts(Estimator):
         are_pairs = pairs[0][1] is not None
         if getattr(self, "_pairs", are_pairs) != are_pairs:
             such = "single texts" if are_pairs else "pairs of texts"
-            raise InputError(f"This {type(self).__name__} has learnt from {such}; give it such.")
+            raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")
         answers: list[Any] = [None] * len(pairs)
         if labelled:
             answers, self._pairs = self._answers(X, y, len(pairs)), are_pairs
@@ -64,12 +64,12 @@ class _OfTexts(Estimator):
 @documented
 @dataclass(eq=False, repr=False)
 class TextClassifier(_OfTexts):
-    """A class for a text or a pair of texts.
+    """Predict a class for a text or a pair of texts.
 
     Attributes
     ----------
     classes_ : (K,) the classes in the order of the columns of `predict_proba`.
-    report_ : figures of the best epoch, as `report.json` of a run has them.
+    report_ : metrics of the best epoch, as `report.json` of a run has them.
 
     Examples
     --------
@@ -189,15 +189,15 @@ class TextClassifier(_OfTexts):
 @documented
 @dataclass(eq=False, repr=False)
 class MultilabelClassifier(TextClassifier):
-    """Any number of classes for a text or a pair of texts.
+    """Predict any number of classes for a text or a pair of texts.
 
     A row of y is a list of labels, empty where none applies; or y is a matrix (n,K) of zeros and ones, whose
-    columns are the classes 0 to K-1, those of a table by their names; one that no row has is never found.
+    columns are the classes 0 to K-1, those of a table by their names; one that no row has is never predicted.
 
     Attributes
     ----------
     classes_ : (K,) the classes in the order of the columns of `predict` and `predict_proba`.
-    report_ : figures of the best epoch, as `report.json` of a run has them.
+    report_ : metrics of the best epoch, as `report.json` of a run has them.
     """
 
     TASK: ClassVar[str] = "multilabel"
@@ -246,7 +246,7 @@ class MultilabelClassifier(TextClassifier):
 @documented
 @dataclass(eq=False, repr=False)
 class TextRegressor(_OfTexts):
-    """A number for a text or a pair of texts."""
+    """Predict a number for a text or a pair of texts."""
 
     KIND: ClassVar[str] = "regressor"
     TASK: ClassVar[str] = "regress"
@@ -265,7 +265,7 @@ class TextRegressor(_OfTexts):
         return np.array([one["value"] for one in self._predictions(self._examples(X))], np.float64)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, and where y does not vary."""
+        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors where y is constant."""
         examples = self._examples(X, y, labelled=True)
         wanted, found = [one.label for one in examples], [one["value"] for one in self._predictions(examples)]
         rest, whole = np.square(np.subtract(wanted, found)).sum(), np.square(wanted - np.mean(wanted)).sum()

@@ -14,7 +14,7 @@ from minibert.estimators.inputs import is_missing, target_rows, text_pairs, word
 @documented
 @dataclass(eq=False, repr=False)
 class TokenTagger(Estimator):
-    """A tag for every word: names of persons and places, parts of speech.
+    """Predict a tag for every word: names of persons and places, parts of speech.
 
     Rows of X are lists of words, rows of y lists of as many tags, which `predict` returns as strings.
     """
@@ -49,7 +49,7 @@ class TokenTagger(Estimator):
 @documented
 @dataclass(eq=False, repr=False)
 class QuestionAnswerer(Estimator):
-    """The answer to a question, as it stands in a paragraph.
+    """Find the answer to a question, as it stands in a paragraph.
 
     Rows of X are pairs of a question and a paragraph, of any length. Rows of y are the answers: a string, ""
     or None where the paragraph has none, a list of several right ones, or an object with "text" and

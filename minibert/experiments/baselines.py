@@ -105,7 +105,7 @@ def _tags(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _entities(words: tuple[str, ...], kinds: dict[Any, str]) -> list[str]:
-    """Tag those of train, from left to right the longest: the baseline of CoNLL-2003's shared task."""
+    """Tag the entities of train, left to right, longest first: the baseline of CoNLL-2003's shared task."""
     tags, begin, longest = [OUTSIDE] * len(words), 0, max(map(len, kinds), default=0)
     while begin < len(words):
         ends = range(min(len(words), begin + longest), begin, -1)

@@ -50,7 +50,7 @@ ASKED = "vocabulary.json"  # says for how many pieces the vocabulary was learnt;
 WITH_TEST = ("ner-sentences",)  # sources whose test files have labels
 SUBMISSION = "submission"  # the folder of answers for GLUE's server
 TEST_SETS = {"mnli": ("mnli", "mnli-mm", "ax")}  # test sets of the task, where these are several
-CHECKPOINTS = (BERT, "ltr")  # models that are looked at on the way
+CHECKPOINTS = (BERT, "ltr")  # models that are measured on the way
 Result = dict[str, Any]
 
 

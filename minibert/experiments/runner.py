@@ -72,9 +72,9 @@ def reproduce(
         needed = _duration(left := results.estimate(missing))
         tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and left > 60 * minutes:
-            few = f"too few for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
+            few = f"too little for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
-            raise InputError(f"$minutes are {few}: about {needed} would be needed; {advice}", minutes=minutes)
+            raise InputError(f"$minutes is {few}: about {needed} would be needed; {advice}", minutes=minutes)
         if not all(plan.brings(row.model) for table in tables for row in table.rows):
             plan.prepare_text(show)
         results.require_same(cells)

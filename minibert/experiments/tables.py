@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
     name: str
     title: str
-    task: str  # a name of `tasks.ROLES`, or "held-out" for the loss of masked words
+    task: str  # a name of `scales.ROLES`, or "held-out" for the loss of masked words
     finetuning: Mapping[str, Any] = NOTHING
     split: str = "dev"
 

@@ -1,1 +1,1 @@
-"""The rooms behind `finetune.py`: options, tasks, batches, running, predicting, reports."""
+"""Fine-tuning: options, preparation, running, sweeps, predicting, class balance; begin with `run.py`."""

@@ -73,7 +73,7 @@ def keeps_head(
 
 @dataclass(frozen=True, repr=False)
 class Finetuned:
-    """A fine-tuned model, for using."""
+    """A fine-tuned model, for inference."""
 
     folder: Path  # that it is from
     task: Task  # what it answers
@@ -134,8 +134,9 @@ class Finetuned:
             n = len(stored.labels)
             if own_head.kind == own.kind and own_head.outputs != n > 0:
                 both = f"{n} label{'s' * (n > 1)}, but the model beside it has {own_head.outputs} outputs"
-                raise InputError(f"{folder / TASK_FILE} names {both}; the two belong to different models.")
-            raise InputError(f"{folder} lacks {', '.join(report.missing)}; it is no whole fine-tuned model.")
+                raise InputError(f"{folder / TASK_FILE} names {both}; take both from one model.")
+            lacking = ", ".join(report.missing)
+            raise InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
         tuned = dict(stored.tuned)

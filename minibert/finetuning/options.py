@@ -63,7 +63,9 @@ class FinetuneOptions(RunOptions):
     """
 
     task: str = field(metadata={"help": "the task, such as sst2; classify, regress, tag or qa: your own"})
-    data: str = field(metadata={"help": "folder of the task's official files, or of a table of your own"})
+    data: str = field(
+        metadata={"help": "folder of the task's official files or of your own tables, or one table"}
+    )
     model: str = field(
         metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
     )
@@ -160,7 +162,7 @@ class FinetuneOptions(RunOptions):
     )
     sampling: str | None = option(
         None,
-        "balanced: each epoch draws as many examples of every class, those of rare classes several times "
+        "balanced: each epoch draws equally many examples of every class, rare ones several times "
         "(multilabel: a text counts as its rarest class)",
         one_of((BALANCED,)),
         choices=(BALANCED,),

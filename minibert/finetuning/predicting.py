@@ -81,7 +81,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
         for what, one, another in (
-            ("approach (LSTMs on frozen layers are averaged with others only)", type(first), type(other)),
+            ("approach (LSTMs on frozen layers are averaged only with such)", type(first), type(other)),
             ("task", True, same_answers(task, other.task.name)),
             ("texts, single or in pairs", *(getattr(one, "pair", None) for one in (first, other))),
             ("output layer", first.head, other.head),

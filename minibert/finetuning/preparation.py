@@ -110,8 +110,8 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
     if not (any(labelled) if task.skips_unlabelled else all(labelled)):
         where = f"the first without is number {labelled.index(False) + 1:,}"
         raise InputError(
-            f"{options.data} has {labelled.count(False):,} of {len(dev):,} examples of dev without what is "
-            f"expected of them, which nothing can be measured on ({where}); give a dev file with labels."
+            f"{options.data} has {labelled.count(False):,} of {len(dev):,} examples of dev without a "
+            f"label, on which nothing can be measured ({where}); give a dev file with labels."
         )
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
@@ -126,7 +126,9 @@ def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> l
     """Read the examples of another task to learn from, with the answers that `task` has."""
     alike = [one for one in registry.TASKS if registry.answers_as(one, task.name) is not None]
     if name not in alike or (other := registry.create(name)).kind != task.kind:
-        what = f"what {task.name} asks has the answers of {', '.join(alike)} alone; name one of these."
+        what = (
+            f"{task.name} shares its answers with no other task than {', '.join(alike)}; name one of these."
+        )
         raise InputError(f"$also: {what}", also={name: folder})
     if name == task.name:
         other = registry.create(name, dict(options.columns))

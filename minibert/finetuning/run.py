@@ -65,7 +65,8 @@ def finetune(
     Raises
     ------
     InputError
-        When options, data, model or folder can't be used; nothing has been written then.
+        When options, data, model or folder can't be used, before anything is written, or a finished run of a
+        sweep was altered.
     RunError
         When the loss is not a number, in a sweep that of every run, or the disk is full.
     KeyboardInterrupt
@@ -275,7 +276,7 @@ def classify(
 
     Returns
     -------
-    For each `label` and `probabilities`, or `value`.
+    For each `label`, or `labels` where several may apply, and `probabilities`; or `value`.
 
     Raises
     ------
@@ -293,7 +294,7 @@ def classify(
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
         if not first.strip() or (second is not None and not second.strip()):
-            raise InputError("A text is empty; give one with words in it.")
+            raise InputError(f"Text {number:,} (from 0) is empty; give one with words in it.")
         if pair != (second is not None):
             wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")

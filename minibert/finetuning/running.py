@@ -144,8 +144,8 @@ class Run(ABC):
         return state
 
     def other_data(self, why: str) -> InputError:
-        """Make the error of a run that goes on with other data than it has begun with."""
-        begun = f"{self.options.data} is not what the run in {self.folder} has begun with"
+        """Make the error of a run that goes on with other data than it began with."""
+        begun = f"{self.options.data} is not what the run in {self.folder} began with"
         return InputError(f"{begun}: {why}; give it the same data.")
 
     def evaluate(self, state: State) -> dict[str, float]:
@@ -188,7 +188,7 @@ class Run(ABC):
             evaluate_steps=self.epoch_steps,
             evaluate_at_end=True,
             evaluate=self.evaluate,
-            from_weights="",
+            reusable=False,
             operations=self.operations(state.params),
         )
         batches = self.batches(state.position)

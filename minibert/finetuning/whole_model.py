@@ -83,8 +83,10 @@ class WholeRun(Run):
         if checkpoint is not None:
             then, now = checkpoint.state["plan"]["features"], len(self.prepared.train)
             params: Any = checkpoint.params
-            if then != now or params.head != self.prepared.head:
+            if then != now:
                 raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
+            if params.head != self.prepared.head:
+                raise self.other_data("there were other labels")
         state = super().start(checkpoint)
         if checkpoint is None and not self.prepared.head.outputs:  # vectors need no training to be compared
             task, examples = self.prepared.task, self.prepared.dev_examples
@@ -171,5 +173,5 @@ def _check_contrasts(options: FinetuneOptions, examples: int, mesh: Any) -> None
         raise InputError("$batch_size leaves a pair no other to be told from; give 2 or more.", batch_size=1)
     for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
         if parts:
-            why = f"${name} would part the pairs of a batch, which are told from one another; give 1."
-            raise InputError(why, **{name: getattr(options, name)})
+            why = f"${name} would split the pairs of a batch, each of which is told from all others; give 1."
+            raise InputError(why, **{name: getattr(options, name) or mesh.size})

@@ -115,7 +115,7 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
 def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
     """Return the file that leads to the weights, and what is in it or in those that it names."""
     if (path := weights_in(folder)) is None:
-        raise InputError(f"{folder} has no weights of a BERT; expected {WEIGHTS_FILE} or {PICKLED_FILE}.")
+        raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
     read = _read_tensors
     if path.name.startswith(PICKLED_FILE):
         from minibert.hub.pytorch.pickled import read_pickled as read

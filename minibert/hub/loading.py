@@ -61,11 +61,11 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the labels of a configuration in the order of their numbers; None if it has none."""
+    """Return the labels of a configuration in the order of their numbers; () if it has none."""
     if (stored := fields.get("id2label")) is None:
         return ()
     if not fits(stored, dict[str, str]) or stored.keys() != set(map(str, range(len(stored)))):
-        raise InputError(f"{path}: id2label={short(stored)} does not number labels, strings, from 0 on.")
+        raise InputError(f"{path}: id2label={short(stored)} does not number strings from 0 on; {COPY_AGAIN}.")
     return tuple(stored[str(number)] for number in range(len(stored)))
 
 
@@ -182,7 +182,7 @@ def _outputs(source: Source, tensors: Tensors) -> int:
         both = (
             f"has {counted(len(weight), 'row')}, {source.config_path.name} names {counted(labels, 'label')}"
         )
-        raise InputError(f"{source.path}: classifier.weight {both}; the two files are of different models.")
+        raise InputError(f"{source.path}: classifier.weight {both}; take both files from one model.")
     return len(weight)
 
 
@@ -198,7 +198,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
             missing.append((ours, theirs))
         elif tensors[theirs].shape != shape:
             both = f"has shape {tensors[theirs].shape}, {file} asks for {shape}"
-            raise InputError(f"{path}: {theirs} {both}; the two files are of different models.")
+            raise InputError(f"{path}: {theirs} {both}; take both files from one model.")
     others = {_full_name(name): kind for name, kind in source.others.items()}
     for _, theirs in missing:
         if theirs in others:
@@ -215,4 +215,4 @@ def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None
         row = part.ravel("K")
         is_finite = np.isfinite(row @ row) or np.isfinite(row).all()  # the first is quick, but may overflow
     if not is_finite:
-        raise InputError(f"{path}: {theirs} has values that are not finite numbers; the model is damaged.")
+        raise InputError(f"{path}: {theirs} has values that are not finite numbers; {COPY_AGAIN}.")

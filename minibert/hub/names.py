@@ -61,7 +61,7 @@ SPELLINGS = (
 
 
 def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
-    """Yield parameters, or gradients, under Hugging Face's names and in its layout: views of the buffer."""
+    """Return parameters, or gradients, under Hugging Face's names and in its layout: views of the buffer."""
     return {theirs: part for _, theirs, part in parts(parameters)}
 
 

@@ -135,7 +135,7 @@ class Batch:
             for one, other in (("input_ids", "token_type_ids"), ("masked_positions", "masked_labels")):
                 n, m = len(getattr(sequence, one)), len(getattr(sequence, other))
                 if n != m:
-                    raise InputError(f"Sequence {number} has {n} {one} and {m} {other}; give as many.")
+                    raise InputError(f"Sequence {number} has {n} {one} and {m} {other}; give one for each.")
         begins = np.concatenate([[0], np.cumsum(lengths)])
         masked = _joined(sequences, "masked_positions")
         counts = [len(sequence.masked_positions) for sequence in sequences]
@@ -181,7 +181,7 @@ class Batch:
         )
 
     def split(self, parts: int) -> Iterator[Self]:
-        """Return micro-batches of about as many examples, whose losses and gradients sum to this batch's."""
+        """Return micro-batches of nearly equal size, whose losses and gradients sum to this batch's."""
         if not 1 <= parts <= self.E:
             raise InputError(f"parts={parts} does not split {self.E} examples; choose from 1 to {self.E}.")
         borders = [self.E * part // parts for part in range(parts + 1)]
@@ -193,20 +193,21 @@ class Batch:
         Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
         the positions.
         """
-        for name, values, limit, field in (
-            ("input_ids", self.input_ids, config.V, "vocab_size"),
-            ("masked_labels", self.masked_labels, config.V, "vocab_size"),
-            ("token_type_ids", self.token_type_ids, config.type_vocab_size, "type_vocab_size"),
-            ("masked_rows", self.masked_rows, self.T, "the number of tokens"),
+        tokenize, segments = "tokenize with this model's own vocabulary", "give single texts"
+        for name, values, limit, field, advice in (
+            ("input_ids", self.input_ids, config.V, "vocab_size", tokenize),
+            ("masked_labels", self.masked_labels, config.V, "vocab_size", tokenize),
+            ("token_type_ids", self.token_type_ids, config.type_vocab_size, "type_vocab_size", segments),
+            ("masked_rows", self.masked_rows, self.T, "the number of tokens", "count rows from 0"),
         ):
             bad = np.flatnonzero((values < 0) | (values >= limit))
             if len(bad):
                 found = f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit})"
-                raise InputError(f"{found}; was the text tokenized with this model's own vocabulary?")
+                raise InputError(f"{found}; {advice}.")
         labels = self.next_sentence_labels
         if len(bad := np.flatnonzero((labels < -1) | (labels > 1))):
             found = f"next_sentence_labels[{bad[0]}]={labels[bad[0]]}"
-            raise InputError(f"{found} is none of 0 (IsNext), 1 (NotNext) and -1 (not asked).")
+            raise InputError(f"{found} is unknown; give 0 (IsNext), 1 (NotNext) or -1 (not asked).")
         longest = int(self.positions.max()) + 1
         if longest > config.P:
             raise InputError(
@@ -281,7 +282,7 @@ class TaskBatch(Batch):
         for number, feature in enumerate(features):
             if not head.pool and len(feature.sequences) != choices:
                 found = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
-                raise InputError(f"{found}; put examples with as many choices into a batch.")
+                raise InputError(f"{found}; put examples with equally many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         rows = [NOTHING if f.rows is None else whole_numbers("rows", f.rows) for f in features]
         for number, (feature, own) in enumerate(zip(features, rows, strict=True)):
@@ -388,7 +389,9 @@ def _labels(
     if kind.reads == LABELS:
         for number, (own, label) in enumerate(zip(rows, given, strict=True)):
             if label is not None and len(label) != len(own):
-                raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
+                raise InputError(
+                    f"Feature {number} has {len(label)} tags and {len(own)} rows; give each one."
+                )
         tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
         return whole_numbers("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
     nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)

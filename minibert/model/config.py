@@ -111,7 +111,7 @@ class BertConfig:
         if positions != "absolute":
             raise InputError(f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'.")
         if values.get("add_cross_attention"):
-            raise InputError("add_cross_attention=true is no BERT encoder; there is nothing to attend to.")
+            raise InputError("add_cross_attention=true is not BERT's; give an encoder without it.")
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
@@ -159,6 +159,6 @@ class BertConfig:
 @cache  # once in a process
 def _warn_untrained(trained_length: int) -> None:
     warn(
-        f"This model was pre-trained on sequences of up to {trained_length} tokens and makes less of longer "
-        "ones; shorten them, or pre-train for longer, or with --seq-length as long as they are."
+        f"This model was pre-trained on sequences of up to {trained_length} tokens and does worse on longer "
+        "ones; shorten them, or pre-train it further with --seq-length as long as they are."
     )

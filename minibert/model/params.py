@@ -82,7 +82,7 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
     check_head(head)
     H, F, V = config.H, config.F, config.V
     if head.lstm and H % 2:
-        raise InputError(f"hidden_size={H} is odd; each direction of an LSTM on it has half.")
+        raise InputError(f"hidden_size={H} is odd; an LSTM needs an even one, half for each direction.")
 
     def weight(name: str, *shape: int) -> Entry:
         return Entry(name, shape, "normal", True)

@@ -74,7 +74,7 @@ class Losses(Primitives):
 
     # logits labels (N,K) -> (N,)
     def sigmoid_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        """Return of every row the mean over K classes, each of which applies or not, in nats.
+        """Return for every row the mean over K classes, each of which applies or not, in nats.
 
         A label is 0 where its class does not apply, and costs -log(1 - s(logit)), s the logistic function.
         Otherwise it is the weight of -log s(logit): 1, or PyTorch's `pos_weight`.

@@ -65,7 +65,8 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     if (count := runtime_of(task.ops).world_size) > 1:
         raise InputError(
-            f"$minutes with {count} processes, whose clocks differ; give --steps instead.", minutes=minutes
+            f"$minutes can't be had with {count} processes, whose clocks differ; give --steps instead.",
+            minutes=minutes,
         )
     return minutes
 
@@ -76,7 +77,7 @@ def _measured(task: Pretraining, state: State, lengths: Iterable[int], tell: Tel
     if missing := dict.fromkeys(length for length in lengths if length not in known):
         seconds = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL) / len(task.options.lengths)
         shown = ", ".join(map(str, missing))
-        tell(f"Measuring the speed of steps of {shown} tokens, for some {len(missing) * seconds:.2g} s.")
+        tell(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
         known.update((one, seconds_per_step(task, state, one, seconds, tell)) for one in missing)
     return [known[length] for length in lengths]
 

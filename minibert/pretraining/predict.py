@@ -74,7 +74,7 @@ def evaluate(
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
         alone, and documents of one sentence each, are measured without next sentences.
     layout, column : of the corpus.
-    seq_length : of the sequences; the longest that the run was trained on, when left out.
+    seq_length : of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
     targets : how many [MASK] positions to score.
     engine, threads : the engine.
 

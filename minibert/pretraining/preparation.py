@@ -230,6 +230,6 @@ def watched(
                 if count > most:
                     most, example = count, sentence
     if number >= FEW_LINES and repeated > MUCH * characters:
-        share = f"At least {math.floor(100 * repeated / characters)}% of the text are lines that stood before"
-        warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Duplicates teach nothing new.")
+        share = f"At least {math.floor(100 * repeated / characters)}% of the text is repeated lines"
+        warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Remove them: they teach nothing new.")
     tell(repeated / max(1, characters))

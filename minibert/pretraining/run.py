@@ -82,8 +82,8 @@ def pretrain(
 
     Returns
     -------
-    report : what `report.json` holds; `report_text` makes it readable. Nothing in a process that does not
-        lead its training.
+    report : what `report.json` holds; `report_text` makes it readable. Empty in every process but the main
+        one.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def _train(
         task.options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, timetable))
     if state.step == timetable.total:
-        tell("All of these steps are done; --steps or --minutes other than before makes the run longer.")
+        tell("All of these steps are done; give more --steps or --minutes to go on.")
     peak = _peak(task, tell)
     with ExitStack() as open_ones:
         log: Log = NoLog()
@@ -247,7 +247,7 @@ def _saved(task: Pretraining, state: State, timetable: Timetable, run: Path) -> 
         if not folder.exists():
             raise RunError(
                 f"{folder} was removed or moved while the run was reading its token shards. Step "
-                f"{state.step:,} and its model are saved; put it back, or let --resume make it of the corpus."
+                f"{state.step:,} and its model are saved; put the folder back, or let --resume make it again."
             )
 
 
@@ -257,7 +257,7 @@ def _peak(task: Pretraining, tell: Tell) -> float | None:
     threads = options.threads or (options.recipe.threads if task.ops.name == "numpy" else None)
     found = engines.peak(threads or cores(), options.dtype, ops=task.ops)
     if found:
-        tell(f"This machine multiplies and adds at {found:,.0f} GFLOP/s at most ({options.dtype}).")
+        tell(f"This machine's peak is {found:,.0f} GFLOP/s ({options.dtype}).")
     return found
 
 

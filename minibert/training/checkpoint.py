@@ -86,7 +86,7 @@ def load_checkpoint(
 
     Raise InputError when the file is missing, truncated, altered, not a checkpoint of minibert, or of another
     configuration than `config`, where that is given; so where a position in the data is not of so many
-    `numbers`. `warn` hears of a file of a version that kept no checksum of the header.
+    `numbers`. `warn` is called for a file of a version that kept no checksum of the header.
     """
     path = Path(path)
     header, tensors = _contents(path)
@@ -207,7 +207,7 @@ def latest(
 ) -> Checkpoint | None:
     """Load the newest checkpoint that can be read; None when there is no checkpoint at all.
 
-    The arguments are those of `load_checkpoint`; `warn` hears of every damaged file that is passed over, too.
+    The arguments are those of `load_checkpoint`; `warn` is called for every damaged file passed over, too.
     Raise RunError when there are checkpoints and none can be read: better to stop than to start anew unasked.
     """
     paths = checkpoints(folder)
@@ -220,7 +220,7 @@ def latest(
             _require_config(path, checkpoint.params.config, config)
             return checkpoint
     if paths:
-        advice = "start anew in another folder, with --model this one if its model is good."
+        advice = f"start anew in another folder, with --model {Path(folder).parent} if its model is good."
         raise RunError(f"None of the {len(paths)} checkpoints in {folder} can be read; {advice}")
     return None
 

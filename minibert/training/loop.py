@@ -72,7 +72,7 @@ class Loop:
     operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
     # Called before a step, with the position after its batch; returns what changes the state then, or None.
     change: Callable[[State, Any], Callable[[], None] | None] | None = None
-    from_weights: str = "--model with this folder"  # how a new run starts from these; "": it can't
+    reusable: bool = True  # whether a new run can start from the weights of a checkpoint
     review_step: int | None = None  # call `review` after this step; None: never
     # Returns the batches and the loop to go on with.
     review: Callable[[State], tuple[Batches, "Loop"]] | None = None
@@ -229,8 +229,8 @@ def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: L
         if math.isfinite(value):
             continue
         advice = "Start again in another --out with a lower learning rate or a longer warm-up"
-        if loop.from_weights and any(step for step, _ in kept_steps(loop.folder)):
-            advice += f", if you like from the weights of that checkpoint: {loop.from_weights}"
+        if loop.reusable and any(step for step, _ in kept_steps(loop.folder)):
+            advice += f", if you like from the weights of that checkpoint: --model {loop.folder.parent}"
         how = f"The {what} of step {step} is {value} at learning rate {rate:.2e}"
         raise DivergedError(f"{how}; {_kept(loop)}. {advice}.")
 

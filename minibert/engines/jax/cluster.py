@@ -38,7 +38,8 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
     """Wait for the other processes of a training, and be one of them from here on; see `registry.join`."""
     auto = coordinator == "auto"
     place = None if auto else coordinator
-    late = f"Not all of the processes came to {coordinator} within {WAIT} seconds; start every one, and see "
+    place_text = "the coordinator" if auto else coordinator
+    late = f"Not all of the processes came to {place_text} within {WAIT} seconds; start every one, and see "
     late += "that they reach that address."
     if process_id == 0 and not auto:
         _require_free(coordinator)

@@ -62,7 +62,7 @@ def _found() -> list[Any]:
 
 def _described(device: Any) -> str:
     limit = memory(device).get("bytes_limit")
-    held = f"{limit / 1e9:.1f} GB for JAX" if limit else "memory not told"
+    held = f"{limit / 1e9:.1f} GB for JAX" if limit else "memory unknown"
     return f"{device.device_kind}, {held}, process {device.process_index} of {jax.process_count()}"
 
 

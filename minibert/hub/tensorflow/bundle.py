@@ -83,7 +83,7 @@ class Bundle:
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}); check the file.") from error
         if masked(crc32c(data)) != entry.check:
-            raise InputError(f"{path}: {name} does not have its check sum; copy the checkpoint again.")
+            raise InputError(f"{path}: {name} does not match its checksum; copy the checkpoint again.")
         values = np.frombuffer(data, _DTYPES[entry.dtype])
         return (widened(values) if entry.dtype == _BFLOAT16 else values).reshape(entry.shape)
 

@@ -200,7 +200,7 @@ def _refuse_others(bundle: Bundle) -> None:
         raise InputError(f"{bundle.index} is {what}; {advice}")
     if any(name.startswith(_MAPPING) for name in bundle.entries):
         what = f"normalises its embeddings before {_MAPPING}kernel widens them"
-        advice = "a BERT normalises behind; give a model without that mapping."
+        advice = "a BERT normalises afterwards; give a model without that mapping."
         raise InputError(f"{bundle.index} {what}, which cannot be multiplied out: {advice}")
 
 

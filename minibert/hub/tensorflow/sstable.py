@@ -71,7 +71,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
         raise ValueError("a block reaches beyond the end")
     kind = data[end]
     if masked(crc32c(data[offset : end + 1])).to_bytes(4, "little") != data[end + 1 : end + _TRAILER]:
-        raise ValueError("a block does not have the check sum it should have")
+        raise ValueError("a block does not match its checksum")
     if kind != _PLAIN:
         how = "compressed by Snappy" if kind == 1 else f"compressed in the unknown way {kind}"
         raise ValueError(f"a block is {how}; save the checkpoint again with TensorFlow 1.2 or later")
