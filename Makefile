@@ -86,7 +86,7 @@ lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/wordpiece/*.[ch] tests/native/*.[ch] \
 	  $(addprefix csrc/kernels/,*.h *.cpp) tests/native/*.cpp $(addprefix benchmarks/ladder/,*.h */*.h */*.cpp))
 
-bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, hours; ARGS=--quick for a look
+bench: $(VENV)/.with-bench $(VENV)/.with-oracle ## the measurements of benchmarks/, a day or more; ARGS=--quick for a look
 	@for script in $(filter-out $(addprefix %/,attention.py learning.py similarity.py versions.py),$(wildcard benchmarks/*.py)); do echo "minibert: $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
 ladder: ## matrix product, attention and LayerNorm from loops to the product's kernels, each step checked and timed; LADDER=gemm, THREADS=2, ISA=avx2

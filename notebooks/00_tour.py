@@ -201,9 +201,9 @@ course.say(
 # ## 5. The score becomes a gradient, and the gradient is checked
 #
 # Training changes every parameter a little, in the direction in which the loss falls. For that we need the **gradient**
-# $\nabla f$: the derivatives of the loss with respect to all parameters. minibert has no automatic differentiation. The
-# **backward pass**, which computes the gradient, is written by hand for every operation, and in this course you will
-# write it, too. How do you find out whether it is right?
+# $\nabla f$: the derivatives of the loss $f$ with respect to all parameters $x$. minibert has no automatic
+# differentiation. The **backward pass**, which computes the gradient, is written by hand for every operation, and in
+# this course you will write it, too. How do you find out whether it is right?
 #
 # The obvious way, the **central difference**, is to take a step $h$ along some direction $v$, forwards and backwards,
 # and to look at the difference. By Taylor's formula
@@ -304,9 +304,9 @@ course.show(
 #
 # ## 6. Many gradients become a model
 #
-# Now we train: the same code, the vocabulary from section 1, real books, and new masks at every step. The
-# full-size BERT trained for four days on 16 TPU chips. We have half a minute on a laptop, so everything is small. The
-# sequences have ten pieces, like our sentence, and the question about two texts is left out.
+# Now we train: the same code, the vocabulary from section 1, real books, and new masks at every step. BERT-BASE trained
+# for four days on 16 TPU chips. We have half a minute on a laptop, so everything is small. The sequences have ten
+# pieces, like our sentence, and the question about two texts is left out.
 
 # %%
 guess = lesson.predict(
@@ -440,7 +440,7 @@ claim = lesson.claim(
 # trust the order of words, and here that trust is misplaced.
 #
 # What does it know? After half a minute, little: *unto* is followed by a person, *in the … of* wants a noun. About the
-# gap in the middle it has no idea: no guess has more than 2%.
+# second sentence it has no idea: no guess has more than 2%.
 
 # %%
 clozes = ["And he said unto [MASK], Go.", "She was very [MASK] to see him.", "in the [MASK] of the sea"]
@@ -542,8 +542,8 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 # - **vocabulary**: the fixed list of all pieces of a model.
 # - **id**: the place of a piece in the vocabulary.
 # - **segment**: which of the two texts of an input, A or B, a piece belongs to.
-# - **parameter**: a number in the model that starts out random and is learnt.
-# - **attention**: the step in which each piece takes an average of the others, with weights of its own.
+# - **parameter**: a number in the model that is learnt.
+# - **attention**: the step in which each piece averages what all pieces offer, with weights of its own.
 # - **head**: one of the parallel attentions in a layer.
 # - **loss**: what a guess costs, $-\log p$ of the right answer; of a model, the mean over all guesses.
 # - **nat**: the unit of the loss when the logarithm is the natural one.

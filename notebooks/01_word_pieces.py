@@ -29,9 +29,9 @@
 # **To run it**, install minibert from a checkout with `pip install '.[notebooks]'`. An exercise is a function whose
 # body is three dots. Replace them and run the cell that follows: it calls your function with fresh inputs and compares
 # the results with those of a second method. If you leave an exercise open, everything else still runs. Below each one
-# are two hints and a solution, folded. A verdict ends with `(seed=…)`: `lesson.check(…, seed=that)` asks the same again.
-# From chapter 02 on, the cell `lesson.keep()` near the end writes the operations that have passed to `mine.py`, where
-# later chapters find them; after a restart, run the chapter from the top.
+# are two hints and a solution, folded. A verdict ends with `(seed=…)`. Give `lesson.check` that number as `seed`, and
+# it asks the same again. From chapter 02 on, the cell `lesson.keep()` near the end writes the operations that have
+# passed to `mine.py`, where later chapters find them; after a restart, run the chapter from the top.
 
 # %%
 # %matplotlib inline
@@ -200,7 +200,7 @@ lesson.check(normalise, draw=draw_word, same_as=lambda word: "".join(BasicTokeni
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Three calls, one inside the other: `lower`, `normalize`, and a loop that leaves characters out.
+# Three steps: `lower`, then `normalize`, then a loop that leaves characters out.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -362,11 +362,11 @@ course.source(simple.neighbours)
 # ## 4. Which pair is the best?
 #
 # The obvious answer is the most frequent one. That rule is called **byte-pair encoding** (Sennrich et al. 2016).
-# **WordPiece** (Schuster and Nakajima 2012), from which BERT's vocabulary has its name, asks for something else
-# (Google has never released the program that learnt BERT's vocabulary; we follow that paper's description): the pair whose joining makes the text most likely. Likely under which model? The simplest
-# there is: every piece is drawn by itself, with a probability $p(u)$ that depends on nothing. Let $c(u)$ be how often
-# piece $u$ occurs, and $N = \sum_u c(u)$. The logarithm of the probability of the whole text, its **log-likelihood**,
-# has one term for every piece in it:
+# **WordPiece** (Schuster and Nakajima 2012), after which BERT's vocabulary is named, asks for something else: the pair
+# whose joining makes the text most likely. (Google has never released the program that learnt BERT's vocabulary; we
+# follow that paper's description.) Likely under which model? The simplest there is: every piece is drawn by itself,
+# with a probability $p(u)$ that depends on nothing. Let $c(u)$ be how often piece $u$ occurs, and $N = \sum_u c(u)$.
+# The logarithm of the probability of the whole text, its **log-likelihood**, has one term for every piece in it:
 #
 # $$ L = \sum_{i=1}^{N} \log p(u_i) = \sum_u c(u) \log p(u). $$
 #
@@ -424,9 +424,9 @@ course.say(
 )
 
 # %% [markdown]
-# **What a join changes.** Take a pair $(a, b)$ that can be joined $n$ times. Afterwards there are $n$ pieces $ab$ that did
-# not exist before, $n$ fewer of $a$, $n$ fewer of $b$, and $n$ fewer pieces altogether. No other count moves, so in the
-# difference $\Delta L$ of the two values of $L$ only a few terms are left.
+# **What a join changes.** Take a pair $(a, b)$ that can be joined $n$ times. Afterwards there are $n$ pieces $ab$ that
+# did not exist before, $n$ fewer of $a$, $n$ fewer of $b$, and $n$ fewer pieces altogether. No other count moves, so in
+# the difference $\Delta L$ of the two values of $L$ only a few terms are left.
 #
 # ### Exercise 01.3 (core): the gain of a join
 # Find out which terms are left, for a pair of different pieces and for a pair of equal ones, and return
@@ -735,9 +735,9 @@ course.say(
 )
 
 # %% [markdown]
-# Which rule is better? That depends on what you ask for. We take two measures on held-out text: the number of pieces in
-# a word, and what the text costs under the simple model, in nats for each byte of it. Nats for each *piece* would not
-# be a fair measure, since vocabularies with longer pieces have fewer of them to pay for.
+# Which rule is better? That depends on what you ask for. We take two measures on held-out text: pieces per word, and
+# what the text costs under the simple model, in nats per byte. Nats per *piece* would not be a fair measure, since
+# vocabularies with longer pieces have fewer of them to pay for.
 
 # %%
 guess = lesson.predict(
@@ -831,7 +831,8 @@ lesson.check(longest_match, draw=draw_vocabulary, same_as=numbered_match, times=
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Keep a position `begin` that moves through the word. Everything but the first piece needs its `##` before you look it up.
+# Keep a position `begin` that moves through the word. Everything but the first piece needs its `##` before you look it
+# up.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1107,7 +1108,8 @@ else:
 # * With $f(x) = x \log x$, a join changes the log-likelihood by a handful of terms, about $n\,[\log r - 1]$
 #   for a pair $r$ times as frequent as by chance. Byte-pair encoding looks only at $n$, the ratio only at how
 #   far the pair exceeds chance.
-# * Cutting is greedy. Nearly always that gives the likeliest cut as well, and where it does not, the word is rare.
+# * Cutting is greedy. In running text that is nearly always the likeliest cut as well, since frequent words are single
+#   pieces.
 #
 # Exercises that are still open, if any:
 

@@ -68,10 +68,10 @@ share_guess = lesson.predict(
 #
 # `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 #
-# **Special tokens** such as `[CLS]` and `[SEP]` are entries of the vocabulary that no text can contain. `[SEP]` closes
-# a text. `[CLS]` stands in front of everything; it means nothing by itself, and that is the point: it is a free place
-# where the model can gather what it has to say about the whole input. From here on a **token** is one place in such a
-# sequence, whether it holds a piece of the text or a special token.
+# **Special tokens** such as `[CLS]` and `[SEP]` are entries of the vocabulary that spell no piece of text. `[SEP]`
+# closes a text. `[CLS]` stands in front of everything; it means nothing by itself, and that is the point: it is a free
+# place where the model can gather what it has to say about the whole input. From here on a **token** is one place in
+# such a sequence, whether it holds a piece of the text or a special token.
 #
 # Every token comes with three whole numbers (section 3 of [the paper](https://arxiv.org/abs/1810.04805), figure 2):
 #
@@ -391,15 +391,15 @@ share, share_of_pieces = np.array([recovered(H, draws, np.random.default_rng(H))
 # vectors disturbs the search for the others only a little. We can put numbers on this. All coordinates are independent
 # with mean 0 and variance 1, so $|x|^2 \approx 3H$, and the right piece lies at a squared distance of about $2H$, the
 # squared length of the other two vectors together. A wrong piece $u$ has nothing to do with $x$. Let $a$ be one
-# coordinate of $x$, and $b$ the same coordinate of $u$. The moments 0, 1, 0, 3 of the normal distribution give
+# coordinate of $x$, and $b$ the same coordinate of $u$. With $a$ fixed, the moments 0, 1, 0, 3 of $b$ give
 #
 # $$ \mathbb{E}\,(a-b)^2 = a^2 + 1, \qquad \operatorname{Var}\,(a-b)^2 = 4a^2 + 2 .$$
 #
-# Summed over $H$ coordinates, the squared distance of a wrong piece averages $4H$, with standard deviation
-# $\sqrt{14H}$. The gap of $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide,
-# and none of the 8,191 wrong distances may fall that far below average. The dashed line assumes that
-# their distances are normally distributed. It errs on the safe side, because a sum of squares strays less
-# far downwards than the normal distribution says.
+# As $a^2$ averages 3, the squared distance of a wrong piece averages $4H$ over $H$ coordinates, with standard deviation
+# $\sqrt{14H}$. The gap of $2H$ grows faster than the spread: it is $\sqrt{2H/7}$ standard deviations wide, and none of
+# the 8,191 wrong distances may fall that far below average. The dashed line assumes that their distances are normally
+# distributed. It errs on the safe side, because a sum of squares strays less far downwards than the normal distribution
+# says.
 
 # %%
 # The two moments, both sides: expectations over b by Gauss-Hermite quadrature, exact for polynomials.
@@ -441,8 +441,8 @@ width_guess.answer(
 )
 
 # %% [markdown]
-# So a vector has a lot of room. BERT has no need to search like this, and learnt tables are not random ones.
-# But the experiment shows that adding three vectors need not lose anything, provided they are long enough.
+# So a vector has a lot of room. BERT has no need to search like this, and learnt tables are not random ones. But the
+# experiment shows that adding three vectors need not lose anything, provided they have enough numbers.
 
 # %% [markdown]
 # ## 5. The same scale for every token
@@ -456,7 +456,7 @@ width_guess.answer(
 #
 # The $\odot$ multiplies number by number, and $\varepsilon$ is tiny: it guards against a division by zero. Afterwards a
 # vector $n = (x-\mu)/\sqrt{\sigma^2+\varepsilon}$ has mean zero and squared length $H\sigma^2/(\sigma^2+\varepsilon)$,
-# and it no longer shows whether $x$ was shifted or, but for $\varepsilon$, scaled. Notebook 6 takes LayerNorm apart.
+# and it no longer shows whether $x$ was shifted or, but for $\varepsilon$, scaled. Chapter 6 takes LayerNorm apart.
 
 # %%
 ops, eps = Ops(), config.layer_norm_eps
@@ -486,8 +486,9 @@ course.say(
 #
 # * `batch.input_ids`, `batch.positions` and `batch.token_type_ids` are the three numbers of each of T tokens;
 # * `params` has the tables `"word"`, `"position"`, `"segment"` and the vectors `"gamma"` and `"beta"`;
-# * `self.embedding(ids, table)`, `self.layer_norm(x, gamma, beta, eps)` and `self._dropout(x, drop, EMBEDDING_SITE)` each
-#   return a result and something saved; $\varepsilon$ is `config.layer_norm_eps`;
+# * `self.embedding(ids, table)`, `self.layer_norm(x, gamma, beta, eps)` and `self._dropout(x, drop, EMBEDDING_SITE)`
+#   each return a result and something saved; $\varepsilon$ is `config.layer_norm_eps`, and `drop` is what the dropout
+#   mask is drawn from, None where nothing is dropped;
 # * return the result (T,H) and `EmbeddingBlockSaved(word, position, segment, norm, dropout)` with the five saved things.
 
 
@@ -611,9 +612,9 @@ course.show(
 #
 # ### Learnt, or computed?
 #
-# The original Transformer (Vaswani et al. 2017) did not learn its position table. It computed it, from sines and cosines whose
-# wavelengths grow from $2\pi$ to $10{,}000 \cdot 2\pi$. With $\omega_j = 10000^{-2j/H}$, the columns $2j$ and $2j+1$ of
-# row $p$ are
+# The original Transformer (Vaswani et al. 2017) did not learn its position table. It computed it, from sines and
+# cosines whose wavelengths grow from $2\pi$ to $10{,}000 \cdot 2\pi$. With $\omega_j = 10000^{-2j/H}$, the columns $2j$
+# and $2j+1$ of row $p$ are
 #
 # $$ \sin(\omega_j p), \qquad \cos(\omega_j p) . $$
 #
@@ -1005,8 +1006,8 @@ course.show(
 # ## What we saw
 #
 # * A token is three numbers: id, position, segment. Each is replaced by a row of a table, and the rows are added.
-# * A sum of looked-up vectors is as good as putting them side by side and multiplying by a matrix, and if the
-#   vectors are long enough, it can be taken apart again.
+# * A sum of looked-up vectors is as good as putting them side by side and multiplying by a matrix, and if the vectors
+#   have enough numbers, it can be taken apart again.
 # * Without the position table a BERT sees a bag of words. We counted: 60 orders, one result.
 # * Laid end to end, texts of any length make one batch in which every token is a real one. The results are the same.
 #
@@ -1027,7 +1028,7 @@ lesson.keep()
 # %% [markdown]
 # ## Words
 #
-# - **special tokens**: entries of the vocabulary that no text contains, such as `[CLS]`, `[SEP]` and `[PAD]`.
+# - **special tokens**: entries of the vocabulary that spell no piece of text, such as `[CLS]`, `[SEP]` and `[PAD]`.
 # - **token**: one place of a sequence that the model reads, a piece or a special token.
 # - **segment**: which of the two texts of a pair a token belongs to, 0 or 1.
 # - **embedding**: the vector that a table holds for a number.
@@ -1043,7 +1044,8 @@ lesson.keep()
 #
 # ## Where to go next
 #
-# * [Chapter 03](03_masks_and_next_sentences.ipynb), *Masks and next sentences*: what BERT is asked about the input that you can build now.
+# * [Chapter 03](03_masks_and_next_sentences.ipynb), *Masks and next sentences*: what BERT is asked about the input that
+#   you can build now.
 # * `minibert/model/batch.py` is the packed batch of the library, with weights and labels beside the ids.
 # * Section 3.5 of [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762) has the sinusoids; figure 2 of
 #   [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) the three tables.

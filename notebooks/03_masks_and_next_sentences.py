@@ -97,11 +97,11 @@ print(
 # $$ -\mathrm{KL}(p\,\|\,q) = \sum_y p_y \ln \frac{q_y}{p_y} \le \sum_y p_y \Big(\frac{q_y}{p_y} - 1\Big)
 #    = \sum_y q_y - \sum_y p_y = 0 , $$
 #
-# where all $p_y > 0$ (otherwise the sums leave some $y$ out, and the second = becomes ≤).
+# where all $p_y > 0$ (otherwise the sums leave some $y$ out, and the last = becomes ≤).
 #
-# Only $q = p$ makes the divergence zero. So the loss has a floor, the entropy, and the one way to reach it is
-# to be right about the probabilities. A guess that is too sure pays for it, and so does one that is too
-# timid.
+# As $\ln u = u - 1$ only at $u = 1$, only $q = p$ makes the divergence zero. So the loss has a floor, the entropy, and
+# the one way to reach it is to be right about the probabilities. A guess that is too sure pays for it, and so does one
+# that is too timid.
 
 # %%
 rng = np.random.default_rng(3)
@@ -266,8 +266,8 @@ course.show(
 )
 
 # %% [markdown]
-# Remember the floor. A model that has learnt nothing but frequencies is exactly there, and only what lies
-# below it was learnt from context. Every loss curve in this course will be drawn with it.
+# Remember the floor. A model that has learnt nothing but frequencies is exactly there. What context teaches can show
+# only below it. Every loss curve in this course will be drawn with it.
 
 # %% [markdown]
 # ## 2. From any numbers to surprise
@@ -277,7 +277,7 @@ course.show(
 #
 # $$ q_y = \frac{e^{z_y}}{\sum_k e^{z_k}} , $$
 #
-# which are all positive and sum to one. The loss of a row is then
+# which are all positive and sum to one. The loss of one guess is then
 #
 # $$ -\ln q_y = \ln \sum_k e^{z_k} - z_y . $$
 #
@@ -345,10 +345,10 @@ course.show(
 #
 # ### Exercise 03.2 (core): softmax and cross-entropy
 #
-# The third operation of your engine. For N rows of K logits and N labels, return the surprise of each row at
-# its label, (N,), without ever overflowing; and save `CrossEntropySaved(probabilities, labels)` with all
-# (N,K) probabilities. There may be no rows at all. (If you take a maximum, take that of `logits.real`.
-# Notebook 5 will send complex numbers through your function and explain why.)
+# The third operation of your engine. For N rows of K logits and N labels, return the surprise of each row at its label,
+# (N,), without ever overflowing; and save `CrossEntropySaved(probabilities, labels)` with all (N,K) probabilities.
+# There may be no rows at all. (If you take a maximum, take that of `logits.real`. Chapter 5 will send complex numbers
+# through your function and explain why.)
 
 
 # %%
@@ -648,13 +648,13 @@ course.source(visible_tokens)
 #
 # Take a model that looks at nothing but the one place it has to guess. How low can its loss get? It knows the shares
 # $m, s, r$ of `[MASK]`, same and random, and the frequencies $p$. If it sees `[MASK]`, the best it can do is $p$. If it
-# sees a piece $x$, then either the place shows its own piece (probability $s\,p_x$) or a random one ($r/V$). Bayes' rule
-# gives the chance that it is genuine:
+# sees a piece $x$, then either the place shows its own piece (probability $s\,p_x$) or a random one ($r/V$). Bayes'
+# rule gives the probability that it is genuine:
 #
 # $$ k_x = \frac{s\,p_x}{s\,p_x + r/V} . $$
 #
-# The best guess is $k_x$ for $x$ itself, and the rest is spread in proportion to $p$:
-# $q(y \mid x) = k_x [y = x] + (1 - k_x)\, p_y$.
+# The best guess is $k_x$ for $x$ itself, and the rest is spread in proportion to $p$: $q(y \mid x) = k_x [y = x] + (1 -
+# k_x)\, p_y$, where $[y = x]$ is 1 if $y = x$, otherwise 0.
 
 # %%
 copier_guess = lesson.predict(
@@ -669,7 +669,7 @@ copier_guess = lesson.predict(
 #
 # Return the smallest mean loss, over all targets, of a model that sees only the place itself. `p` (V,) are the
 # frequencies, `rates` the shares of `[MASK]`, same and random, which sum to one. Remember that a random piece is any of
-# the V with equal chances, the right one included. Some `p` may be zero.
+# the V with equal probability, the right one included. Some `p` may be zero.
 
 
 # %%
@@ -902,8 +902,9 @@ course.show(
 )
 
 # %% [markdown]
-# What can be learnt from such a target is spelling rather than meaning. In **whole-word masking**, which Google added
-# to BERT in May 2019, seven months after the paper, all pieces of a word are targets or none is. How often does it matter?
+# What can be learnt from a target like `##ed` is spelling rather than meaning. In **whole-word masking**, which Google
+# added to BERT in May 2019, seven months after the paper, all pieces of a word are targets or none is. How often does
+# it matter?
 
 # %%
 whole = first_sequences(
@@ -1202,7 +1203,7 @@ course.show(
 # * Targets that are left in sight can be copied. We computed how much that gains, which is why minibert's measure
 #   leaves them out.
 # * Masking single pieces leaves parts of words in view; whole-word masking does not.
-# * Next sentences can be guessed well by topic alone.
+# * The topic alone often gives away whether B follows A.
 #
 # In each case the question was the same: how well can one do without any understanding? Only what goes beyond that was
 # learnt from the context.

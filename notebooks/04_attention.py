@@ -259,8 +259,8 @@ course.equal("attention of permuted tokens, permuted attention", permuted, outpu
 # %% [markdown]
 # ## 3. Why $\sqrt D$?
 #
-# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the calculation
-# simple (at BERT's own start their variance is about 0.3; the growth with $D$ is the same). A score is then a
+# Let the numbers in queries and keys be independent, with mean 0 and variance 1, which keeps the calculation simple (at
+# BERT's own start their variance is about a quarter; the growth with $D$ is the same). Without the root, a score is a
 # sum of $D$ products. Before you read on, commit to a guess.
 
 # %%
@@ -331,7 +331,8 @@ course.show(
 # ### Exercise 04.2 (core): the variance of a score
 #
 # In a trained model the means are not zero. Return the variance of an unscaled score $q \cdot k$ of $D$ independent
-# products. Write it without a difference, which loses digits where two numbers are nearly equal: expand the formula above.
+# products. Write it without a difference, which loses digits where two numbers are nearly equal: expand the formula
+# above.
 
 
 # %%
@@ -442,8 +443,8 @@ course.say(
 # has no order. So BERT computes attention several times side by side. Each of these computations is a
 # **head**, with queries, keys and values of its own, and all heads together are **multi-head attention**.
 #
-# Heads need no more multiplications and no more parameters than one set of weights, only memory (section 6). The
-# hidden size $H$ is divided among $A$ heads of $D = H/A$ columns each. BERT-BASE has $H = 768$, $A = 12$ and $D = 64$.
+# Heads need no more multiplications or parameters than one set of weights, only more memory (section 6). The hidden
+# size $H$ is divided among $A$ heads of $D = H/A$ columns each. BERT-BASE has $H = 768$, $A = 12$ and $D = 64$.
 #
 # We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose
 # query points at the previous position looks left; one whose query points at the next looks right. A factor
@@ -560,8 +561,8 @@ lesson.check(merge_heads, draw=draw_headed, same_as=lambda y: np.concatenate(lis
 # </details>
 
 # %% [markdown]
-# One mistake in this exercise, a reshape alone, is worth a picture, for it raises no error and the shapes are right. Each cell below
-# says which token a number comes from; the shade says which head it belongs to.
+# One mistake in this exercise, a reshape alone, is worth a picture, for it raises no error and the shapes are right.
+# Each cell below says which token a number comes from; the shade says which head it belongs to.
 
 # %%
 T, A, D = 4, 2, 3
@@ -594,8 +595,8 @@ course.show(
 # number to the scores of what must not be seen. minibert does neither. It groups sentences of equal length
 # and keeps each sentence's product apart, so what must not be seen is never computed.
 #
-# Both ways compute the same function. Here is the other programs' way: all scores of the flat batch at once,
-# with $-\infty$ wherever two tokens belong to different sentences.
+# Both ways compute the same function. Here is the masking alone, on the flat batch: all scores at once, with $-\infty$
+# wherever two tokens belong to different sentences.
 
 # %%
 cu_seqlens = np.array([0, 3, 8, 10, 15])  # sentences of 3, 5, 2 and 5 tokens
@@ -897,17 +898,17 @@ course.show(
 #
 # What can a head do? Nothing in this chapter has learnt anything yet, but a head is only three matrices, and we may
 # write some down. The layer below has three heads, and we want them to attend to the token before, to the token after,
-# and to the same word elsewhere in the sentence.
+# and to the same word wherever it stands in the sentence.
 #
-# For neighbours, the vectors have to say where they stand. Give position $i$ the cosines and sines of $i$ times some
-# rates $w_k$, evenly spaced:
+# For neighbours, the vectors have to say where they stand. Give position $i$ the cosines and sines of $i$ times the
+# rates $w_k = \pi k / (m+1)$, $k = 1, \dots, m$:
 #
 # $$ p_i = (\cos w_1 i, \dots, \cos w_m i,\ \sin w_1 i, \dots, \sin w_m i), \qquad
 #    p_i \cdot p_j = \sum_k \cos w_k (i - j) . $$
 #
-# The sum is $m$ where $i = j$. Up to a distance of $2m + 1$ the cosines cancel, but for a remainder of 0 or
-# $-1$. So with $k_j = p_j$ and a query $p_{i-1}$ the largest score is that of the token before. And a matrix
-# takes $p_i$ to $p_{i-1}$: each pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
+# The sum is $m$ where $i = j$. Up to a distance of $2m + 1$ the cosines cancel, but for a remainder of 0 or $-1$. So if
+# token $j$ has the key $p_j$ and token $i$ the query $p_{i-1}$, the largest score is that of the token before. And a
+# matrix takes $p_i$ to $p_{i-1}$: each pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
 
 # %%
 from minibert import Bert, Tokenizer, show

@@ -265,8 +265,8 @@ for name, (image, truth) in tempting.items():
 #
 # ### Exercise 05.2 (core): the same values, with derivatives
 #
-# Write three functions that agree with `np.var(x)`, `np.linalg.norm(x)` and `np.maximum(x, 0)` for real `x` and carry exact
-# derivatives for complex `x`.
+# Write three functions that agree with `np.var(x)`, `np.linalg.norm(x)` and `np.maximum(x, 0)` for real `x` and carry
+# exact derivatives for complex `x`.
 
 
 # %%
@@ -594,8 +594,8 @@ lesson.check(linear_backward)
 
 # %% [markdown]
 # The judge drew shapes you have not seen, took the complex step of the *forward*, and compared along random directions.
-# That takes no formula for `dx`. Along a direction many small errors may average out, so it also compared each entry with
-# minibert's own backward, which has to pass the same proof (`minibert gradcheck`). This is it:
+# That takes no formula for `dx`. A tiny error in one entry may stay below the tolerance of the sum, so it also compared
+# each entry with minibert's own backward, which has to pass the same proof (`minibert gradcheck`). This is it:
 
 # %%
 course.source(Ops.linear_backward)
@@ -1389,7 +1389,8 @@ lesson.keep()
 #
 # ## Where to go next
 #
-# * [Chapter 06](06_the_hard_backwards.ipynb): the backward passes that people look up: normalising a row, attention, and tables that are used twice.
+# * [Chapter 06](06_the_hard_backwards.ipynb): the backward passes that people look up: normalising a row, attention,
+#   and tables that are used twice.
 # * `minibert gradcheck` prints this judge's verdict on every operation of every engine that you have installed.
 # * Squire & Trapp, *Using complex variables to estimate derivatives of real functions* (1998): the complex step in
 #   three pages.

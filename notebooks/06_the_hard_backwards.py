@@ -61,9 +61,9 @@ def jacobian(function, x):
 # %% [markdown]
 # ## 1. Copies come back as sums
 #
-# Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array:
-# take rows 4, 1 and 4 again out of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. As a
-# formula it is a product with a matrix $S$ of zeros and ones, one row for each row taken:
+# Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array: take rows 4,
+# 1 and once more 4 of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. As a formula it is a product with
+# a matrix $S$ of zeros and ones, one row for each row taken:
 #
 # $$ y = S\,x, \qquad S_{mt} = 1 \text{ if row } m \text{ of } y \text{ is a copy of row } t \text{ of } x. $$
 #
@@ -165,10 +165,9 @@ lesson.check(take_rows_backward)
 # %% [markdown]
 # ## 2. A table whose rows are words
 #
-# The word embedding is a table $E$ of $V$ rows, and a text of $T$ pieces gathers $T$ of them. What comes back
-# into it from below has the shape of the table: for BERT-BASE 30,522 rows. How many of them are not zero after one
-# batch? We count real words (the books
-# that come with the package) instead of pieces; it makes no difference to the point.
+# The word embedding is a table $E$ of $V$ rows, and a text of $T$ pieces gathers $T$ of them. Its gradient has the
+# shape of the table: for BERT-BASE 30,522 rows. How many of them are not zero after one batch? We count real words (the
+# books that come with the package) instead of pieces; it makes no difference to the point.
 
 # %%
 touched = lesson.predict(
@@ -273,8 +272,8 @@ course.source(Ops.scatter_add)
 # ## 3. What is used twice gets two gradients
 #
 # BERT uses its word table twice: at the bottom, where pieces become vectors, and at the top, where vectors are compared
-# with every row of the table to score every piece. This is a **tied embedding**. Call the copy at the bottom $E_1$ and the
-# one at the top $E_2$. A change of $E$ changes both, so by the chain rule for two arguments
+# with every row of the table to score every piece. This is a **tied embedding**. Call the copy at the bottom $E_1$ and
+# the one at the top $E_2$. A change of $E$ changes both, so by the chain rule for two arguments
 #
 # $$ \mathcal{L}(E) = \ell(E_1, E_2)\big|_{E_1 = E_2 = E} \quad\Longrightarrow\quad
 #    \frac{\partial \mathcal{L}}{\partial E} = \frac{\partial \ell}{\partial E_1} + \frac{\partial \ell}{\partial E_2}. $$
@@ -331,10 +330,10 @@ course.say(
 #
 # $$ \mathtt{dx} = \mathtt{dy} + J_f^\top\, \mathtt{dy}. $$
 #
-# (In BERT a LayerNorm follows, which section 5 is about.) The first term is `dy` itself, untouched. Without
-# the shortcut a gradient must pass through every $J_f^\top$ on its way down, and each shrinks it a little, or
-# a lot. Let us measure it: 24 layers, $f$ a linear layer followed by tanh, weights drawn small, as they are
-# before training.
+# (In BERT a LayerNorm follows, which section 5 is about.) The first term is `dy` itself, untouched. Without the
+# shortcut a gradient must pass through every $J_f^\top$ on its way down, and while weights are small each of them
+# shrinks it. Let us measure it: 24 layers, $f$ a linear layer followed by tanh, weights drawn small, as they are before
+# training.
 
 # %%
 shrinks = lesson.predict(
@@ -387,10 +386,10 @@ shrinks.answer("more than a million times", f"at the bottom the ratio is {ratio:
 # ## 4. Dropout: the same bits again
 #
 # Dropout (chapter 02) multiplies each number by 0 with probability $\rho$ and by $1/(1-\rho)$ otherwise. Given the
-# multipliers $m$, it is the simplest operation of all: $y = m\,x$, so $\mathtt{dx} = m\,\mathtt{dy}$. The only thing to get
-# right is that $m$ must be *the same* on the way back. You can store it. Or you can make sure that the same question
-# always gets the same answer: in minibert every bit is a function of (seed, step, place in the network, sequence,
-# position, column), and of nothing else. Draw it again, and it is the same.
+# multipliers $m$, it is the simplest operation of all: $y = m\,x$, so $\mathtt{dx} = m\,\mathtt{dy}$. The only thing to
+# get right is that $m$ must be *the same* on the way back. You can store it. Or you can make sure that the same
+# question always gets the same answer: in minibert every bit is a function of (seed, step, place in the network,
+# sequence, position, column), and of nothing else. Draw it again, and it is the same.
 
 # %%
 places = SimpleNamespace(token_sequences=np.repeat([0, 1], 10), positions=np.tile(np.arange(10), 2))
@@ -430,7 +429,8 @@ course.equal(
 #
 # ## 5. LayerNorm: two projections
 #
-# LayerNorm takes each row $x$ of $H$ numbers, removes the mean, divides by the spread, then scales and shifts each column:
+# LayerNorm takes each row $x$ of $H$ numbers, removes the mean, divides by the spread, then scales and shifts each
+# column:
 #
 # $$ \mu = \tfrac1H \sum_i x_i, \quad c = x - \mu, \quad r = \frac{1}{\sqrt{\tfrac1H \sum_i c_i^2 + \varepsilon}}, \quad
 #    n = r\,c, \quad y = \gamma\, n + \beta. $$
@@ -454,8 +454,8 @@ course.equal(
 # $$ \delta r = -\tfrac12\, r^3 \cdot \tfrac2H\, c \cdot \delta c = -\tfrac{r^3}{H}\, c\cdot\delta c,
 #    \qquad \delta n = r\,\delta c + c\,\delta r = r \left(\delta c - \tfrac1H\, n\,(n \cdot \delta c)\right). $$
 #
-# The matrix is $r\,(I - \tfrac1H n n^\top)$. It is symmetric again, so the way back has the same form:
-# $\mathtt{dc} = r\,(g - n\,\tfrac1H (n \cdot g))$. If $\varepsilon = 0$ then $n \cdot n = H$, and apart from the factor $r$ it is a
+# The matrix is $r\,(I - \tfrac1H n n^\top)$. It is symmetric again, so the way back has the same form: $\mathtt{dc} =
+# r\,(g - n\,\tfrac1H (n \cdot g))$. If $\varepsilon = 0$ then $n \cdot n = H$, and apart from the factor $r$ it is a
 # projection, too: it removes the component along $n$.
 #
 # **Together.** The mean of $n$ is zero, so the mean of $\mathtt{dc}$ is just $r$ times the mean of $g$:
@@ -498,9 +498,10 @@ course.equal(
 
 # %% [markdown]
 # For three numbers ($H = 3$, $\varepsilon = 0$) this can be drawn. The forward pass first drops $x$ onto the plane
-# perpendicular to $(1,1,1)$, then moves it to the circle of radius $\sqrt3$ in that plane. Nothing else can ever come out
-# of LayerNorm: $\mu$ and the length are forgotten. So a change of $x$ along $(1,1,1)$, or towards the centre, changes
-# nothing, and the gradient can't have a component in either direction. What remains is *tangent to the circle*.
+# perpendicular to $(1,1,1)$, then moves it to the circle of radius $\sqrt3$ in that plane. Before $\gamma$ and $\beta$,
+# nothing else can come out of LayerNorm: $\mu$ and the length are forgotten. So a change of $x$ along $(1,1,1)$, or
+# towards the centre, changes nothing, and the gradient can't have a component in either direction. What remains is
+# *tangent to the circle*.
 
 # %%
 axis_1, axis_2 = np.array([1, -1, 0]) / np.sqrt(2), np.array([1, 1, -2]) / np.sqrt(6)
@@ -561,10 +562,10 @@ course.show(
 
 # %% [markdown]
 # The $g$ at the top points straight along its ray, and nothing of it comes back. Look at the lengths of the blue
-# arrows, too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. With $\varepsilon = 0$ LayerNorm gives the
-# same result for $x$ and $10x$, but the gradient at $10x$ is ten times smaller. The same can be read off the Jacobian's
-# singular values (by how much it stretches in each of $H$ perpendicular directions): two of them are zero, all the
-# others are $r$.
+# arrows, too. A point far out has a long way to its circle, $r$ is small, and so is its gradient. With $\varepsilon =
+# 0$ LayerNorm gives the same result for $x$ and $10x$, but the gradient at $10x$ is ten times smaller. The same can be
+# read off the Jacobian's singular values (by how much it stretches in each of $H$ perpendicular directions): two of
+# them are zero, all the others are $r$.
 
 # %%
 H = 24
@@ -686,9 +687,9 @@ for offset in (0.0, 100.0, 10_000.0):
 # 1. $Y = (P \odot m) V$ is a matrix product: $\mathtt{dV} = (P \odot m)^\top \mathtt{dY}$, and the gradient of the left
 #    factor is $\mathtt{dY}\,V^\top$.
 # 2. Through the multipliers: $\mathtt{dP} = (\mathtt{dY}\,V^\top) \odot m$.
-# 3. Through softmax. Chapter 05 found $J = \operatorname{diag}(p) - p p^\top$ for one row, so
-#    $\mathtt{ds} = J^\top \mathtt{dp} = p \odot \mathtt{dp} - p\,(p \cdot \mathtt{dp}) = p \odot (\mathtt{dp} - p \cdot \mathtt{dp})$.
-#    In each row subtract from dp its mean, weighted by p, and multiply by p.
+# 3. Through softmax. Chapter 05 found $J = \operatorname{diag}(p) - p p^\top$ for one row, so $\mathtt{ds} = J^\top
+#    \mathtt{dp} = p \odot \mathtt{dp} - p\,(p \cdot \mathtt{dp}) = p \odot (\mathtt{dp} - p \cdot \mathtt{dp})$. In
+#    each row subtract from dp its mean, weighted by p, and multiply by p.
 # 4. $S = Q K^\top / \sqrt D$ is a matrix product of two *inputs*, so both get a gradient:
 #    $\mathtt{dQ} = \mathtt{dS}\,K / \sqrt D$ and $\mathtt{dK} = \mathtt{dS}^\top Q / \sqrt D$.
 
@@ -757,11 +758,11 @@ course.show(
 # sure of itself learns slowly. A key that causal attention hides has $p = 0$ exactly, so its dS is zero with
 # no special case.
 #
-# The last equation looks like a curiosity, but it saves a great deal of memory. In step 3 each row needs the number
-# $p \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
-# (FlashAttention, Dao et al. 2022) use it to go back through attention piece by piece, without ever holding an
-# $n \times n$ array. The proof is one line:
-# $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
+# The last equation looks like a curiosity, but it saves a great deal of memory. In step 3 each row needs the number $p
+# \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
+# (FlashAttention, Dao et al. 2022) use it to go back through attention piece by piece, without ever holding an $n
+# \times n$ array. The proof is one line: $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) =
+# \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
 #
 # What would holding such arrays cost? In BERT-BASE one layer keeps, for each sequence, 12 maps of
 # $n \times n$, besides queries, keys and values of $n \times 768$ each:
@@ -966,7 +967,8 @@ lesson.check(embedding_block_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Three steps: the mask, if there is one; `self.layer_norm_backward(dy, saved.norm)`; `self.embedding_backward` three times.
+# Three steps: the mask, if there is one; `self.layer_norm_backward(dy, saved.norm)`; `self.embedding_backward` three
+# times.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1015,7 +1017,8 @@ lesson.keep()
 #
 # * A copy comes back as a sum. Rows that repeat need a true sum, which `+=` does not give.
 # * What is used twice gets the sum of two gradients: a tied table, and the input of a residual connection.
-# * The shortcut hands dy down untouched (in BERT a LayerNorm then acts on the sum); without it a gradient shrinks at every layer.
+# * The shortcut hands dy down untouched (in BERT a LayerNorm then acts on the sum); without it a gradient shrinks at
+#   every layer while weights are small.
 # * Dropout's backward multiplies by the same numbers, and numbers that are a function of their place can be drawn again.
 # * LayerNorm forgets a row's mean and its length, so its backward removes these two directions and divides by the spread.
 # * Attention backwards is two matrix products, a mask, softmax's Jacobian, and two more matrix products.
@@ -1036,6 +1039,6 @@ lesson.keep()
 # * [Chapter 07](07_a_whole_bert.ipynb) puts all operations together into a BERT with forward and backward, and finds a
 #   fault by looking at its gradients.
 # * Ba et al., [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016).
-# * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention backward,
-#   piece by piece.
+# * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention
+#   backward, piece by piece.
 # * He et al., [*Deep residual learning*](https://arxiv.org/abs/1512.03385) (2015), where the shortcut comes from.

@@ -59,8 +59,9 @@ lesson = course.begin("07")
 #
 # BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. On its
 # way it passes through a few blocks, groups of operations that belong together. Section 3 of the paper gives their
-# sizes and leaves the rest to Vaswani et al. (2017); one block is found in the authors' code alone. We need not draw the plan from memory. An engine is an object, so we let a real one run and write down
-# which block is called with what.
+# sizes and leaves the rest to Vaswani et al. (2017). The pooler, and the layers of the masked-LM head before its
+# scores, are found in the authors' code alone. We need not draw the plan from memory. An engine is an object, so we let
+# a real one run and write down which block is called with what.
 
 # %%
 size = Size((5, 9, 2), H=12, A=3, F=29, V=41, M=6)  # a toy: 16 tokens in three sequences
@@ -101,10 +102,10 @@ for name, shape in recorder.seen:
 #
 # The last layer returns fewer rows than went in. Nobody reads the others: the two heads on top look at the `[CLS]` of
 # each sequence and at the hidden pieces, and at nothing else. Every token still offers itself as key and value, so the
-# numbers that remain are exactly those of a full computation, only cheaper.
+# numbers that remain are exactly those of a full computation, at a lower cost.
 #
-# And the stack forks at the top. One branch, the **masked-LM head**, scores the whole vocabulary at every hidden
-# piece. The other begins with the **pooler**, a dense layer with tanh on the vector of `[CLS]`, whose output answers
+# And the stack forks at the top. One branch, the **masked-LM head**, scores the whole vocabulary at every hidden piece.
+# The other begins with the **pooler**, a dense layer with tanh on the vector of `[CLS]`; two scores on top of it say
 # whether the second segment follows the first.
 
 # %%
@@ -156,10 +157,10 @@ course.show(
 #
 # $$ \frac{\partial y}{\partial x} = J_{LN}(s)\,\bigl(I + J_f(x)\bigr) . $$
 #
-# The $I$ is the residual path, and it is the whole point: a gradient that comes down reaches $x$ undiminished on one
-# path and changed on the other, and **the two add up**. In code, that is one `+`, which is easy to forget.
-# Let us see both sides of the formula, each measured with the complex step of chapter 05: the block on the
-# left, the product on the right.
+# The $I$ is the residual path, and it is the whole point: what has come down to the sum $s$ reaches $x$ unchanged on
+# one path and changed on the other, and **the two add up**. In code, that is one `+`, which is easy to forget. Let us
+# see both sides of the formula, each measured with the complex step of chapter 05: the block on the left, the product
+# on the right.
 
 # %%
 ops, one = Ops(), params.tree["layers"][0]["feed_forward"]
@@ -397,9 +398,9 @@ course.equal(
 # So rows of $3H$ numbers become $(T, 3, A, D)$: first query, key or value, then the head, then the place within the
 # head. On the way back the three gradients are laid side by side again, in the same order.
 #
-# The argument `rows` is what made the last layer cheaper above. If given, only those rows of attention's output (the context) go on,
-# and only those rows of $x$ enter the sum. On the way back, both gradients, that of the context and that of the
-# residual path, are put back among zeros before they go on.
+# The argument `rows` is what made the last layer cheaper above. If given, only those rows of attention's output (the
+# context) go on, and only those rows of $x$ enter the sum. On the way back, both gradients, that of the context and
+# that of the residual path, are put back among zeros before they go on.
 #
 # ### Exercise 07.3 (hard): the attention block
 # The parameters are "qkv_weight", "qkv_bias", "output_weight", "output_bias", "gamma", "beta". Call
@@ -495,7 +496,7 @@ lesson.check(attention_block_backward)
 # bias. This is the tied embedding of chapter 06. It saves $VH$ parameters, and it makes the word table
 # the one tensor of BERT with two gradients:
 #
-# $$ \frac{\partial L}{\partial E} =
+# $$ \frac{\partial \mathcal{L}}{\partial E} =
 #    \underbrace{\sum_m \delta_m\, h_m^{\mathsf T}}_{\text{as the output layer}} +
 #    \underbrace{\sum_t e_{\mathrm{id}(t)}\, \mathrm{d}x_t^{\mathsf T}}_{\text{as the input}},
 #    \qquad \delta_m = w_m \bigl(\mathrm{softmax}(z_m) - e_{\mathrm{label}(m)}\bigr) $$
@@ -1079,11 +1080,11 @@ course.show(
 # masked-LM head, which is on the other branch.
 #
 # ### Exercise 07.6 (core): a detective
-# Turn this reading into code. You are given the errors of the tensors, a dictionary in forward order, and a
-# bound. Return three things: the name of the *highest* wrong tensor (the last in the order), the name of the
-# tensor just above it (None if there is none), and whether the fault travels, that is, whether *every* tensor
-# below the highest wrong one is wrong as well. If nothing is wrong, return (None, None, False). An error that
-# is not a number (NaN) counts as wrong.
+# Turn this reading into code. You are given the errors of the tensors, a dictionary in forward order, and a bound.
+# Return three things: the name of the *highest* wrong tensor (the last in the order), the name of the tensor just above
+# it (None if there is none), and whether the fault travels, that is, whether *every* tensor below the highest wrong one
+# is wrong as well (True if there is none below). If nothing is wrong, return (None, None, False). An error that is not
+# a number (NaN) counts as wrong.
 
 
 # %%

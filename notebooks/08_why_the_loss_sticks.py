@@ -105,8 +105,8 @@ print(" ".join(names[i] for i in draw_batch(training, 16, 2, np.random.default_r
 # ## 2. Where a loss begins
 #
 # At the very start the hidden states say nothing, so the model makes the same guess at every masked position: the
-# softmax of its output bias $b$. Let letter $i$ make up the share $f_i$ of the text, and let $g = \operatorname{softmax}(b)$. By
-# chapter 3, such a **constant guess** costs
+# softmax of its output bias $b$. Let letter $i$ make up the share $f_i$ of the text, and let $g =
+# \operatorname{softmax}(b)$. By chapter 3, such a **constant guess** costs
 #
 # $$ L(b) = -\sum_i f_i \ln g_i = H(f) + \mathrm{KL}(f \,\|\, g) . $$
 #
@@ -265,9 +265,9 @@ unigram = best_bias(counts) if lesson.passed("08.2") else np.log(shares)
 # Now to the training loop. You know all of it but two lines: `clip_factor` limits the length of the gradient, and the
 # **optimizer** turns it into a step. Chapter 9 takes both apart. The **learning rate** is how far a step goes.
 #
-# The loop hardly ever reads the same window twice, so the loss of a batch, measured before its step, is as honest as one on
-# held-out text. We keep the **gain**: by how much the loss is below that of the best constant guess on the same letters.
-# A gain of zero means that the context was of no use.
+# The loop hardly ever reads the same window twice, so the loss of a batch, measured before its step, is as honest as
+# one on held-out text. We keep the **gain**: by how much the loss is below that of the best constant guess on the same
+# letters. A gain of zero means that the context was of no use.
 
 # %%
 ops = Ops()  # minibert's own, so that your curves and these agree
@@ -535,7 +535,7 @@ course.show(
 #
 # $$ p(b) = \frac{e^b}{e^b + n - 1}, \qquad L(a, b) = \ln\bigl(1 + e^{-a\,p(b)}\bigr) . $$
 #
-# Both begin at zero. Then $p = 1/n$ and the loss is $\ln 2$, the entropy of two letters.
+# Both begin at zero. Then $p = 1/n$ and the loss is $\ln 2$, the entropy of two equally likely letters.
 
 # %%
 guess = lesson.predict(
@@ -608,8 +608,8 @@ lesson.check(
 # $$ \frac{\partial L}{\partial a} = -\sigma(-a p)\, p, \qquad
 #    \frac{\partial L}{\partial b} = -\sigma(-a p)\, a\, p\,(1 - p) . $$
 #
-# At the start $\sigma = \frac12$, so $a$ grows at the rate $\frac1{2n}$. But $b$ does not move at all, for its gradient has
-# the factor $a = 0$. It only begins to move when $a$ has grown.
+# At the start $\sigma = \frac12$, so $a$ grows at the rate $\frac1{2n}$. But $b$ does not move at all, for its gradient
+# has the factor $a = 0$. It only begins to move when $a$ has grown.
 #
 # How long does it take? Let $t$ count the steps times the learning rate, and let the steps be small. Divide the two
 # gradients. The awkward parts cancel:
@@ -768,10 +768,10 @@ course.say(
 )
 
 # %% [markdown]
-# Longer windows wait longer, and chance has its say: two runs of the same length can differ by a factor of two or more.
-# The model of two numbers promised a straight line. It had no noise in it. A real gradient comes from a few
-# letters. If its noise did not depend on $n$, seeing a signal of size $1/n$ would take about $n^2$ of them.
-# But part of the noise shrinks with $n$, too. The real runs lie roughly between the two lines.
+# Longer windows wait longer, and chance has its say: two runs with equal windows can differ by a factor of two or more.
+# The model of two numbers promised a straight line. It had no noise in it. A real gradient comes from a few letters. If
+# its noise did not depend on $n$, seeing a signal of size $1/n$ would take about $n^2$ of them. But part of the noise
+# shrinks with $n$, too. The real runs lie roughly between the two lines.
 #
 # ## 6. The neighbour head appears
 #
@@ -892,8 +892,8 @@ course.show(
 #
 # ## 7. A rescue
 #
-# What should one do with windows of 32? The usual advice is a higher learning rate. The theory says something else: let
-# the heads appear where $n$ is small, then lengthen the windows. Once a head looks at its neighbour, $1/n$ no longer
+# What should one do with windows of 32? Many would try a higher learning rate. The theory says something else: let the
+# heads appear where $n$ is small, then lengthen the windows. Once a head looks at its neighbour, $1/n$ no longer
 # matters. We give the rescue as many steps as the stuck run had.
 
 # %%

@@ -22,8 +22,8 @@
 #
 # **What you will be able to do.** You will write the whole update of BERT: the norm of the gradient and its limit, the
 # learning rate of each step, and **Adam**, the optimizer of BERT, which divides a running mean of each gradient by its
-# typical size. As an encore there is LAMB, made for large batches. You will derive why Adam needs no knowledge of the scale
-# of a gradient, how far one of its steps can go at most, and what the authors' code does differently from the
+# typical size. As an encore there is LAMB, made for large batches. You will derive why Adam needs no knowledge of the
+# scale of a gradient, how far one of its steps can go at most, and what the authors' code does differently from the
 # textbook. At the end you ruin a few models on purpose and save one of them.
 
 # %%
@@ -153,8 +153,9 @@ course.show(
 )
 
 # %% [markdown]
-# Whatever $\eta$ you choose, it is too large for the tensors at the top or too small for those at the bottom. How large is
-# too large? Suppose that along one direction the loss is a parabola, $f(x) = \tfrac c2 x^2$. Its gradient is $c\,x$, so
+# Whatever $\eta$ you choose, it is too large for the tensors at the top or too small for those at the bottom. How large
+# is too large? Suppose that along one direction the loss is a parabola, $f(x) = \tfrac c2 x^2$. Its gradient is $c\,x$,
+# so
 #
 # $$ x_{t+1} = x_t - \eta\, c\, x_t = (1 - \eta c)\, x_t \quad\Rightarrow\quad x_t = (1 - \eta c)^t\, x_0 . $$
 #
@@ -324,10 +325,10 @@ lesson.check(corrected_mean, draw=draw_stream, same_as=weighted_mean)
 # %% [markdown]
 # ## 4. How far a step goes
 #
-# Adam's step is $\eta\, \hat m / (\sqrt{\hat v} + \varepsilon)$. The tiny $\varepsilon = 10^{-6}$ keeps it from dividing by zero;
-# forget it for a moment. Then multiplying all gradients by 1,000 changes nothing at all: numerator and denominator grow
-# alike. And in the first step $\hat m = g$ and $\hat v = g^2$, so every parameter that has any gradient moves
-# by exactly $\eta$, however large or small that gradient is; only the sign matters.
+# Adam's step is $\eta\, \hat m / (\sqrt{\hat v} + \varepsilon)$. The tiny $\varepsilon = 10^{-6}$ keeps it from
+# dividing by zero; forget it for a moment. Then multiplying all gradients by 1,000 changes nothing at all: numerator
+# and denominator grow alike. And in the first step $\hat m = g$ and $\hat v = g^2$, so every parameter that has any
+# gradient moves by exactly $\eta$, however large or small that gradient is; only the sign matters.
 
 # %%
 none = np.empty((0, 2), np.int64)
@@ -451,14 +452,14 @@ course.show(
 #
 # ## 5. Weight decay, decoupled
 #
-# The paper names "L2 weight decay of 0.01". Two recipes share this name. One adds $\lambda x$ to the gradient; the other, which
-# BERT uses, shrinks the parameter directly, alongside the step: **decoupled weight decay**. For gradient
+# The paper names "L2 weight decay of 0.01". Two recipes share this name. One adds $\lambda x$ to the gradient; the
+# other, which BERT uses, shrinks the parameter directly, alongside the step: **decoupled weight decay**. For gradient
 # descent they are the same thing,
 #
 # $$ x - \eta\,(g + \lambda x) = (1 - \eta\lambda)\, x - \eta\, g . $$
 #
-# With Adam they are not. Whatever is added to the gradient is divided by $\sqrt{\hat v}$ with it, so a parameter with large
-# gradients would hardly decay, and one with small gradients would decay far too fast.
+# With Adam they are not. Whatever is added to the gradient is divided by $\sqrt{\hat v}$ with it, so a parameter with
+# large gradients would hardly decay, and one with small gradients would decay far too fast.
 
 # %%
 x0, g0, decay = rng.standard_normal(6), rng.standard_normal(6), 0.3
@@ -494,10 +495,10 @@ course.show(
 )
 
 # %% [markdown]
-# How much does decay shrink a parameter over BERT's whole training? Each step multiplies by
-# $1 - \eta_t \lambda$, and with such small numbers the product is $\exp(-\lambda \sum_t \eta_t)$. The rate
-# rises linearly to its peak and falls linearly to zero, so the sum is the area of a triangle,
-# $\tfrac12 \cdot$ peak $\cdot$ steps. It does not depend on where the top of the triangle is.
+# How much does decay shrink a parameter over BERT's whole training? Each step multiplies by $1 - \eta_t \lambda$, and
+# with such small numbers the product is very nearly $\exp(-\lambda \sum_t \eta_t)$. The rate rises linearly to its peak
+# and falls linearly to zero, so the sum is the area of a triangle, $\tfrac12 \cdot$ peak $\cdot$ steps. It does not
+# depend on where the top of the triangle is.
 
 # %%
 rates = np.array([warmup_linear(step, 1000, 37, 2.5) for step in range(1000)])
@@ -509,8 +510,8 @@ course.say(
 )
 
 # %% [markdown]
-# Biases and the two vectors of each LayerNorm do not decay. The paper does not say so; the authors' code does. minibert keeps
-# all parameters in one flat buffer, and `params.decayed` lists the ranges of it that decay.
+# Biases and the two vectors of each LayerNorm do not decay. The paper does not say so; the authors' code does. minibert
+# keeps all parameters in one flat buffer, and `params.decayed` lists the ranges of it that decay.
 
 # %%
 decaying = {entry.name.split(".")[-1] for entry in params.table if entry.decays}
@@ -521,13 +522,13 @@ print("the first ranges of the buffer that decay:", params.decayed[:3].tolist())
 # %% [markdown]
 # ### Exercise 09.2 (core): Adam with decoupled weight decay
 #
-# All buffers are flat, of length N. First scale the gradients by `rule.clip` (section 6 says why). Then update both moments, and move
-# the parameters by `rule.lr` against
+# All buffers are flat, of length N. First scale the gradients by `rule.clip` (section 6 says why). Then update both
+# moments, and subtract from the parameters `rule.lr` times
 #
 # $$ u = \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + \lambda x , $$
 #
-# the last term only in the ranges [begin, end) that `decayed` lists. $\beta_1$, $\beta_2$, $\varepsilon$ and $\lambda$ are `rule.beta1`,
-# `rule.beta2`, `rule.eps` and `rule.weight_decay`; `rule.corrections` holds the two factors of bias
+# the last term only in the ranges [begin, end) that `decayed` lists. $\beta_1$, $\beta_2$, $\varepsilon$ and $\lambda$
+# are `rule.beta1`, `rule.beta2`, `rule.eps` and `rule.weight_decay`; `rule.corrections` holds the two factors of bias
 # correction, $1/(1-\beta_1^t)$ and $1/(1-\beta_2^t)$, or 1 and 1 where there is none. The parameters and both moments
 # are **changed in place** (`m[...] = `, `x -= `) and returned: at the size of BERT nobody wants a second copy.
 
@@ -629,10 +630,10 @@ course.source(Ops.adamw)
 #
 # ## 6. A limit for the whole gradient
 #
-# Once in a while a batch has a gradient ten times longer than usual. For gradient descent that is a leap. For Adam it is worse
-# in a quieter way: the square of that gradient sits in $v$ for a thousand steps and makes all of them short. **Gradient
-# clipping** sets a limit $c$: with the **global norm** $\|g\|$, the Euclidean length of all gradients of the model
-# together, every gradient is multiplied by
+# Once in a while a batch has a gradient ten times longer than usual. For gradient descent that is a leap. For Adam the
+# harm is quieter but lasts: the square of that gradient sits in $v$ for a thousand steps and makes all of them short.
+# **Gradient clipping** sets a limit $c$: with the **global norm** $\|g\|$, the Euclidean length of all gradients of the
+# model together, every gradient is multiplied by
 #
 # $$ \min(1,\; c / \|g\|) . $$
 #
@@ -649,8 +650,8 @@ course.equal(
 # %% [markdown]
 # ### Exercise 09.3 (easy): the norm and the limit
 #
-# `global_norm` gets the flat buffer of all gradients and returns one number. `clip_factor` returns the factor; a `clip_norm` of 0
-# means that there is no limit.
+# `global_norm` gets the flat buffer of all gradients and returns one number. `clip_factor` returns the factor; a
+# `clip_norm` of 0 means that there is no limit.
 
 
 # %%
@@ -693,8 +694,8 @@ lesson.check(clip_factor, draw=draw_norm, same_as=Ops().clip_factor, times=10)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Two conditions have to hold before the factor is anything but 1: there is a limit, and the norm exceeds it. Python writes both
-# in one comparison, `0 < a < b`.
+# Two conditions have to hold before the factor is anything but 1: there is a limit, and the norm exceeds it. Python
+# writes both in one comparison, `0 < a < b`.
 #
 # </details>
 # <details><summary>Solution 09.3</summary>
@@ -722,8 +723,8 @@ lesson.check(clip_factor, draw=draw_norm, same_as=Ops().clip_factor, times=10)
 # %% [markdown]
 # ## 7. The learning rate over time
 #
-# The paper's rate rises in a straight line from zero over the first 10,000 steps, the **warm-up**, and from there
-# falls in a straight line to zero at step 1,000,000. Step number $s$, counted from 0, of $N$ steps with $w$ of warm-up has
+# The paper's rate rises in a straight line from zero over the first 10,000 steps, the **warm-up**, and from there falls
+# in a straight line to zero at step 1,000,000. Step number $s$, counted from 0, of $N$ steps with $w$ of warm-up has
 #
 # $$ \eta(s) = \begin{cases} \text{peak} \cdot s / w & s < w \\ \text{peak} \cdot (N - s)/(N - w) & s \ge w . \end{cases} $$
 #
@@ -960,12 +961,12 @@ course.say(
 )
 
 # %% [markdown]
-# What has happened? The most likely story: in its first steps Adam moves every parameter by a whole learning rate. At the beginning the gradients of
-# all tokens agree on one thing, because it helps most: fit the output to the frequencies of the letters. Large steps in that common
-# direction give all tokens the same vector. Once they are alike, attention has nothing left to tell apart, and the gradient that
-# could separate them is nearly zero: the model is stuck for good. With warm-up the frequencies are learnt in
-# small steps, which leave the vectors different. That does not save every run, but it moves the border of
-# ruin to a higher rate (single runs):
+# What has happened? The most likely story: in its first steps Adam moves every parameter by a whole learning rate. At
+# the beginning the gradients of all tokens agree on one thing, because it helps most: fit the output to the frequencies
+# of the letters. Large steps in that common direction give all tokens the same vector. Once they are alike, attention
+# has nothing left to tell apart, and the gradient that could separate them is nearly zero: the model is stuck for good.
+# With warm-up the frequencies are learnt in small steps, which leave the vectors different. That does not save every
+# run, but it moves the border of ruin to a higher rate (single runs):
 
 # %%
 peaks = (1.5e-3, 3e-3, PEAK, 2 * PEAK)
@@ -1066,7 +1067,8 @@ lesson.check(lamb, draw=draw_tensors, same_as=Ops().lamb, law=in_place, times=6)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The moments and Adam's direction are computed for the whole buffer at once, as in 09.2. Only then comes a loop over `tensors`.
+# The moments and Adam's direction are computed for the whole buffer at once, as in 09.2. Only then comes a loop over
+# `tensors`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -1233,8 +1235,8 @@ lesson.sheet()
 # ## Where to go next
 #
 # [Chapter 10](10_pretrain_yours.ipynb) puts your operations together and pre-trains with them.
-# `minibert/ops/updates.py` has the arithmetic of this chapter, and `minibert/training/optim.py` what is kept from one step to the next. In the first of them you also
-# find a newer optimizer, `muon` (Jordan et al. 2024). Adam and LAMB treat a matrix as a list of numbers. Muon treats it
-# as a matrix: whatever the singular values of its gradient are, it sets them all to about 1 before it moves along it.
-# How it does so with nothing but products of matrices is worth an evening; `minibert pretrain --optimizer muon` trains
-# with it.
+# `minibert/ops/updates.py` has the arithmetic of this chapter, and `minibert/training/optim.py` what is kept from one
+# step to the next. In the first of them you also find a newer optimizer, `muon` (Jordan et al. 2024). Adam and LAMB
+# treat a matrix as a list of numbers. Muon treats it as a matrix: whatever the singular values of its gradient are, it
+# sets them all to about 1 before it moves along it. How it does so with nothing but products of matrices is worth an
+# evening; `minibert pretrain --optimizer muon` trains with it.

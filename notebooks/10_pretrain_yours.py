@@ -381,10 +381,10 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 # %% [markdown]
 # ## 4. A batch in parts
 #
-# A batch that does not fit into memory is cut into **micro-batches**: forward and backward for one part after
-# another, gradients summed, then a single update. It must be the same gradient, and there is a trap. The loss
-# of a batch is the mean over its $M$ hidden pieces. Parts have different numbers of them, $M_i$, so the mean
-# of the parts' means is *not* the mean of the whole:
+# A batch that does not fit into memory is cut into **micro-batches**: forward and backward for one part after another,
+# gradients summed, then a single update. The sum must be the gradient of the whole batch, and there is a trap. The loss
+# of a batch is the mean over its $M$ hidden pieces. Parts have different numbers of them, $M_i$, so the mean of the
+# parts' means is *not* the mean of the whole:
 #
 # $$ \frac1M \sum_{m} \ell_m = \sum_i \frac{M_i}{M} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr)
 #    \ne \frac1k \sum_{i=1}^{k} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr) $$
@@ -838,8 +838,8 @@ course.show(
 # missing. That is the B in BERT, for bidirectional, seen in a measurement.
 #
 # The picture on the left is a warning. The rarest fifth of the targets gains almost nothing, for a small model has seen
-# too little of them in a short run; the other four fifths gain about a nat each. And one table of counts, which looks
-# at nothing but the left neighbour, is not yet beaten. Better floors make for more modest claims.
+# too little of them in a short run; the other four fifths gain about a nat each. And overall the table of left
+# neighbours, which looks at nothing else, is not yet beaten. Better floors make for more modest claims.
 #
 # ## 8. What it learnt
 #
@@ -944,5 +944,5 @@ print(
 #
 # Take the same engine further: `minibert.pretrain("my.txt", minutes=30, ops=mine)` trains with it, with checkpoints and
 # a report. Then use minibert's fast engines on your corpus for an hour, `minibert pretrain my.txt --minutes 60`, and
-# fine-tune the result as in [chapter 11](11_fine_tuning.ipynb). And if you found a shorter proof or a sharper check on the way, the project
-# would like to see it.
+# fine-tune the result as in [chapter 11](11_fine_tuning.ipynb). And if you found a shorter proof or a sharper check on
+# the way, the project would like to see it.

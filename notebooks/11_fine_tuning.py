@@ -14,11 +14,11 @@
 # %% [markdown]
 # # 11 · Fine-tuning: who wrote this sentence?
 #
-# Pre-training is the means. What people want are answers, and the claim of
-# [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) is that **one output layer** on top of BERT is enough for
-# most of them (section 4). Here a small BERT first reads sixteen books for a minute; then it is asked who wrote a
-# sentence, and we see what the reading was worth, beside a classifier that only counts words. Then comes a
-# question that no counting of words can answer. Nothing is downloaded.
+# Pre-training is the means. What people want are answers, and the claim of [Devlin et al.
+# 2019](https://arxiv.org/abs/1810.04805) is that **one output layer** on top of BERT is enough for most of them
+# (section 4). Here a small BERT first reads sixteen books for a minute; then it is asked who wrote a sentence, and we
+# see what the reading was worth, beside a classifier that only counts words. Then comes a question that no counting of
+# words can answer. To run it, `pip install '.[notebooks]'` from a checkout of minibert. Nothing is downloaded.
 
 # %%
 # %matplotlib inline
@@ -52,10 +52,10 @@ work = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## 1. A task
 #
-# The books of the package stand in one file, a sentence a line, an empty line between chapters;
-# `minibert/corpora/README.md` lists the order of the books. A fifth of the **chapters** is kept apart: had we drawn
-# single sentences, the model could learn the names of one chapter by heart and be praised for it. The pre-training
-# does not read these chapters either.
+# The books of the package are in one file, one sentence per line, with an empty line between chapters;
+# `minibert/corpora/README.md` lists the order of the books. A fifth of the **chapters** is kept apart as the
+# development set, *dev* for short: had we drawn single sentences, the model could learn the names of one chapter by
+# heart and be praised for it. The pre-training does not read these chapters either.
 
 # %%
 AUTHORS = [
@@ -91,7 +91,7 @@ for split, most in (("train", MOST), ("dev", 150)):
 # %% [markdown]
 # ## 2. A minute of reading
 #
-# As in the tour, with sequences that grow to the length of a sentence. A number of steps instead of minutes gives every
+# As in the tour, with sequences that grow to the length of a sentence. Counting steps instead of minutes gives every
 # machine the same model; 2,000 of them, two million tokens, take a minute or two on a laptop.
 
 # %%
@@ -107,9 +107,9 @@ print(f"{config.L} layers of {config.H}, {tokenizer.vocab_size:,} pieces")
 # %% [markdown]
 # ## 3. One output layer
 #
-# The pooled vector of `[CLS]`, $c = \tanh(W h_{\text{[CLS]}} + b)$, is multiplied by one new matrix, a column
-# for each author, and the softmax of that is the answer. `minibert/model/heads.py` has it, forward and backward, in some
-# 200 lines with the heads of the other tasks. Before training the answer is no better than a guess: the loss is
+# The pooled vector of `[CLS]`, $c = \tanh(W h_{\text{[CLS]}} + b)$, goes through one new linear layer with an output
+# for each author, and the softmax of that is the answer. `minibert/model/heads.py` has it, forward and backward, in
+# some 200 lines with the heads of the other tasks. Before training the answer is no better than a guess: the loss is
 # about $\ln 9$.
 
 # %%
@@ -129,8 +129,9 @@ print(f"loss {loss.loss:.3f}, ln 9 = {np.log(9):.3f}; its gradient reaches the w
 # ## 4. What counting words is worth
 #
 # A score means nothing by itself. The strongest simple rival is **naive Bayes** on the bag of words: it counts how
-# often each author uses each piece, and multiplies these probabilities as if pieces were drawn independently,
-# in any order. It takes twenty lines and a tenth of a second.
+# often each author uses each piece, and multiplies these probabilities as if pieces were drawn independently, in any
+# order. It takes twenty lines and a tenth of a second. In brackets beside a score stands the interval that holds 95% of
+# the shares when the sentences are drawn again, with replacement: the bootstrap of chapter 03.
 
 
 # %%
@@ -184,9 +185,9 @@ show("authors", "naive Bayes on pairs", naive_bayes(work / "authors", grams=2))
 # %% [markdown]
 # ## 5. Fine-tuning, with and without having read
 #
-# All parameters are trained, with the paper's recipe but for a higher rate, since the model is small. The unread
-# model has the same shape and never read anything. Another seed draws another output layer and another order of the
-# sentences: what it changes is luck, and no difference smaller than that counts.
+# All parameters are trained, with the paper's recipe but for a higher rate, since the model is small. The *unread*
+# model has the same shape and has read nothing: it is trained from scratch. Another seed draws another output layer and
+# another order of the sentences: what it changes is luck, and no difference smaller than that counts.
 
 # %%
 Bert(config, initialise(config, seed=1)).save_pretrained(work / "unread")
@@ -242,10 +243,10 @@ axes.axhline(1 / 9, color="k", lw=0.8, ls="--", label="a guess")
 axes.set(xlabel="step", ylabel="right on dev", ylim=(0, 1), title="Who wrote it?")
 axes.legend(frameon=False, loc="lower right");
 # %% [markdown]
-# Reading pays: the model that has read is far ahead of the one that has not. But **counting words does at least
-# as well**. Who wrote a sentence can be told from its words, whatever their order; attention has little to add, and a
-# minute of reading teaches it no more about single words than nine columns of counts hold.
-# Without the rival's line, the blue curve alone would have looked like understanding.
+# Reading pays: the model that has read is far ahead of the one that has not. But **counting words does at least as
+# well**. Who wrote a sentence can be told from its words, whatever their order; attention has little to add, and a
+# minute of reading teaches the model no more about single words than nine columns of counts hold. Without the rival's
+# line, the blue curve alone would have looked like understanding.
 #
 # What is reading worth when examples are few? That is what pre-training is made for: labels cost money, text does not.
 # The same again with 20, 80 and 320 sentences of each author to learn from.
@@ -287,9 +288,9 @@ axes.legend(frameon=False, loc="upper left");
 #
 # ## 6. Who is taken for whom
 #
-# Rows are the authors, columns the answers. The Bible, Carroll and Milton are found in about four sentences of five.
-# Novelists are taken for each other, and not only those of one time: Edgeworth is called Austen as often as herself, and
-# Melville, half a century younger, hardly less.
+# Rows are the authors, columns the answers. The Bible, Carroll and Milton are recognised in about four sentences of
+# five. Novelists are taken for each other, and not only those of one time: Edgeworth is called Austen as often as
+# herself, and Melville, half a century younger, hardly less.
 
 # %% mystnb={"image": {"alt": "A table of authors by answers. Most sentences lie on the diagonal; Edgeworth is taken for Austen or Melville as often as for herself, and Austen for Chesterton or Melville when not for herself."}}
 predictions = json.loads((runs["pretrained", 0] / "dev_predictions.json").read_text())
@@ -306,8 +307,8 @@ figure.colorbar(shares, label="share of the author's sentences");
 # %% [markdown]
 # ## 7. Where the order of words is all there is
 #
-# Now each sentence stands in the table twice: as it was written, in plain words, and with the same words shuffled.
-# Which is which? Both have the same bag of words, so counting words must be right for exactly one of the two. Pairs of
+# Now each sentence is in the table twice: as it was written, in plain words, and with the same words shuffled. Which is
+# which? Both have the same bag of words, so counting words must be right for exactly one of the two. Pairs of
 # neighbours do carry something, as far as the same pair has been counted before.
 
 
