@@ -90,12 +90,11 @@ class Compared:
 def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
     """Read the folders of some runs, all pre-trainings or all fine-tunings for one task.
 
-    Raise InputError when one holds no run or a damaged one, when they are of different kinds or one is named
-    twice, and for fewer than two or more than eight.
+    Raise InputError when one holds no run or a damaged one or is named twice, or they are of different kinds.
 
     Parameters
     ----------
-    folders : two or more.
+    folders : from two to eight.
     by : what the curves are drawn over: "step", "tokens" or "minutes".
     """
     if by not in AXES:

@@ -136,9 +136,10 @@ TABLE6 = Table(
         Ordering("12 × 768, 12 heads", "6 × 768, 12 heads", "ppl", "more layers"),
         Ordering("12 × 1024, 16 heads", "12 × 768, 12 heads", "ppl", "more units"),
         Ordering("24 × 1024, 16 heads", "12 × 1024, 16 heads", "ppl", "more layers"),
-        Ordering("24 × 1024, 16 heads", "3 × 768, 12 heads", "mnli", "the largest and the smallest"),
-        Ordering("24 × 1024, 16 heads", "3 × 768, 12 heads", "mrpc", "the largest and the smallest"),
-        Ordering("24 × 1024, 16 heads", "3 × 768, 12 heads", "sst2", "the largest and the smallest"),
+        *(
+            Ordering("24 × 1024, 16 heads", "3 × 768, 12 heads", one, "the largest and the smallest")
+            for one in _SIZES.split()
+        ),
     ),
     "Rows have the names of the paper's shapes; what each was shrunk to stands in the scale.",
 )

@@ -126,9 +126,7 @@ def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> l
     """Read the examples of another task to learn from, with the answers that `task` has."""
     alike = [one for one in registry.TASKS if registry.answers_as(one, task.name) is not None]
     if name not in alike or (other := registry.create(name)).kind != task.kind:
-        what = (
-            f"{task.name} shares its answers with no other task than {', '.join(alike)}; name one of these."
-        )
+        what = f"{task.name} is learnt with tasks of the same answers alone; name one of {', '.join(alike)}."
         raise InputError(f"$also: {what}", also={name: folder})
     if name == task.name:
         other = registry.create(name, dict(options.columns))

@@ -70,9 +70,7 @@ def zero_shot(
         if wrong:
             raise InputError(f"$classes {message}.", classes=classes)
     if template.count("{}") != 1:
-        raise InputError(
-            "$template needs {} once, where the class stands; write it there.", template=template
-        )
+        raise InputError("$template needs {} once; write it where the class stands.", template=template)
     if not all(map(str.strip, texts)):
         raise InputError("A text is empty; give one with words in it.")
     model = model or Finetuned.from_pretrained(folder, engine, threads)

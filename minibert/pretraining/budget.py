@@ -64,10 +64,8 @@ def _minutes(task: Pretraining) -> float:
     minutes = task.options.minutes
     assert minutes is not None  # where there are no steps
     if (count := runtime_of(task.ops).world_size) > 1:
-        raise InputError(
-            f"$minutes can't be had with {count} processes, whose clocks differ; give --steps instead.",
-            minutes=minutes,
-        )
+        message = f"$minutes can't be had with {count} processes, whose clocks differ; give --steps instead."
+        raise InputError(message, minutes=minutes)
     return minutes
 
 

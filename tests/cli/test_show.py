@@ -79,7 +79,7 @@ def test_a_fine_tuned_model_has_its_task_and_an_example(tmp_path, head, labels, 
         (["{model}", "--text-pair", "b", "--out", "x.html"], "--text-pair b is the second of two texts"),
         (["{model}", "--text", "{model}/vocab.txt", "--out", "x.html"], "is a file, but a text is expected"),
         (["{model}"], "the following arguments are required: --out"),
-        (["{model}", "--out", "{model}"], "is no name of a page; give one that ends in .html"),
+        (["{model}", "--out", "{model}"], "is a folder; give the name of a page in it"),
         (["{model}", "--out", "{model}/vocab.txt"], "is no name of a page; give one that ends in .html"),
     ],
 )

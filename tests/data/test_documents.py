@@ -255,8 +255,8 @@ def test_many_repeated_lines_are_told_of_with_one_of_them(tmp_path):
     assert told(tmp_path, lines) == []
     assert told(tmp_path, [*lines, *lines[:80]]) == []  # 4%
     assert told(tmp_path, [*lines, *["line 00007"] * 200, *lines[:50]]) == [
-        "At least 11% of the text are lines that stood before, one of them 202 times: 'line 00007'. "
-        "Duplicates teach nothing new."
+        "At least 11% of the text is repeated lines, one of them 202 times: 'line 00007'. "
+        "Remove them: they teach nothing new."
     ]
 
 

@@ -126,7 +126,7 @@ def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
     )
     of_pairs = minibert.TextClassifier(model, **FAST | {"epochs": 1}).fit(pairs, same)
     assert of_pairs.predict_proba(pairs[:3]).shape == (3, 2)
-    with pytest.raises(InputError, match="has learnt from pairs of texts; give it such"):
+    with pytest.raises(InputError, match="was trained on pairs of texts; give it those"):
         of_pairs.predict(OTHERS)
     numbers = minibert.TextRegressor(model, **FAST).fit(TEXTS, np.array(LABELS, float))
     assert numbers.predict(OTHERS).dtype == np.float64 and numbers.score(OTHERS, list(map(int, THEIRS))) < 1
@@ -296,9 +296,9 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         (
             {"review": ["a"], "stars": [1]},
             "stars",
-            "no column for text='text', but review, stars; name the right",
+            "no column for text='text', only review, stars; name one",
         ),
-        ({"text": ["a"]}, "stars", "no column for label='stars', but text; name the right one"),
+        ({"text": ["a"]}, "stars", "no column for label='stars', only text; name one of these"),
     ],
 )
 def test_data_that_can_not_be_learnt_from_are_refused_with_their_row(model, tmp_path, X, y, message):
@@ -432,7 +432,7 @@ def test_a_temporary_folder_is_removed_and_stopped_before_it_begins_nothing_is_s
 def test_what_no_estimator_asks_is_named(model, tmp_path):
     assert isinstance(minibert.load(model), minibert.Bert)
     (tmp_path / "finetune.json").write_text("{}")
-    with pytest.raises(InputError, match="holds a run to resume, or LSTMs"):
+    with pytest.raises(InputError, match="holds an unfinished run; finish it with"):
         minibert.load(tmp_path)
     assert issubclass(minibert.TextClassifier, Estimator)
 
@@ -585,7 +585,7 @@ def test_what_was_fitted_stays_so_until_it_is_fitted_anew(model):
     pairs = list(zip(FEW, FEW, strict=True))
     classifier.set_params(learning_rates=None).fit(pairs, alternating(1, 2))
     assert set(classifier.predict(pairs)) <= {1, 2}
-    with pytest.raises(InputError, match="has learnt from pairs of texts"):
+    with pytest.raises(InputError, match="was trained on pairs of texts"):
         classifier.predict(FEW)
 
 
@@ -680,7 +680,7 @@ def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_pat
     loaded = minibert.finetune("classify", table, model, **STEP, **more).model
     assert loaded.random_state == 7 and loaded.text == "review"
     assert (loaded.predict_proba({"review": FEW, "n": FEW}) == loaded.predict_proba(FEW)).all()
-    with pytest.raises(InputError, match="has learnt from single texts"):
+    with pytest.raises(InputError, match="was trained on single texts"):
         loaded.predict([("a", "the")])
     with pytest.raises(InputError, match="A TextClassifier can't be shown; save it and give the folder"):
         minibert.show(loaded)

@@ -95,11 +95,15 @@ def test_documents_of_two_files_stay_apart(tmp_path):
         (
             "rte",
             "sst2",
-            "also={'sst2': .* what rte asks has the answers of mnli, mnli-mm, rte, ax, snli, scitail, sick",
+            "also={'sst2': .* rte is learnt with .* alone; name one of mnli, mnli-mm, rte, ax, snli",
         ),
         ("rte", "mnlii", "also={'mnlii': "),
-        ("mnli", "rte", "what mnli asks has the answers of mnli, mnli-mm, ax, snli, sick alone; name"),
-        ("cola", "mrpc", "what cola asks has the answers of cola alone"),
+        (
+            "mnli",
+            "rte",
+            "mnli is learnt with .* name one of mnli, mnli-mm, ax, snli, sick.",
+        ),
+        ("cola", "mrpc", "cola is learnt with .* name one of cola."),
         ("stsb-similarity", "similar-pairs", "also={'similar-pairs': "),  # which has no scores
     ],
 )
@@ -140,7 +144,7 @@ def test_a_joint_run_goes_on_to_the_same_bytes_with_the_same_data_alone(model, r
         finetune(options, tmp_path / "run", show=False, on_log=stop)
     lines = (copy / "test.txt").read_text().splitlines(keepends=True)
     (copy / "test.txt").write_text("".join([*lines[1:], lines[0]]))
-    with pytest.raises(InputError, match="is not what the run in .* has begun with"):
+    with pytest.raises(InputError, match="is not what the run in .* began with"):
         finetune(options, tmp_path / "run", resume=True, show=False)
     (copy / "test.txt").write_text("".join(lines))
     report = finetune(options, tmp_path / "run", resume=True, show=False)

@@ -89,8 +89,11 @@ def test_texts_and_classes_may_come_one_by_one(folder):
         ({"texts": None}, "texts=None is no list of strings; give one"),
         ({"texts": "film"}, "texts='film' is no list of strings; give one"),
         ({"texts": ["film", " "]}, "A text is empty; give one with words in it"),
-        ({"template": "about it"}, "template='about it' has no place for the class; write {} once"),
-        ({"template": "{} and {}"}, "has no place for the class"),
+        (
+            {"template": "about it"},
+            "template='about it' needs {} once; write it",
+        ),
+        ({"template": "{} and {}"}, "needs {} once; write it"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(folder, asked, message):
@@ -166,6 +169,9 @@ def test_the_command_refuses_flags_of_classes_without_classes(folder, capsys):
         (["--several"], "--several is for --classes; name some."),
         (["--template", "a {}"], "--template 'a {}' is for --classes; name some."),
         (["--classes", "a,a"], "--classes a,a has 'a' twice; give each class once."),
-        (["--classes", "a,b", "--template", "x"], "--template x has no place for the class; write {} once."),
+        (
+            ["--classes", "a,b", "--template", "x"],
+            "--template x needs {} once; write it where the class stands.",
+        ),
     ):
         assert said in ends_badly(capsys, 2, "classify", "--model", str(folder), "a film", *words)

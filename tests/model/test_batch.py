@@ -115,7 +115,7 @@ def test_no_sequence_and_an_empty_sequence_are_refused():
 
 @pytest.mark.parametrize("field", ["token_type_ids", "masked_labels"])
 def test_parts_of_unequal_length_are_refused(field):
-    with pytest.raises(InputError, match=rf"Sequence 1 has \d \w+ and 7 {field}; give as many"):
+    with pytest.raises(InputError, match=rf"Sequence 1 has \d \w+ and 7 {field}; give one for each"):
         Batch.pack([THREE[0], THREE[1]._replace(**{field: np.zeros(7, int)})])
 
 
@@ -150,7 +150,7 @@ def test_a_half_of_a_next_sentence_label_is_refused():
         ("token_type_ids", 2, r"token_type_ids\[2\]=2 is outside 0..1 \(type_vocab_size=2\)"),
         ("masked_rows", 8, r"masked_rows\[2\]=8 is outside 0..7"),
         ("masked_rows", -3, r"masked_rows\[2\]=-3 is outside"),
-        ("next_sentence_labels", 2, r"next_sentence_labels\[2\]=2 is none of 0"),
+        ("next_sentence_labels", 2, r"next_sentence_labels\[2\]=2 is unknown; give 0"),
     ],
 )
 def test_index_outside_the_model_is_refused_with_its_place(field, value, message):

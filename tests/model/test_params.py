@@ -269,7 +269,7 @@ def test_lstms_on_the_encoder_keep_its_size():
     params = Parameters(CONFIG, head=Head("span", 2, lstm=True))
     shapes = {name: value.shape for name, value in params.items() if name.startswith("lstm.1.right_to_left")}
     assert list(shapes.values()) == [(24, 48), (12, 48), (48,)]
-    with pytest.raises(InputError, match="hidden_size=25 is odd; each direction of an LSTM"):
+    with pytest.raises(InputError, match="hidden_size=25 is odd; an LSTM needs an even one"):
         odd = BertConfig(**(vars(CONFIG) | {"hidden_size": 25, "num_attention_heads": 5}))
         Parameters(odd, head=Head("span", 2, lstm=True))
 

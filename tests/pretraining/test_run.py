@@ -569,7 +569,7 @@ def test_the_layout_that_was_found_is_told_once_and_the_one_that_was_asked_for_i
 
 @pytest.mark.parametrize(
     "text, message",
-    [("no gap at all", r"has no \[MASK\]"), ("the " * 30 + "[MASK]", "longer than the model's 16")],
+    [("no gap at all", r"has no \[MASK\]"), ("the " * 30 + "[MASK]", "more than the model's 16")],
 )
 def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
     with pytest.raises(InputError, match=message):

@@ -199,10 +199,10 @@ def test_a_long_run_is_rehearsed_no_longer_than_a_short_one(corpus, tmp_path, mo
         assert len(trials) == len(settled.options.lengths) == 5  # the longest of them was known
         assert sum(trials) == pytest.approx(most)
         parts = (
-            f"128 tokens, for some {most / 5:.2g} s.",
-            f"10, 16, 32, 64 tokens, for some {0.8 * most:.2g} s.",
+            f"128, for some {most / 5:.2g} s.",
+            f"10, 16, 32, 64, for some {0.8 * most:.2g} s.",
         )
-        assert said[:2] == [f"Measuring the speed of steps of {part}" for part in parts]
+        assert said[:2] == [f"Measuring the speed at lengths of {part}" for part in parts]
 
 
 def test_what_the_speed_decided_is_stored_and_gone_on_with(corpus, tmp_path, monkeypatch):
@@ -328,7 +328,7 @@ def test_reading_further_than_the_model_was_trained_warns_once(run, read):
         for _ in range(2):
             read(run, 24)
     (sentence,) = beyond(caught)
-    assert sentence.startswith("This model was pre-trained on sequences of up to 16 tokens and makes less of")
+    assert sentence.startswith("This model was pre-trained on sequences of up to 16 tokens and does worse on")
 
 
 def test_the_command_warns_on_the_error_stream(run, capsys):

@@ -117,9 +117,9 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
         (
             ["the " * 15 + "[MASK]"],
             {},
-            "has 18 tokens with .*, longer than the model's 16 positions; shorten",
+            "takes 18 tokens with .*, more than the model's 16 positions; shorten",
         ),
-        (["a " * 12 + "[MASK]"], {"pieces": 3}, "has 17 tokens"),
+        (["a " * 12 + "[MASK]"], {"pieces": 3}, "takes 17 tokens"),
         (
             ["[MASK]"],
             {"targets": ["cat", "xyz"]},
@@ -206,7 +206,7 @@ def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right,
     ("texts", "within_word", "message"),
     [
         (["a cat", ""], "token", "'' has no piece to score; give a text with words in it"),
-        (["the " * 15], "token", "has 17 tokens with .* longer than the model's 16 positions"),
+        (["the " * 15], "token", "takes 17 tokens with .* more than the model's 16 positions"),
         (["a"], "r2l", "within_word='r2l' is unknown; choose token or l2r"),
         ("a", "token", "texts='a' is one text; give a list"),
     ],

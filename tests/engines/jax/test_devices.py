@@ -29,7 +29,7 @@ def test_info_lists_every_device_of_jax():
     }
     code = "from minibert.cli.info import _jax_devices; print(_jax_devices())"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    expected = {f"cpu {i}": "cpu, memory not told, process 0 of 1" for i in range(3)}
+    expected = {f"cpu {i}": "cpu, memory unknown, process 0 of 1" for i in range(3)}
     assert done.stdout.strip() == str(expected), done.stderr
 
 
@@ -64,7 +64,7 @@ def test_a_device_tells_its_memory_where_it_counts_it(jax_devices, monkeypatch):
     assert jax_devices.devices() == {"gpu 1": "A kind, 24.0 GB for JAX, process 0 of 1"}
     assert jax_devices.memory() == {"bytes_limit": 24 * 10**9}
     device.memory_stats = lambda: None
-    assert jax_devices.memory() == {} and "memory not told" in jax_devices.devices()["gpu 1"]
+    assert jax_devices.memory() == {} and "memory unknown" in jax_devices.devices()["gpu 1"]
 
 
 def test_every_product_of_the_measured_chain_is_computed(jax_devices):

@@ -351,7 +351,7 @@ def test_one_wrong_bit_in_the_data_is_found(place, tmp_path):
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.write_bytes(data)
-    with pytest.raises(InputError, match="does not have its check sum"):
+    with pytest.raises(InputError, match="does not match its checksum"):
         hub.load(tmp_path)
 
 
