@@ -16,19 +16,22 @@ import json
 import platform
 import shutil
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from peers.bench import ended
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from minibert import BertConfig, Tokenizer, hub
+from minibert.errors import InputError
 from minibert.explorer import show
 from minibert.machine import cores
 from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
-MODEL = "runs/default"
+MODEL = "runs/books"
 LONGEST = 128  # pieces of a page
 ROUNDS, QUICK_ROUNDS = 40, 8
 FRAMES, QUICK_FRAMES = 120, 20
@@ -124,7 +127,7 @@ def _summary(times: list[float]) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main() -> int:
     """Measure, and print it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -138,9 +141,11 @@ def main() -> None:
     given = parser.parse_args()
     if not 4 <= given.pieces <= LONGEST:
         parser.error(f"--pieces {given.pieces} is not a number from 4 to {LONGEST}.")
+    if not (chromium := shutil.which("chromium")):
+        raise InputError("There is no chromium on the PATH; install it.")
     times = (QUICK_ROUNDS, QUICK_FRAMES) if given.quick else (ROUNDS, FRAMES)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         found = {}
         models = [
             (given.model, given.int8, ["the", "of", "and", "to", "in"], given.pieces),
@@ -159,14 +164,15 @@ def main() -> None:
         browser.close()
     if given.json:
         print(json.dumps(found))
-        return
+        return 0
     print(f"{platform.machine()}, {cores()} cores, Chromium {version}; medians (slowest tenth).")
     for name, figures in found.items():
         size, count, *measured = figures.values()
         key, later, frame = (f"{one['median']:.1f} ({one['slowest tenth']:.1f}) ms" for one in measured)
         keys = f"{count} pieces: a keystroke {key}, after a pause {later}"
         print(f"{name}: {size:.1f} MB; {keys}, a frame {frame}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(ended(main))

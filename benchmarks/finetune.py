@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from peers import machine, tuning
 from peers.bench import ended, measured_or_read, require, say
 from peers.children import Child, Unavailable
-from peers.report import SHORT
+from peers.report import SHORT, made_on
 from peers.tuning import Epoch
 from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import DATA, VOCABULARIES
@@ -211,7 +211,7 @@ def tables(rows: list[Row]) -> str:
     """Everything that was measured, as Markdown."""
     if not rows:
         return "Nothing was measured."
-    parts = [f"{rows[0]['machine']}; medians of {len(rows[0]['seconds'])} turns."]
+    parts = [made_on(rows, "turns")]
     if busy := max((row["busy"] or "" for row in rows), default=""):
         parts.append(f"No figure to quote: {busy}")
     if any(row["quick"] for row in rows):

@@ -114,7 +114,7 @@ class Imdb:
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         for cell in map(json.loads, lines):
             key = cell["name"], cell["seed"]
-            if key in self.cells and cell["recipe"] != self.recipe(*key):
+            if cell["recipe"] != self.recipe(*key):
                 raise InputError(
                     f"{path} has {cell['name']}, seed {cell['seed']}, made with other options; give another "
                     "--out, or remove the line to make it anew."

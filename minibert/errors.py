@@ -13,14 +13,14 @@ from typing import Any
 
 
 class Arguments(dict[str, Any]):
-    """Arguments by name, of which a sentence has the names and values one after another."""
+    """Arguments by name, which a sentence lists one after another as name=value."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.items())
 
 
 class Differences(dict[str, tuple[Any, Any]]):
-    """Options that a run can't go on with, by name: what is wished, and what the run has."""
+    """Options that a run can't go on with, by name: the value asked for, and the run's own."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={one!r} (the run has {its!r})" for name, (one, its) in self.items())

@@ -166,9 +166,7 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     words = {word: tuple(tokenizer.encode(word)) for word in targets}
     for number, word in enumerate(targets):
         if not words[word] or tokenizer.unk_id in words[word]:
-            raise InputError(
-                f"$targets: {word!r} has no pieces in the vocabulary; leave it out.", targets=targets
-            )
+            raise InputError(f"$targets: {word!r} is not in the vocabulary; leave it out.", targets=targets)
         if word in targets[:number]:
             raise InputError(f"$targets: {word!r} is given twice; give it once.", targets=targets)
     return words

@@ -9,7 +9,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Before NumPy is imported. Small matrices gain nothing from threads, and the same threads make the same bits.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+    os.environ[_name] = "1"
 
 # Before JAX is: most of what its tests take is compiling, which gives the same answers with less effort.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

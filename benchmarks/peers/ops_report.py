@@ -4,7 +4,7 @@ from typing import Any
 
 from tokenizer_jobs.tables import table, times
 
-from peers.report import SHORT, Rows
+from peers.report import SHORT, Rows, made_on
 
 Row = dict[str, Any]
 ENGINES = ("cpp", "numba", "numpy", "PyTorch")  # columns
@@ -43,10 +43,10 @@ def tables(rows: list[Row]) -> str:
     """Everything that was measured."""
     if not rows:
         return "Nothing was measured."
-    parts = [f"{rows[0]['machine']}; medians of {len(rows[0]['seconds'])} rounds."]
+    parts = [made_on(rows)]
     if busy := max((row["busy"] or "" for row in rows), default=""):
         parts.append(f"No figure to quote: {busy}")
-    if rows[0]["quick"]:
+    if any(row["quick"] for row in rows):
         parts.append("Measured with --quick: small arrays, few rounds; no figure to quote.")
     for (dtype, threads), group in Rows(rows).groups("dtype", "threads"):
         for name, what in WHAT.items():

@@ -6,6 +6,7 @@ from typing import Any
 
 from tokenizer_jobs.tables import table, times
 
+from minibert.errors import InputError
 from peers.work import Work
 
 Row = dict[str, Any]
@@ -38,7 +39,7 @@ that this machine reached in the same rounds, in the row's own dtype (peers in b
 weights). All peers compute the whole last layer, cpp only the rows that are read; the peers could be written
 to do the same. Hugging Face is `BertForPreTraining` as published, with fused AdamW. PyTorch tuned has masked
 rows only, scaled_dot_product_attention and fused AdamW. JAX is plain jax.numpy, jax.grad and one jit; jax in
-small letters is minibert's engine. PyTorch and JAX keep freed memory, as minibert does. Before anything was
+small letters is minibert's engine. All keep freed memory, as minibert does. Before anything was
 timed, all agreed with the NumPy reference on the loss, the gradient norm and the loss after an update, with
 the same weights and batch and no dropout."""
 
@@ -77,14 +78,29 @@ def work_of(row: Row) -> Work:
     return Work(row["size"], row["seq"], row["batch"], row["lengths"])
 
 
+def made_on(rows: list[Row], turns: str = "rounds") -> str:
+    """The machine that all rows are of, and how often each was measured.
+
+    Raises
+    ------
+    InputError
+        When they are of several machines.
+    """
+    machines = list(dict.fromkeys(row["machine"] for row in rows))
+    if len(machines) > 1:
+        raise InputError(f"The rows are of machines that can't be compared: {'; '.join(machines)}.")
+    counts = sorted({len(row["seconds"]) for row in rows})
+    return f"{machines[0]}; medians of {' or '.join(map(str, counts))} {turns}."
+
+
 def tables(rows: list[Row], limits: str) -> str:
     """Everything that was measured: speed, ratios, memory, and what it does not show."""
     if not rows:
         return "Nothing was measured."
-    parts = [f"{rows[0]['machine']}; medians of {len(rows[0]['seconds'])} rounds."]
+    parts = [made_on(rows)]
     if busy := max((row["busy"] or "" for row in rows), default=""):
         parts.append(f"No figure to quote: {busy}")
-    if rows[0]["quick"]:
+    if any(row["quick"] for row in rows):
         parts.append("Measured with --quick: small batches, few rounds; no figure to quote.")
     kept = rows[0]["kept_bytes"]  # in training a parameter, its gradient and two moments
     for (lengths, threads, attention), group in Rows(rows).groups("lengths", "threads", "attention_dropout"):

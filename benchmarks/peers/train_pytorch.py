@@ -51,6 +51,7 @@ class PyTorchStep:
     """
 
     def __init__(self, decayed: list, others: list, threads: int, dtype: str, device: str) -> None:
+        engines.keep_freed_memory()
         torch.set_num_threads(threads)
         self._dtype, self._device = dtype, device
         self._parameters = [*decayed, *others]
@@ -214,7 +215,6 @@ class Tuned(PyTorchStep):
         compiled: bool = False,
         device: str = "cpu",
     ) -> None:
-        engines.keep_freed_memory()
         parameters = Parameters(config, flat)
         self._config = config
         self._named: Named = {}

@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch.utils.data import DataLoader
 
+from minibert import engines
 from minibert.hub import to_hf
 from minibert.model.params import Parameters
 from peers.tuning import CLIP_NORM, EPS, RATE, WEIGHT_DECAY, Epoch, Tuner
@@ -56,6 +57,7 @@ class HuggingFace(Tuner):
 
     def __init__(self, epoch: Epoch, threads: int, dtype: str) -> None:
         super().__init__(epoch)
+        engines.keep_freed_memory()
         torch.set_num_threads(threads)
         transformers.utils.logging.disable_progress_bar()
         self._folder = tempfile.TemporaryDirectory()

@@ -13,6 +13,7 @@ from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_o
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
 from minibert.errors import InputError
+from minibert.files import atomic_text
 from minibert.ops import Ops
 
 T = TypeVar("T")
@@ -150,16 +151,18 @@ class Lesson:
 
     def keep(self) -> None:
         """Write the operations that have passed to mine.py, which the next notebook reads."""
+        try:
+            text = mine.text_of(self.mine)
+        except InputError as error:
+            print(f"{mine.FILE} is not written: {error}")
+            return
         if self._set_aside:
             names = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
             aside = mine.FILE.rename(next(name for name in names if not name.exists()))
             print(f"The {mine.FILE} that was there is {aside} now.")
             self._set_aside = False
-        try:
-            mine.write(self.mine)
-            print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
-        except InputError as error:
-            print(f"{mine.FILE} is not written: {error}")
+        atomic_text(mine.FILE, text)
+        print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
 
     def _state(self, name: str) -> tuple[str, str]:
         """Judge one of the reader's operations; one without a gradient check is taken as it is."""
@@ -212,6 +215,6 @@ def begin(number: str) -> Lesson:
     missing = [name for name in ("IPython", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(
-            f"{' and '.join(missing)} missing: from a checkout of minibert run  pip install '.[notebooks]'"
+            f"{' and '.join(missing)} missing; run pip install '.[notebooks]' in a checkout of minibert."
         )
     return Lesson(number)

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import sys
 import textwrap
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 from minibert.course.judging import is_operation
 from minibert.errors import InputError
-from minibert.files import atomic_text, read_bytes
+from minibert.files import read_bytes
 
 FILE = Path("mine.py")
 VERSION = "minibert course, version 1"
@@ -17,8 +18,8 @@ _HEAD = f'"""Your engine, operation by operation. Each notebook adds what it ask
 _SOURCE = "__course_source__"  # of functions that were read from a file, which may have changed since
 
 
-def write(methods: dict[str, FunctionType]) -> None:
-    """Write an engine of these methods, with the imports, constants and helpers that they use.
+def text_of(methods: dict[str, FunctionType]) -> str:
+    """Return an engine of these methods, with the imports, constants and helpers that they use.
 
     Raise InputError when a method uses something of its notebook that can't be written down.
     """
@@ -29,11 +30,11 @@ def write(methods: dict[str, FunctionType]) -> None:
     others = [one for one in needed.values() if one not in imports]
     bodies = [textwrap.indent(_source(method), "    ") for method in methods.values()]
     body = "\n\n".join(['class Mine(Ops):\n    name = "mine"', *bodies])
-    atomic_text(FILE, "\n\n\n".join([_HEAD + "\n\n" + "\n".join(imports), *others, body]) + "\n")
+    return "\n\n\n".join([_HEAD + "\n\n" + "\n".join(imports), *others, body]) + "\n"
 
 
 def read() -> dict[str, FunctionType]:
-    """Read the methods of an engine that `write` wrote; none where there is no file.
+    """Read the methods of an engine that `text_of` wrote down; none where there is no file.
 
     Raise InputError when it can't be run, has no class `Mine`, or is of another version of the course.
     """
@@ -67,17 +68,20 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
     for one in sorted({node.id for node in names} & set(function.__globals__) - local - set(needed)):
         value = function.__globals__[one]
         module, own = getattr(value, "__module__", None), getattr(value, "__name__", one)
+        there = getattr(sys.modules.get(module or ""), own, None)
         if isinstance(value, ModuleType):
             needed[one] = f"import {own}" + ("" if own == one else f" as {one}")
         elif isinstance(value, FunctionType) and module in ("__main__", "mine"):
             _collect(value, needed)
             needed[one] = _source(value)
-        elif isinstance(value, int | float | str):
+        elif isinstance(value, float):  # np.float64, too; inf and nan have no literal
+            needed[one] = f'{one} = float("{float(value)!r}")'
+        elif type(value) in (bool, int, str):
             needed[one] = f"{one} = {value!r}"
-        elif module and module not in ("__main__", "builtins", "mine"):
+        elif module not in ("__main__", "builtins", "mine") and there is value:
             needed[one] = f"from {module} import {own}" + ("" if own == one else f" as {one}")
         else:
             raise InputError(
-                f"{function.__name__} uses {one}, {type(value).__name__} of this notebook, not to be kept; "
+                f"{function.__name__} uses {one}, a {type(value).__name__} that can't be kept; "
                 "make it an argument, or compute it inside the function."
             )

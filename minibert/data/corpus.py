@@ -67,8 +67,8 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     named.
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not names:
-        raise InputError("paths=[] names no corpus; give a text file, a folder or a glob.")
+    if not names or "" in names:
+        raise InputError(f"paths={names} names no corpus; give a text file, a folder or a glob.")
     files = [path for name in names for path in _files_of(Path(name))]
     first = {os.path.realpath(path): path for path in reversed(files)}  # a link is the file that it leads to
     return list(dict.fromkeys(first[os.path.realpath(path)] for path in files))

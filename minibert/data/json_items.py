@@ -82,7 +82,7 @@ class _Text:
             try:
                 value, end = _DECODER.raw_decode(self.buffer, self.place)
             except RecursionError as error:
-                raise InputError(f"{self.file} is JSON nested too deeply to be read.") from error
+                raise InputError(f"{self.file} is JSON nested too deeply; check the file.") from error
             except json.JSONDecodeError as error:
                 place = self.passed + error.pos  # now: looking further ahead moves it
                 may_be_cut = error.msg.startswith("Unterminated") or error.pos + 16 > len(self.buffer)

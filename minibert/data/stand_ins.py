@@ -11,9 +11,9 @@ measured on dev is then honest, and no score on "test" exists.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.data import glue
 from minibert.data.glue import TextExample, find_file, label_in
@@ -70,10 +70,14 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
         raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(splits)}.")
     if spec:
         return _examples(spec, find_file(Path(folder), (spec.files[split],), (spec.folder,), name))
-    whole = glue.read("qnli", folder, "dev")
-    if found := [example for example in whole if stays_dev(example.first) == (split == "dev")]:
-        return found
-    raise InputError(f"{folder} has too few questions to be divided: none of {len(whole)} becomes {split}.")
+    return divided(glue.read("qnli", folder, "dev"), split, lambda one: one.first)
+
+
+def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:
+    """Divide a labelled file into train and dev by a text of each example, as `stays_dev` says."""
+    if not (found := [one for one in examples if stays_dev(text_of(one)) == (split == "dev")]):
+        raise InputError(f"Of {len(examples)} examples none becomes {split}; too few to be divided.")
+    return found
 
 
 def stays_dev(text: str) -> bool:

@@ -89,7 +89,7 @@ def _documents(item: Any, evidence: Path, where: str) -> dict[str, tuple[str, Pa
             if not isinstance(name, str) or not name:
                 raise InputError(f"{where} has a page without 'Filename'; fetch the file again.")
             if Path(name).is_absolute() or ".." in Path(name).parts:
-                raise InputError(f"{where} names the document {name!r} outside of {folder}; don't trust it.")
+                raise InputError(f"{where} names the document {name!r} outside of {folder}; don't use it.")
             found[name] = (str(page.get("Title", "")), folder / name)
     return found
 

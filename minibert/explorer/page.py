@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from minibert.errors import InputError
 from minibert.explorer.packing import Model, packed_checkpoint, packed_size, packed_tokenizer, read_model
 from minibert.files import atomic_text, page_path
@@ -96,14 +94,13 @@ def show(
         "vocabulary": first.tokenizer.vocab + [f"[id {number}]" for number in beyond],
         "tokenizer": tables,
     }
-    scripts = (STATIC / f"{name}.js" for name in SCRIPTS)
     page = rendered(
         "explorer.html.j2",
         STATIC,
         title=title,
-        style=Markup((STATIC / "explorer.css").read_text("utf-8")),
-        script=Markup("\n".join(path.read_text("utf-8") for path in scripts)),
-        data=Markup(inert_json(data)),
+        style=(STATIC / "explorer.css").read_text("utf-8"),
+        script="\n".join((STATIC / f"{name}.js").read_text("utf-8") for name in SCRIPTS),
+        data=inert_json(data),
     )
     return Explorer(title, page)
 

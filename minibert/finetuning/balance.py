@@ -18,7 +18,7 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     for name in ("class_weights", "sampling"):
         if (value := getattr(options, name)) is not None and task.kind not in KINDS:
             raise InputError(
-                f"${name} is for classes of texts, and {task.name} has none; leave it out.", **{name: value}
+                f"${name} is for classes, and {task.name} has none; leave it out.", **{name: value}
             )
 
 

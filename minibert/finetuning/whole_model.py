@@ -83,10 +83,9 @@ class WholeRun(Run):
         if checkpoint is not None:
             then, now = checkpoint.state["plan"]["features"], len(self.prepared.train)
             params: Any = checkpoint.params
-            if then != now:
-                raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
-            if params.head != self.prepared.head:
-                raise self.other_data("there were other labels")
+            if then != now or params.head != self.prepared.head:
+                counts = f"{then:,} features to learn from, now there are {now:,}"
+                raise self.other_data(f"there were {counts if then != now else 'other labels'}")
         state = super().start(checkpoint)
         if checkpoint is None and not self.prepared.head.outputs:  # vectors need no training to be compared
             task, examples = self.prepared.task, self.prepared.dev_examples

@@ -154,9 +154,7 @@ class FeatureTagger:
         except InputError:  # of more layers than there are
             layers = Layers((), False)
         if own != (*layers.shape(config.H), len(stored.labels)):
-            raise InputError(
-                f"{folder / TAGGER_FILE} is of a tagger on another BERT than that beside it; {stored.AGAIN}."
-            )
+            raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.AGAIN}.")
         task = registry.create(stored.task, dict(stored.columns))
         params = load_tagger(folder, tagger_config)
         return cls(folder, task, stored.labels, stored.max_length, tokenizer, model, params, layers)

@@ -95,7 +95,9 @@ class Extractor:
         while group := list(islice(source, TEXTS_AT_ONCE)):
             pairs = [one for one in group if isinstance(one, tuple)]
             if pairs and len(pairs) < len(group):
-                raise InputError("Some texts are pairs and others are not; give all or none a second one.")
+                raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
+            if any(len(one) != 2 for one in pairs):
+                raise InputError("A tuple holds other than two texts; give pairs.")
             parts = tuple(zip(*pairs, strict=True)) if pairs else (group,)
             encoded = self.tokenizer.encode_batch(*parts, max_length=self.max_length)
             self.cut += int((encoded.n_cut > 0).sum())

@@ -2,8 +2,8 @@
 
 A chunk is right when its first word, its last word and its type are. Where chunks begin and end is read from
 the tags as the script does (Tjong Kim Sang and Veenstra, 1999), so that IOB1, IOB2, IOE1, IOE2 and tags that
-contradict each other get its numbers. What it does not know is a chunk of one word, S, and a B right behind
-an E; here both begin a chunk, which makes BIOES right.
+contradict each other get its numbers. Three things differ: S is a chunk of one word and B begins
+one behind any tag, which makes BIOES right; and a tag without a hyphen, other than B, I, E and S, is outside.
 """
 
 import operator

@@ -142,7 +142,7 @@ def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("There is no example to score; give one at least.")
     if _is_text(gold) != _is_text(predicted):
         both = f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r}"
-        raise InputError(f"{both} are a word and number; give words on both sides, or numbers.")
+        raise InputError(f"{both} are a word and a number; give words on both sides, or numbers.")
     return gold, predicted
 
 

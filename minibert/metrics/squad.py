@@ -34,12 +34,12 @@ class Scores(NamedTuple):
 
 
 def normalize(text: str) -> str:
-    """Lower an answer, without punctuation (ASCII), articles and extra white space, to be compared."""
+    """Lower-case an answer and drop ASCII punctuation, articles and extra white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_and_f1(prediction: str, answers: Sequence[str], version: str = V1) -> tuple[int, float]:
-    """Return if a prediction, "" for none, is a gold answer, 0 or 1, and F1 with the one that fits best.
+    """Return whether a prediction, "" for none, is a gold answer, 0 or 1, and F1 with the one that fits best.
 
     Where nothing is left of either answer after `normalize` the versions differ: two answers without words
     agree in 2.0, and share nothing in 1.1. No gold answer at all is for 2.0 only.

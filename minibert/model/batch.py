@@ -389,9 +389,7 @@ def _labels(
     if kind.reads == LABELS:
         for number, (own, label) in enumerate(zip(rows, given, strict=True)):
             if label is not None and len(label) != len(own):
-                raise InputError(
-                    f"Feature {number} has {len(label)} tags and {len(own)} rows; give each one."
-                )
+                raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
         tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
         return whole_numbers("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
     nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)

@@ -181,8 +181,7 @@ def report_text(report: dict[str, Any]) -> str:
     if report["were_unknown"]:
         lines.append(f"{report['were_unknown']:,} of them were [UNK], and begin with its row.")
     if measured := report["measured"]:
-        heard = f"On {measured['words']:,} words not learned from"
-        lines.append(f"{heard:<40}  before   after")
+        lines.append(f"On {measured['words']:,} words not learned from".ljust(40) + "  before   after")
         titles = {"pieces_per_word": "pieces a word", "unknown_words": "share of words that are [UNK]"}
         for name, title in (titles | {"nats_per_byte": "loss of whole words, nats per byte"}).items():
             if name in measured:

@@ -247,9 +247,8 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", stored.max_position_embeddings)):
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
-            raise InputError(
-                f"${name} is not what {source} has, {kept}, which stays; leave it out.", **{name: asked}
-            )
+            message = f"${name} is not what {source} has, {kept}, which stays; leave it out."
+            raise InputError(message, **{name: asked})
     if new_head := any(name.startswith("cls.predictions") for name in report.missing):
         params["mlm.output_bias"][...] = text.log_unigram()
         warn(

@@ -128,9 +128,8 @@ def _configuration(folder: str) -> dict[str, Any]:
             return read_config(path)
     if not place.is_dir():
         raise no_such_model(folder)
-    raise InputError(
-        "$model has no config.json or bert_config.json; give a run folder or another BERT's.", model=folder
-    )
+    message = "$model has no config.json or bert_config.json; give a run folder or another BERT's."
+    raise InputError(message, model=folder)
 
 
 def learn_vocabulary(

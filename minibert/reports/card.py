@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,13 +83,15 @@ def model_card(run: Path, model: Exported) -> str:
     config, labels = model.config, ", ".join(map(_code, model.labels))
     both = model.pair and command == "classify"
     given = f'{{"text": "{text}", "text_pair": "another text"}}' if both else f'"{text}"'
-    python = "from minibert import Bert", f'Bert.from_pretrained("{name}")'
+    quoted = json.dumps(name, ensure_ascii=False)
+    python = "from minibert import Bert", f"Bert.from_pretrained({quoted})"
     if model.pool:
-        encode = f'SentenceTransformer("{name}").encode(["a text"])'
+        encode = f'SentenceTransformer({quoted}).encode(["a text"])'
         python = "from sentence_transformers import SentenceTransformer", encode
     elif model.for_transformers and task in PIPELINES:
-        python = "from transformers import pipeline", f'pipeline("{task}", "{name}")({given})'
-    asked = f"minibert {command} --model {name}" + f' "{text}"' * bool(text) + ' "another text"' * both
+        python = "from transformers import pipeline", f'pipeline("{task}", {quoted})({given})'
+    asked = f"minibert {command} --model {shlex.quote(name)}"
+    asked += f' "{text}"' * bool(text) + ' "another text"' * both
     lines = [
         "---",
         *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()),

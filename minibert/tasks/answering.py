@@ -211,7 +211,7 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
         raise InputError(f"{trained}; give one of squad1, squad2, triviaqa or qa.")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
-            raise InputError(f"The {name} is empty; there is nothing to answer.")
+            raise InputError(f"The {name} is empty; give one.")
     asked = [Question("question", question, text, (), None)]
     windows = model.features(asked)
     with Progress(int(windows.lengths.sum()), "tokens", show) as progress:
@@ -261,7 +261,7 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
         found = matching(folder, pattern)
         if len(found) > 1:
             names = ", ".join(sorted(path.name for path in found))
-            raise InputError(f"{folder} has {names}, of which only one can be meant; leave one there.")
+            raise InputError(f"{folder} has {names}, of which only one can be meant; name the file.")
         if found:
             return found[0]
     plain = [pattern for pattern in patterns if "*" not in pattern]

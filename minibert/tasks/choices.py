@@ -147,7 +147,7 @@ create = Choices
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:
     if len(example.endings) != choices:
         found = f"{len(example.endings)} endings and others {choices}"
-        raise InputError(f"Example {example.id} has {found}; give all examples as many.")
+        raise InputError(f"Example {example.id} has {found}; give every example the same number.")
     if training and example.label is None:
         raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
     if not any(ending.strip() for ending in (example.context, example.start)):

@@ -72,7 +72,7 @@ class Sentences(Task):
             return self.official
         if len(found := {example.label for example in examples} - {None}) < 2:
             few = f"{len(found)} label{'' if len(found) == 1 else 's'} ({', '.join(found) or 'none'})"
-            advice = "a class needs another one to be told from."
+            advice = "give examples of at least two classes."
             raise InputError(f"The examples to learn from have {few}; {advice}")
         return in_order(found)
 

@@ -89,7 +89,7 @@ class Similarity(OwnTexts):
         return {BASELINE: self.score(examples, [{"value": value} for value in values])}
 
     def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
-        texts = [text for text in self.asked(example).values() if text != mistake.expected]
+        texts = list(self.asked(example).values())[: 1 if self.kind == "contrastive" else 2]
         return mistake._replace(text="\n".join(with_marks(tokenizer, max_length, t)[0] for t in texts))
 
 

@@ -180,7 +180,7 @@ def count_files(
     progress: Callable[[int, int], None] | None = None,
     read: Callable[..., Iterator[bytes]] = byte_pieces,
 ) -> CountedFiles:
-    """Count the words of text files of any size: plain, .gz or .xz.
+    """Count the words of text files of any size: plain or compressed.
 
     Files are read as bytes in pieces that end at white space, so a file needs no memory for its length; a
     stretch without any white space is held whole, up to 64 MiB. About `2 * threads` pieces of 4 MiB are under
@@ -232,12 +232,11 @@ def _counted(
     done: Callable[[Piece, int], None] = lambda *_: None,
 ) -> CountedFiles:
     """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
-    if threads is not None and threads < 1:
-        raise InputError("$threads is too small; give 1 or more.", threads=threads)
     if max_chars is None:
         max_chars = MAX_CHARS[basic_tokenizer.compat]
-    if max_chars < 1:
-        raise InputError(f"max_chars={max_chars} is too small; give 1 or more.")
+    for name, value in (("threads", threads), ("max_chars", max_chars)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise InputError(f"${name} is not valid; give a whole number of at least 1.", **{name: value})
     if core == "c" and basic_tokenizer.never_split:
         raise InputError("core='c' counts no words of never_split; choose core='python'.")
     in_c = native.choose(core) and not basic_tokenizer.never_split

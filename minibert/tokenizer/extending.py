@@ -55,7 +55,7 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> lis
             raise InputError(f"{where}: {what}; {advice}.")
         if len(word) > tokenizer.max_input_chars_per_word:
             most = tokenizer.max_input_chars_per_word
-            raise InputError(f"{where}: the word has {len(word)} characters, and over {most} are [UNK].")
+            raise InputError(f"{where}: a word of over {most} characters is [UNK]; leave it out.")
         found[word] = NewPiece(word, tokenizer.encode(word))
     if there:
         known = some_of(list(dict.fromkeys(there)), most=50)

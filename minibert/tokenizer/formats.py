@@ -91,7 +91,7 @@ def is_cased(vocab: list[str]) -> bool:
     >>> is_cased(["[PAD]", "[UNK]", "the", "##s"]), is_cased(["[PAD]", "The", "the"])
     (False, True)
     """
-    capital = [piece for piece in vocab if re.search("[A-Z]", piece) and not piece.startswith("[")]
+    capital = [piece for piece in vocab if any(map(str.isupper, piece)) and not piece.startswith("[")]
     return len(capital) > len(vocab) / 100  # the released Chinese one, lower-cased, has two all the same
 
 

@@ -154,7 +154,7 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     """Return what any vocabulary begins with: special tokens, unused ones, the user's."""
     whole_number("unused", unused, 0)
     if unused > MOST_UNUSED:
-        raise InputError(f"$unused is more than {MOST_UNUSED:,}; BERT has 994 of them.", unused=unused)
+        raise InputError(f"$unused is more than {MOST_UNUSED:,}; give fewer (BERT: 994).", unused=unused)
     pieces = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
     seen = set(pieces)
     for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:

@@ -96,7 +96,8 @@ class BasicTokenizer:
     ) -> None:
         if compat not in COMPAT:
             raise InputError(f"compat={compat!r} is unknown; choose one of {', '.join(COMPAT)}.")
-        kept: tuple[Any, ...] = (None,) if isinstance(never_split, str) else tuple(never_split)
+        is_list = isinstance(never_split, Iterable) and not isinstance(never_split, str)
+        kept: tuple[Any, ...] = tuple(never_split) if is_list else (None,)
         if not all(isinstance(word, str) for word in kept):
             raise InputError(f"never_split={never_split!r} is no list of words; give e.g. ['[MASK]'].")
         if "" in kept:

@@ -79,7 +79,7 @@ def vocabulary_report(
     tokenizer : the vocabulary to report on.
     words : of the text it was learned from; they give the probabilities and what is rare.
     held_out : words of other text; everything else is measured on it, and is None if it is empty.
-    others : vocabularies to compare with, by name; only their size and cost are told.
+    others : vocabularies to compare with, by name; only their size and cost are reported.
     user_tokens : pieces that were asked for; like special ones they are neither long, rare nor never used.
 
     Returns

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNK = SPECIAL_TOKENS.index("[UNK]")
-ROUNDING = 2**16  # gains that differ by less than 1 / ROUNDING nats are equal
+ROUNDING = 2**16  # gains are rounded to multiples of 1 / ROUNDING nats
 Symbol = TypeVar("Symbol", str, int)
 
 

@@ -160,11 +160,11 @@ class Tokenizer:
         pairs: Any = [pair] if isinstance(pair, str) else pair
         if not isinstance(text, str | Sequence) or isinstance(text, bytes):
             raise _no_string("text", text)
-        if alone and not isinstance(pair, str | None):
+        if not isinstance(pair, str | None if alone else str | Sequence | None) or isinstance(pair, bytes):
             raise _no_string("pair", pair)
-        if pairs is None and isinstance(texts, Sequence) and texts and isinstance(texts[0], tuple):
+        if pairs is None and texts and isinstance(texts[0], tuple):
             texts, pairs = _first_and_second(texts)
-        if not special and isinstance(texts, Sequence):
+        if not special:
             self._warn_of_special_tokens([*texts, *(pairs or ())])
         batch = self.encode_batch(
             texts, pairs, max_length=max_length, truncation=truncation, offsets=True,

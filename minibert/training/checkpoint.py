@@ -123,7 +123,9 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             if (text := (file.metadata() or {}).get("minibert")) is not None:
                 header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
+    except (SafetensorError, ValueError, RecursionError) as error:
         advice = "remove it or use an earlier one."
         raise InputError(f"{path} cannot be read as a checkpoint ({error}); {advice}") from error
     if text is None:
@@ -215,7 +217,7 @@ def latest(
         try:
             checkpoint = load_checkpoint(path, None, warn, numbers)
         except InputError as error:
-            warn(f"Passed over a damaged checkpoint: {error}")
+            warn(f"Passed over a checkpoint that can't be used: {error}")
         else:
             _require_config(path, checkpoint.params.config, config)
             return checkpoint

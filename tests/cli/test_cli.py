@@ -108,7 +108,8 @@ def test_general_help_lists_every_command(capsys):
         assert re.search(rf"^  {command} +{re.escape(what)}$", text, re.M)
 
 
-def test_help_fits_into_eighty_columns_but_for_examples(capsys):
+def test_help_fits_into_eighty_columns_but_for_examples(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     for words in [[], *([command] for command in COMMANDS), *(["score", kind] for kind in KINDS)]:
         with pytest.raises(SystemExit):
             cli.main([*words, "--help"])

@@ -303,7 +303,7 @@ def test_real_qnli_is_divided_by_question():
 
 def test_a_dev_file_too_small_to_be_divided_is_refused():
     assert len(pairs.read("qnli", FIXTURES, "dev")) == 2
-    with pytest.raises(InputError, match="too few questions to be divided: none of 2 becomes train"):
+    with pytest.raises(InputError, match="Of 2 examples none becomes train; too few to be divided"):
         pairs.read("qnli", FIXTURES, "train")
 
 

@@ -66,6 +66,7 @@ def test_a_classifier_learns_and_is_saved_for_python_and_the_command_line(fitted
 
 
 def test_a_model_that_is_optimised_for_inference_answers_the_same(fitted, tmp_path):
+    pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
     fitted.save(tmp_path / "kept")
     loaded = minibert.load(tmp_path / "kept", engine="cpp", threads=2)
     chances, params = loaded.predict_proba(OTHERS), loaded._model.params

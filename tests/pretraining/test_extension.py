@@ -220,7 +220,7 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
         ("##ology", "where it becomes '#', '#', 'ology'"),
         ("\u200d", "where it vanishes"),
         ("dog\ndog", "line 3: 'dog' comes twice; take one of them out."),
-        ("a" * 201, "the word has 201 characters, and over 200 are [UNK]."),
+        ("a" * 201, "a word of over 200 characters is [UNK]; leave it out."),
     ],
 )
 def test_what_can_be_no_new_piece_is_refused_with_its_line(word, told, model, tmp_path, capsys):

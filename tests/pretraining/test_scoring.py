@@ -241,7 +241,7 @@ def test_fill_mask_asks_for_targets_and_for_several_pieces(folder, capsys):
     (expected,) = Bert.from_pretrained(folder).fill_mask("the [MASK] sat", 3, pieces=2)
     assert guesses == pytest.approx(dict(expected))
     line = ends_badly(capsys, 2, *map(str, model), "--targets", "cat,xyz")
-    assert "--targets cat,xyz: 'xyz' has no pieces in the vocabulary; leave it out." in line
+    assert "--targets cat,xyz: 'xyz' is not in the vocabulary; leave it out." in line
 
 
 def test_a_line_that_cannot_be_answered_has_an_empty_answer_and_the_others_theirs(folder, tmp_path, capsys):

@@ -5,6 +5,8 @@ import pytest
 
 def seldom(values, *often):
     """Mark all parameters as slow, but for some."""
+    plain = [_plain(one) for one in values]
+    assert all(one in plain for one in often), f"{often} are not all among the parameters"
     return [one if _plain(one) in often else _slow(one) for one in values]
 
 

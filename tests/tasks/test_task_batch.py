@@ -137,7 +137,7 @@ def test_features_that_make_no_batch_are_refused():
     two = Feature((sequence(2),) * 2, 0)
     with pytest.raises(InputError, match="Feature 1 has 1 sequences and feature 0 has 2; put examples with"):
         TaskBatch.pack_features([two, feature(2, 0)], CHOICE)
-    with pytest.raises(InputError, match="Feature 1 has 1 tags and 2 rows; give each one"):
+    with pytest.raises(InputError, match="Feature 1 has 1 tags and 2 rows; give as many"):
         TaskBatch.pack_features([feature(2, [0], [1]), feature(3, [0], [1, 2])], TAG)
     with pytest.raises(InputError, match="equence 1 .*is empty"):
         VectorBatch.pack_vectors([np.zeros((2, 4)), np.zeros((0, 4))], [None, None])

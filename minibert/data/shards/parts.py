@@ -69,7 +69,8 @@ class Manifest:
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read the manifest of the part in a folder."""
-        path, again = folder / MANIFEST, f"remove {folder} and make that part again with minibert data"
+        path = folder / MANIFEST
+        again = f"make that part again with minibert data, elsewhere or without its files in {folder}"
         fields = read_json(path, advice=again)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, VERSION):
             raise InputError(f"{path} is of another format or version; {again}.")
@@ -85,7 +86,7 @@ class Manifest:
             ("tokenizer_sha256", "another vocabulary"),
         ):
             if getattr(self, field) != getattr(other, field):
-                advice = "make all parts of one corpus with the same vocabulary, or choose another --out."
+                advice = "make all parts with one corpus, layout and vocabulary, or choose another --out."
                 raise InputError(f"{folder} was made with {what}; {advice}")
 
 
@@ -148,7 +149,7 @@ def require_free(folder: Path) -> None:
     if parts := parts_in(folder):
         held = f"parts of token shards ({len(parts)} of {next(iter(parts)).parts})"
         raise InputError(f"{folder} holds {held}; go on with --part, or choose another --out.")
-    raise InputError(f"{folder} holds something already; remove it or choose another --out.")
+    raise InputError(f"{folder} is there and is no empty folder; choose another --out.")
 
 
 def _check_neighbours(folder: Path, planned: Manifest) -> None:

@@ -1,6 +1,6 @@
 """Token shards: a corpus as ids in a folder, written in constant memory, read through a memory map.
 
-    tokens.bin     every token, uint16 (uint32 from 65,536 pieces on)
+    tokens.bin     every token, uint16 (uint32 beyond 65,536 pieces)
     sentences.bin  tokens in each sentence, uint16
     documents.bin  for each document where it ends: (tokens, sentences) before that point, two uint64
     meta.json      version, counts, the SHA-256 of the vocabulary that the ids belong to, and the CRC-32 of
@@ -53,7 +53,7 @@ def write_shards(stream: Iterable[str | None], tokenizer: Tokenizer, folder: str
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"folder={str(folder)!r} holds something already; remove it or name another.")
+        raise InputError(f"folder={str(folder)!r} is there and is no empty folder; name another.")
     write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place))
     return TokenShards(folder, tokenizer)
 

@@ -81,10 +81,10 @@ function marked(text, parts) {
   const nodes = [];
   let at = 0;
   for (const { begin, end, node } of parts) {
-    nodes.push(visible(text.slice(at, begin)), node(visible(text.slice(begin, end))));
+    nodes.push(visibleLines(text.slice(at, begin)), node(visibleLines(text.slice(begin, end))));
     at = end;
   }
-  return element("p", { className: "marked", dir: "auto" }, ...nodes, visible(text.slice(at)));
+  return element("p", { className: "marked", dir: "auto" }, ...nodes, visibleLines(text.slice(at)));
 }
 
 // logits (n, 2) -> the likeliest span of text B: first and last position, its probability, and those of all begins and

@@ -31,6 +31,9 @@ function visible(text) {
   });
 }
 
+// The same of a text of several lines: its line ends and tabs stay.
+const visibleLines = (text) => text.split(/([\n\t])/).map((part, i) => (i % 2 ? part : visible(part))).join("");
+
 function short(text, longest = 24) {
   const characters = [...visible(text.slice(0, 4 * longest))];
   const isShort = text.length <= 4 * longest && characters.length <= longest;

@@ -170,6 +170,7 @@ function allSwitches({ config, n }) {
 
 // One forward pass for each switch, in turns, until all are done or something else is shown.
 async function tryAll(explorer) {
+  const own = (tryAll.latest = {});
   const { whole, watched } = explorer.scene;
   const before = outcome(explorer, explorer.scene, whole);
   const [best] = largest(before.values, 1);
@@ -184,7 +185,7 @@ async function tryAll(explorer) {
   publish();
   for (const [kind, key, off] of every) {
     const s = explorer.scene;
-    if (s.whole !== whole || s.watched !== watched) return;
+    if (tryAll.latest !== own || s.whole !== whole || s.watched !== watched) return;
     const after = outcome(explorer, s, explorer.forward(s.bert, s.ids, s.types, off));
     const change = after.values[best] - before.values[best];
     changes.set(`${kind} ${key}`, change);
