@@ -7,7 +7,7 @@
 #   PYTHON=...        which Python makes .venv; by default the first of python3, python3.11 ... that is at least 3.11
 #   MINUTES=...       what `make pretrain` may take, without the installation
 #   FUZZ_SECONDS=...  how long `make sanitize` lets libFuzzer search
-#   CC=... CLANG=...  the compilers of `make sanitize`; only clang has libFuzzer
+#   CC=... CXX=... CLANG=...  the compilers of `make sanitize`; only clang has libFuzzer
 
 VENV := .venv
 BIN := $(VENV)/bin

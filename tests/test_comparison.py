@@ -161,7 +161,10 @@ def other_examples(at):
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (altered_predictions, "with B: .*dev_predictions.json is damaged: its checksum differs"),
+        (
+            altered_predictions,
+            "with B: .*predictions.json is damaged: its checksum differs; put a copy of it back",
+        ),
         (without_a_checksum, "with B: .*is of an earlier version, which kept no checksum"),
         (other_labels, "with A: the data of .* are no longer those that it was measured on"),
         (other_examples, "with A: .* does not hold the predictions of 59 examples"),
@@ -286,6 +289,8 @@ def test_what_curves_are_drawn_over_is_asked_for_with_a_page_alone(pretrained, c
     ],
 )
 def test_what_is_named_wrongly_gets_one_sentence(names, told, pretrained):
+    with pytest.raises(InputError, match="by='epochs' is unknown; choose one of step, tokens, minutes"):
+        compare([pretrained / "one", pretrained / "two"], by="epochs")
     with pytest.raises(InputError, match=told):
         compare([pretrained / name for name in names])
 

@@ -176,6 +176,14 @@ chmod +x "$2"
 """
 
 
+def test_kernels_that_are_there_say_what_they_are_for():
+    """By it an installation with other extras knows that it need not compile them again."""
+    kernels = pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
+    with open(kernels.__file__, "rb") as file:
+        built = file.read()
+    assert kernels.available() and all(f"{name}\0".encode() in built for name in kernels.available())
+
+
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="there is one instruction set")
 @pytest.mark.parametrize(
     ("asked", "sets", "refused"),

@@ -17,6 +17,9 @@ namespace MB_ISA {
 
 constexpr int kTile = 16; // rows, and units of 32 bits in a row
 
+// Have what was written before in memory: GCC does not know that tiles and their shapes are loaded from there.
+MB_INLINE void settle() { __asm__ volatile("" ::: "memory"); }
+
 // The tiles of this thread are ours, all of them whole, and their numbers are 0, until the end of the block.
 class Tiles {
   public:
@@ -30,15 +33,13 @@ class Tiles {
             shape.bytes[i] = 4 * kTile;
             shape.rows[i] = kTile;
         }
+        settle();
         _tile_loadconfig(&shape);
     }
     ~Tiles() { _tile_release(); }
     Tiles(const Tiles &) = delete;
     Tiles &operator=(const Tiles &) = delete;
 };
-
-// What was written before is in memory: GCC does not know that tiles are loaded from there.
-MB_INLINE void settle() { __asm__ volatile("" ::: "memory"); }
 
 // `lower` `right` tiles of sums, 16 x 16 each: C = or += A B over `steps` steps of 16 units. Distances between rows are in
 // units, those from step to step too.

@@ -45,7 +45,7 @@ template <typename X> struct Problem {
 
     int64_t width() const { return whole(D, VL); }
     int64_t depth() const { return parts(D, kTogether<E>); } // operands along D
-    // Whether sums stand in the results.
+    // Whether sums are accumulated in the results themselves.
     bool in_place() const { return std::is_same_v<X, float> && D == width(); }
     float root() const { return static_cast<float>(1 / __builtin_sqrt(static_cast<double>(D))); }
 

@@ -87,11 +87,12 @@ class BuildKernels(build_ext):
             here = ROOT / self.get_ext_filename(NAME)
             if self.editable_mode and not self.force and not newer_group(ext.depends, str(here), "newer"):
                 built = here.read_bytes()  # perhaps for an installation with other extras
-                if all(f"\0{name}\0".encode() in built for name in sets):  # as dispatch.cpp knows them
+                if all(f"{name}\0".encode() in built for name in sets):  # as dispatch.cpp knows them
                     self.mkpath(str(Path(self.get_ext_fullpath(NAME)).parent))
                     self.copy_file(str(here), self.get_ext_fullpath(NAME))
                     return
             able, ext.extra_objects = self._kernels(sets)
+            self.force = True  # the extension that is there may have other sets
             ext.define_macros = [("MB_SETS", " ".join(f"MB_SET({name})" for name in reversed(able)))]
         super().build_extension(ext)
 

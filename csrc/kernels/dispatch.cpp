@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-// What there are kernels for, the fastest first; the build says it, who knows what the compiler could do.
+// What there are kernels for, the fastest first; the build passes the list, as it knows what the compiler can do.
 #ifndef MB_SETS
 #define MB_SETS MB_SET(portable)
 #endif

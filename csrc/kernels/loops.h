@@ -42,7 +42,7 @@ template <typename Visit> MB_INLINE void each_vector(int64_t begin, int64_t end,
 template <typename X> MB_INLINE vf load_some(const X *p, int m) { return m == VL ? load(p) : load(p, m); }
 template <typename X> MB_INLINE void store_some(X *p, vf v, int m) { m == VL ? store(p, v) : store(p, v, m); }
 
-// Have n elements on their way into the cache, to be written.
+// Prefetch n elements for writing.
 template <typename X> MB_INLINE void ask_for(const X *p, int64_t n) {
     constexpr int64_t kLine = 64 / sizeof(X);
     for (int64_t i = 0; i < n; i += kLine) {

@@ -31,8 +31,8 @@ void *fresh(size_t bytes) {
     if (bytes >= kLarge) {
         return large_pages(bytes);
     }
-    void *data = std::aligned_alloc(64, bytes);
-    if (data == nullptr) {
+    void *data = nullptr;
+    if (posix_memalign(&data, 64, bytes) != 0) {
         throw std::bad_alloc();
     }
     return data;
@@ -45,7 +45,7 @@ void free_largest() {
     kept.erase(largest);
 }
 
-// What is kept has other sizes, and goes before there is no memory.
+// Kept blocks of other sizes are freed before memory counts as exhausted.
 void *fresh_or_freed(size_t bytes) {
     for (;;) {
         try {

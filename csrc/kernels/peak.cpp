@@ -86,7 +86,7 @@ template <typename How> double rate_of(Pool &pool, double seconds) {
     auto first = Clock::now();
     auto since = [first] { return std::chrono::duration<double>(Clock::now() - first).count(); };
     std::vector<double> rates(pool.threads());
-    std::atomic<float> sink{0}; // what nobody reads is not computed
+    std::atomic<float> sink{0}; // an unread result would be optimised away
     double best = 0;
     for (int round = 0; round < kRounds && since() < kPatience * seconds; ++round) {
         pool.run(pool.threads(), [&](int64_t part) {

@@ -65,7 +65,7 @@ void embedding_layer_norm_backward(Pool &pool, int64_t T, int64_t H, const float
                                    const float *mean, const float *inverse, const float *gamma, Drop drop,
                                    float *dsum, float *dgamma, float *dbeta, bool add);
 
-// out (T,H) = table[ids]      ids (T,)  table (V,H), whose rows they are: whoever calls has looked
+// out (T,H) = table[ids]      ids (T,)  table (V,H), the caller has checked the range
 template <typename X>
 void gather(Pool &pool, int64_t T, int64_t H, const int32_t *ids, const X *table, float *out);
 // table[ids[t]] += rows[t], in the order of t

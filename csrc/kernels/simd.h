@@ -149,7 +149,7 @@ MB_INLINE vi lanes() {
 MB_INLINE vf select(vi where, vf a, vf b) { return where ? a : b; }
 MB_INLINE vi select(vi where, vi a, vi b) { return where ? a : b; }
 
-// Where one of the two is not a number: the second.
+// The second, where either is NaN.
 #if defined(__AVX512F__) // for which GCC 12 does not see that these are single instructions
 MB_INLINE vf max(vf a, vf b) { return (vf)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b); }
 MB_INLINE vf min(vf a, vf b) { return (vf)_mm512_maskz_min_ps(0xFFFF, (__m512)a, (__m512)b); }

@@ -33,10 +33,12 @@ constexpr int kSpins = 2000;
 void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
 #endif
 }
 
-// While it lives, this thread takes numbers below 1.2e-38 for 0, and makes them 0. Some processors compute a hundred times
+// While it lives, this thread reads and writes subnormals (below 1.2e-38) as 0. Some processors compute a hundred times
 // slower with them, and moments of words that no longer come up would end there.
 class NoSubnormals {
   public:
@@ -73,9 +75,10 @@ class NoSubnormals {
 
 // The parts that a thread begins with, which are neighbours: what they read is likely to lie in its cache since the loop
 // before. A thread that has done its own goes on with those of the others.
-struct alignas(64) Share {
+struct Share {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
+    char apart[112]; // no two shares in a line of a cache
 };
 
 // A loop is open from when it begins until no part of it is left. A worker enters, and only then looks whether there
@@ -231,8 +234,8 @@ struct Buffer {
 } // namespace
 
 void *large_pages(size_t bytes) {
-    void *data = std::aligned_alloc(kHuge, (bytes + kHuge - 1) / kHuge * kHuge);
-    if (data == nullptr) {
+    void *data = nullptr;
+    if (posix_memalign(&data, kHuge, (bytes + kHuge - 1) / kHuge * kHuge) != 0) {
         throw std::bad_alloc();
     }
 #if defined(__linux__)

@@ -1,4 +1,4 @@
-// A pool of threads for loops. Who does which part never changes what a part computes, so results have the same
+// A pool of threads for loops. Which thread runs a part never changes what it computes, so results have the same
 // bits on any number of threads.
 #pragma once
 

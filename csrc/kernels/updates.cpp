@@ -21,7 +21,7 @@ MB_INLINE vd load_double(const float *p) {
     return __builtin_convertvector(v, vd);
 }
 
-// Read at several places at a time: of one place a core fetches too little ahead.
+// Four streams at once: of a single one a core prefetches too little.
 double sum_of_squares(int64_t n, const float *x) {
     constexpr int kSums = 4;
     vd sums[kSums] = {};

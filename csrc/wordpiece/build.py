@@ -25,7 +25,7 @@ def ffi_builder(build: Path) -> FFI:
         '#include "wordpiece.h"',
         sources=[str(path.relative_to(ROOT)) for path in SOURCES],
         include_dirs=[str(HERE.relative_to(ROOT)), str(build)],
-        depends=[str(path.relative_to(ROOT)) for path in HERE.glob("*.h")],
+        depends=[str(path.relative_to(ROOT)) for path in (*HERE.glob("*.h"), *HERE.glob("*.py"), TABLE)],
         # The learner's logarithms have the same bits everywhere only without fused multiply-adds.
         extra_compile_args=["/O2"] if sys.platform == "win32" else ["-O3", "-std=c11", "-ffp-contract=off"],
     )

@@ -107,7 +107,7 @@ static int add_block(builder *b) {
     return 0;
 }
 
-/* A base with a free place for every label: first fit. The last block is left unless it must be used. */
+/* A base with a free place for every label: first fit, a new block only where none fits. */
 static int find_base(builder *b, const uint8_t *labels, int n_labels, uint32_t *base) {
     for (int32_t place = b->head; place != WP_NOWHERE; place = b->next[place]) {
         *base = (uint32_t)place ^ labels[0];

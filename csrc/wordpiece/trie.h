@@ -39,7 +39,7 @@ typedef struct wp_trie {
 int wp_trie_init(wp_trie *trie, const char *pieces, const int64_t *bounds, int64_t n_pieces, int64_t longest);
 void wp_trie_free(wp_trie *trie);
 
-/* The child of `node` for `byte`, or WP_NOWHERE. A base is a multiple of 256 short of the end, so no check. */
+/* The child of `node` for `byte`, or WP_NOWHERE. base ^ byte stays in the base's block of 256, so no check. */
 static inline int32_t wp_trie_child(const wp_trie *trie, int32_t node, uint8_t byte) {
     uint32_t child = (trie->units[node] >> 8) ^ byte;
     return (uint8_t)trie->units[child] == byte ? (int32_t)child : WP_NOWHERE;

@@ -4,6 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
+from math import isfinite
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -75,7 +76,7 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
             _collect(value, needed)
             needed[one] = _source(value)
         elif isinstance(value, float):  # np.float64, too; inf and nan have no literal
-            needed[one] = f'{one} = float("{float(value)!r}")'
+            needed[one] = f"{one} = {float(value)!r}" if isfinite(value) else f"{one} = float('{value}')"
         elif type(value) in (bool, int, str):
             needed[one] = f"{one} = {value!r}"
         elif module not in ("__main__", "builtins", "mine") and there is value:

@@ -62,7 +62,7 @@ def limits() -> Iterator[None]:
                 signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
             yield
     except _TimeOver:
-        raise Plain(f"it still runs after {SECONDS:g} seconds; is there an endless loop?") from None
+        raise Plain(f"it has no end after {SECONDS:g} seconds; is there an endless loop?") from None
     finally:
         if timed:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -232,8 +232,7 @@ def _counted(
     done: Callable[[Piece, int], None] = lambda *_: None,
 ) -> CountedFiles:
     """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
-    if max_chars is None:
-        max_chars = MAX_CHARS[basic_tokenizer.compat]
+    max_chars = MAX_CHARS[basic_tokenizer.compat] if max_chars is None else max_chars
     for name, value in (("threads", threads), ("max_chars", max_chars)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InputError(f"${name} is not valid; give a whole number of at least 1.", **{name: value})

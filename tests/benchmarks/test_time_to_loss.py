@@ -180,7 +180,7 @@ def test_a_race_alone_leaves_rows_and_a_picture(course, monkeypatch, tmp_path):
         (["--only", "nobody"], "--only nobody is none of"),
         (["--minutes", "0"], "--minutes 0.0 is no time to race"),
         (["--size", "huge"], "--size huge is none of"),
-        (["--threads", "0"], "--threads 0 is none of"),
+        (["--threads", "-1"], "--threads -1 is none of"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(words, said, capsys, tmp_path):

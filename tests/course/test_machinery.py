@@ -283,6 +283,24 @@ def test_kept_operations_come_back_with_what_they_use(lesson, capsys):
     assert open("mine.py", encoding="utf-8").read() == text
 
 
+@pytest.mark.parametrize("value", [-np.inf, np.float64(0.25), float("nan")], ids=["inf", "float64", "nan"])
+def test_floats_that_have_no_literal_are_kept_too(lesson, capsys, value):
+    body = f"{RIGHT.replace('dy.sum', '(dy * (C == C or 1)).sum')}\n"
+    said(lesson, defined(f"def linear_backward(self, dy, saved):\n    {body}", C=value))
+    lesson.keep()
+    assert list(course.begin("05").mine) == ["linear_backward"]
+
+
+def test_a_file_that_can_not_be_read_stays_where_nothing_takes_its_place(lesson, capsys, tmp_path):
+    (tmp_path / "mine.py").write_text("class Mine(", "utf-8")
+    again = course.begin("05")
+    body = f"{RIGHT.replace('dy.sum', '(dy * one).sum')}\n"
+    said(again, defined(f"def linear_backward(self, dy, saved):\n    {body}", one=np.ones(1, np.float32)))
+    again.keep()
+    assert "mine.py is not written" in capsys.readouterr().out
+    assert (tmp_path / "mine.py").read_text("utf-8") == "class Mine("
+
+
 def test_what_cannot_be_kept_is_named(lesson, capsys):
     said(
         lesson,
@@ -292,7 +310,7 @@ def test_what_cannot_be_kept_is_named(lesson, capsys):
         ),
     )
     lesson.keep()
-    assert "linear_backward uses one, ndarray of this notebook" in capsys.readouterr().out
+    assert "linear_backward uses one, a ndarray that can't be kept" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ static const char SMALL[] =
     "the ##ing \xC3\x9F ##\xC3\x9F \xCE\xBF ##\xCF\x83 ##\xCF\x82 \xE4\xB8\xAD \xE1\x84\x92 "
     "##\xE1\x85\xA1 ##\xE1\x86\xAB . , # ' \xF0\x9D\x85\xA5 ##\xF0\x9D\x85\xAD \xD0\xB9 \xD7\xA9";
 
-/* The strings between the spaces of `text`, the later of two equal ones and lone surrogates left out. */
+/* The strings between the spaces of `text`, the later of two equal ones left out. */
 static check_strings different(const char *text, int64_t n_bytes) {
     check_strings all = check_split(text, n_bytes), kept = check_split(text, n_bytes);
     kept.n = 0;

@@ -291,6 +291,12 @@ def test_a_list_that_is_not_of_texts_or_of_pairs_is_refused(tokenizer, texts, me
         tokenizer(texts)
 
 
+@pytest.mark.parametrize("pair", [5, np.array(["b"]), iter(["b"]), b"b"], ids=lambda one: type(one).__name__)
+def test_what_is_no_list_of_second_texts_is_refused(tokenizer, pair):
+    with pytest.raises(InputError, match="^pair"):
+        tokenizer(["a"], pair)
+
+
 def test_a_list_of_texts_or_pairs_is_encoded_as_a_batch(tokenizer):
     batch = tokenizer(["low", "lower low"])
     assert [encoding.ids.tolist() for encoding in batch] == [

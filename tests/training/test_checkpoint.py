@@ -251,7 +251,7 @@ def test_foreign_safetensors_are_refused(tmp_path):
 
 
 def test_a_missing_file_is_bad_input(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"can't be read \(No such file or directory\); check the file"):
         load_checkpoint(tmp_path / "nothing.safetensors")
 
 

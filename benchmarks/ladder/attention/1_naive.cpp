@@ -1,8 +1,8 @@
 // The definition, as a paper writes it: sequences padded to one length n, and one matrix (n,n) of scores a head.
 //
-// Padded keys get a score of -10000, so that softmax makes (almost) nothing of them. All of it is computed, and
-// four matrices go through memory: the scores are written, read for the maximum, read and written for softmax, read
-// for the answers.
+// Padded keys get a score of -10000, so that softmax makes (almost) nothing of them. All of it is computed, and the
+// matrix of scores goes through memory three times: it is written, turned into probabilities row by row, and read for
+// the answers.
 #include "attention_rungs.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // Geijn 2015).
 //
 // A panel of B (KC x NR) is one piece in L1, a block of A (MC x KC) one piece in L2, a block of B (KC x NC) in L3. The
-// copies cost MN + NK + ... moves against MNK multiply-adds, and zeros behind the edges make every tile a whole one.
+// copies cost MK + NK + ... moves against MNK multiply-adds, and zeros behind the edges make every tile a whole one.
 #include "gemm_rungs.h"
 
 #include <algorithm>

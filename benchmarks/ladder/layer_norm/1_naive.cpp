@@ -41,7 +41,7 @@ void naive(const Norm &n) {
         }
         n.inverse[t] = 1 / std::sqrt(total / static_cast<float>(n.H) + n.eps);
     }
-    for (int64_t t = 0; t < n.T; ++t) { // normal distribution, scale and shift
+    for (int64_t t = 0; t < n.T; ++t) { // normalise, scale and shift
         for (int64_t c = 0; c < n.H; ++c) {
             float normal = (n.sum[t * n.H + c] - n.mean[t]) * n.inverse[t];
             n.y[t * n.H + c] = normal * n.gamma[c] + n.beta[c];
