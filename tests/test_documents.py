@@ -1,6 +1,7 @@
 """README and docs/: links lead somewhere, files and functions exist, commands and samples work."""
 
 import ast
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from paths import PACKAGE, ROOT
 
+import minibert
 from minibert.cli import main
 
 DOCS = ROOT / "docs"
@@ -143,6 +145,18 @@ def test_commands_and_their_flags_exist(path, capsys):
 def test_commands_are_found():
     text = (ROOT / "README.md").read_text("utf-8")
     assert {"pretrain", "fill-mask", "finetune"} <= {words[0] for words in commands(text)}
+
+
+@pytest.mark.parametrize("page", IN_PRESENT, ids=name_of)
+def test_python_samples_name_what_there_is(page):
+    """Most would train for minutes, so of all but one page the samples are read and not run."""
+    samples = [text for language, text in FENCE.findall(page.read_text("utf-8")) if language == "python"]
+    for node in (node for sample in samples for node in ast.walk(ast.parse(sample))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "minibert":
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, one.name) for one in node.names), ast.unparse(node)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "minibert":
+            assert hasattr(minibert, node.attr), ast.unparse(node)
 
 
 @pytest.mark.parametrize("page", ["docs/getting-started.md"])
