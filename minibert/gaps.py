@@ -66,7 +66,7 @@ def fill_texts(
     Raises
     ------
     InputError
-        When a text has no [MASK], or is longer than the model's positions; when a target has no pieces in the
+        When a text has no [MASK], or is longer than the model's positions; when a target is not in the
         vocabulary or is given twice; when the model has no trained masked-LM head; when the vocabulary is
         larger than the model's. It may be smaller: some models are padded to a round number of ids.
     """

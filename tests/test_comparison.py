@@ -163,7 +163,7 @@ def other_examples(at):
     [
         (
             altered_predictions,
-            "with B: .*predictions.json is damaged: its checksum differs; put a copy of it back",
+            "with B: .*dev_predictions.json is damaged: its checksum differs; put a copy",
         ),
         (without_a_checksum, "with B: .*is of an earlier version, which kept no checksum"),
         (other_labels, "with A: the data of .* are no longer those that it was measured on"),

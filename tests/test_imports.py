@@ -98,7 +98,7 @@ tasks/*                 | tasks/* data/* model/* metrics/* tokenizer/*        |
                         | training/runlog engines/runtime                     | numpy
 explorer/packing        | hub/* model/* tokenizer/* training/runlog           |
                         | inference vocabularies                              | numpy
-explorer/*              | explorer/* reports/markup inference                 | markupsafe
+explorer/*              | explorer/* reports/markup inference                 |
 reports/encoded         | reports/markup                                      | numpy
 reports/card            | reports/results tasks/stored model/config            |
 reports/*               | reports/* tasks/* metrics/* viz training/runlog     | numpy jinja2 markupsafe

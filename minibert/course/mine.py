@@ -77,12 +77,12 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
             needed[one] = _source(value)
         elif isinstance(value, float):  # np.float64, too; inf and nan have no literal
             needed[one] = f"{one} = {float(value)!r}" if isfinite(value) else f"{one} = float('{value}')"
-        elif type(value) in (bool, int, str):
+        elif value is None or type(value) in (bool, int, str):
             needed[one] = f"{one} = {value!r}"
-        elif module not in ("__main__", "builtins", "mine") and there is value:
+        elif module and module not in ("__main__", "builtins", "mine") and there is value:
             needed[one] = f"from {module} import {own}" + ("" if own == one else f" as {one}")
         else:
             raise InputError(
-                f"{function.__name__} uses {one}, a {type(value).__name__} that can't be kept; "
+                f"{function.__name__} uses {one}, which can't be kept ({type(value).__name__}); "
                 "make it an argument, or compute it inside the function."
             )

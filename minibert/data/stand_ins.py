@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from minibert.data import glue
 from minibert.data.glue import TextExample, find_file, label_in
 from minibert.data.lines import rows, shown
-from minibert.errors import InputError, warn
+from minibert.errors import InputError, naming, warn
 from minibert.terminal import counted
 
 STAYS_DEV = 5  # one in so many, where a dev file is divided
@@ -70,7 +70,8 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
         raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(splits)}.")
     if spec:
         return _examples(spec, find_file(Path(folder), (spec.files[split],), (spec.folder,), name))
-    return divided(glue.read("qnli", folder, "dev"), split, lambda one: one.first)
+    with naming(str(folder)):
+        return divided(glue.read("qnli", folder, "dev"), split, lambda one: one.first)
 
 
 def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:

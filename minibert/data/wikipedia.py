@@ -57,7 +57,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
         except Exception as error:  # whatever a parser makes of one article among millions
             broken, first = broken + 1, first or f"{title!r} ({error or type(error).__name__})"
     if broken and tells:
-        warn(f"{file}: {counted(broken, 'article')} could not be parsed and were left out, first {first}.")
+        warn(f"{file}: left out {counted(broken, 'article')} that could not be parsed, first {first}.")
 
 
 def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, str]]:

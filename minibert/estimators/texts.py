@@ -265,7 +265,7 @@ class TextRegressor(_OfTexts):
         return np.array([one["value"] for one in self._predictions(self._examples(X))], np.float64)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors where y is constant."""
+        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors in a constant y."""
         examples = self._examples(X, y, labelled=True)
         wanted, found = [one.label for one in examples], [one["value"] for one in self._predictions(examples)]
         rest, whole = np.square(np.subtract(wanted, found)).sum(), np.square(wanted - np.mean(wanted)).sum()

@@ -17,9 +17,8 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     """Raise InputError where classes are to be balanced and the task has none for a whole text."""
     for name in ("class_weights", "sampling"):
         if (value := getattr(options, name)) is not None and task.kind not in KINDS:
-            raise InputError(
-                f"${name} is for classes, and {task.name} has none; leave it out.", **{name: value}
-            )
+            message = f"${name} is for classes of texts, and {task.name} has none; leave it out."
+            raise InputError(message, **{name: value})
 
 
 # -> (K,) float64, or None

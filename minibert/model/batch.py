@@ -193,7 +193,7 @@ class Batch:
         Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
         the positions.
         """
-        tokenize, segments = "tokenize with this model's own vocabulary", "give single texts"
+        tokenize, segments = "tokenize with this model's own vocabulary", "give segments that it has"
         for name, values, limit, field, advice in (
             ("input_ids", self.input_ids, config.V, "vocab_size", tokenize),
             ("masked_labels", self.masked_labels, config.V, "vocab_size", tokenize),

@@ -234,7 +234,7 @@ def _counted(
     """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
     max_chars = MAX_CHARS[basic_tokenizer.compat] if max_chars is None else max_chars
     for name, value in (("threads", threads), ("max_chars", max_chars)):
-        if value is not None and (not isinstance(value, int) or value < 1):
+        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
             raise InputError(f"${name} is not valid; give a whole number of at least 1.", **{name: value})
     if core == "c" and basic_tokenizer.never_split:
         raise InputError("core='c' counts no words of never_split; choose core='python'.")

@@ -463,7 +463,7 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         ),
         (
             "finetune stsb --class-weights balanced",
-            "--class-weights balanced is for classes, and stsb has none; leave it out.",
+            "--class-weights balanced is for classes of texts, and stsb has none; leave it out.",
         ),
         ("finetune rte --fsdp --engine numpy", "--fsdp is for --engine jax; leave it out or choose that."),
         ("reproduce table5 --seeds 0", "--seeds 0 leaves nothing to train; give at least 1."),

@@ -74,7 +74,7 @@ def test_what_only_jax_hears_is_refused_by_other_engines(name, extra):
 def test_what_is_said_reaches_the_engine():
     assert engines.create("jax", recompute=True)._recompute
     assert not engines.create("jax", devices=1, fsdp=True)._recompute  # nothing is spread over one
-    with pytest.raises(InputError, match=r"devices=99: JAX sees \d+ \(cpu\); give no more"):
+    with pytest.raises(InputError, match=r"devices=99: JAX sees \d+ \(cpu\); give as many"):
         engines.create("jax", devices=99)
     _, said = engines.choose("jax", devices=1)
     assert said == "jax: the reference compiled by XLA, for accelerators, on cpu"

@@ -173,7 +173,7 @@ HOSTILE = {
 def test_a_bad_article_is_left_out_and_told_of(kind, tmp_path):
     file = dump(tmp_path / "a.xml", "One.", HOSTILE[kind], "Two.", HOSTILE["braces"])
     with pytest.warns(
-        UserWarning, match=r"a\.xml: 2 articles could not be parsed and left out, first '1' \("
+        UserWarning, match=r"a\.xml: left out 2 articles that could not be parsed, first '1' \("
     ):
         assert list(sentences(file)) == ["One.", None, "Two."]
 
@@ -186,7 +186,7 @@ def test_whatever_the_parser_raises_ends_no_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(wikipedia, "passages", fails)
     with pytest.warns(
-        UserWarning, match=r"1 article could not be parsed and left out, first '1' \(too deep\)"
+        UserWarning, match=r"left out 1 article that could not be parsed, first '1' \(too deep\)"
     ):
         assert list(sentences(dump(tmp_path / "a.xml", "One.", "bad", "Two."))) == ["One.", None, "Two."]
 

@@ -293,7 +293,7 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         ({"a", "the"}, ["x", "y"], "X is a set, which has no order; give a list"),
         (["a"], ["x"], "X has one sample, and the model is measured on another"),
         (["a", "the"], None, "the target y is None; give a value for each row"),
-        (["a", "the"] * 9, ["x"] * 18, "have 1 label .x.; a class needs another one to be told from"),
+        (["a", "the"] * 9, ["x"] * 18, "have 1 label .x.; give examples of at least two classes"),
         (
             {"review": ["a"], "stars": [1]},
             "stars",

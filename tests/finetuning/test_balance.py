@@ -121,7 +121,7 @@ def test_weights_of_no_class_and_of_no_classes_are_refused(model, sst2, tmp_path
         finetune(small_options(model, sst2, class_weights="good=2"), tmp_path / "run", show=False)
     task = registry.create("regress")
     for given in ({"class_weights": "a=1"}, {"sampling": "balanced"}):
-        with pytest.raises(InputError, match=f"{next(iter(given))}=.* is for classes, and regress has"):
+        with pytest.raises(InputError, match=f"{next(iter(given))}=.* is for classes of texts, and regress"):
             balance.check_balance(options("regress", **given), task)
     assert not (tmp_path / "run" / "finetune.json").exists()
 

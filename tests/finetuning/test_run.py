@@ -391,7 +391,7 @@ def test_a_dev_file_without_labels_is_found_before_anything_is_learnt(model, tmp
     (tmp_path / "eng.train").write_text("the B-X\nfilm O\n")
     (tmp_path / "eng.testa").write_text("the\nfilm\n")
     fails(
-        small_options(model, tmp_path, "ner"), tmp_path / "run", "has 1 of 1 examples of dev without what is"
+        small_options(model, tmp_path, "ner"), tmp_path / "run", "has 1 of 1 examples of dev without a label"
     )
     asked = {"id": "1", "question": "the", "answers": [{"text": "a film", "answer_start": 0}]}
     for split in ("train", "dev"):

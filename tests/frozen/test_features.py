@@ -177,7 +177,10 @@ def test_bytes_are_texts_as_well(model, tokenizer):
         ({"layers": "last"}, "layers='last' are not hidden states"),
         ({"layers": []}, r"layers=\[\] are not"),
         ({"pool": "sum"}, "pool='sum' is unknown; choose one of cls, mean, max, pooled, none"),
-        ({"texts": ["rome", ("rome", "paris")]}, "Some texts are pairs and others are not; give all or none"),
+        (
+            {"texts": ["rome", ("rome", "paris")]},
+            "Some texts are pairs and others are not; give a",
+        ),
         ({"pool": "pooled", "layers": 1}, "pool='pooled' reads the last layer"),
         ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
     ],

@@ -158,7 +158,7 @@ def test_correlations_follow_what_changes_no_order(pairs):
         ([], [], "no example"),
         ([1, 0], [1], "shapes (2,) and (1,)"),
         ([[1], [0]], [[1], [0]], "shapes (2, 1)"),
-        (["1", "0"], [1, 0], "are a word and number"),
+        (["1", "0"], [1, 0], "are a word and a number"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(figure, gold, predicted, message):

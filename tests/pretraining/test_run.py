@@ -1174,7 +1174,7 @@ def test_a_damaged_last_checkpoint_is_passed_over_and_told_of(corpus, tmp_path, 
     last.write_bytes(last.read_bytes()[:1000])
     (out / "model.safetensors").unlink()
     pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
-    assert "Passed over a damaged checkpoint" in capsys.readouterr().err
+    assert "Passed over a checkpoint that can't be used" in capsys.readouterr().err
     assert (out / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 

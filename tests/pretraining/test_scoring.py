@@ -123,9 +123,9 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
         (
             ["[MASK]"],
             {"targets": ["cat", "xyz"]},
-            r"targets=\['cat', 'xyz'\]: 'xyz' has no pieces in the voc",
+            r"targets=\['cat', 'xyz'\]: 'xyz' is not in the voc",
         ),
-        (["[MASK]"], {"targets": ["", "cat"]}, "'' has no pieces"),
+        (["[MASK]"], {"targets": ["", "cat"]}, "'' is not in the voc"),
         (["[MASK]"], {"targets": ["cat", "cat"]}, "'cat' is given twice; give it once"),
         (["[MASK]"], {"targets": "cat"}, "targets='cat' is one string; give a list"),
         (["[MASK]"], {"targets": ["cat"], "pieces": 2}, "pieces=2 is for guesses, but targets were given"),

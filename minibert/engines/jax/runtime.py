@@ -46,7 +46,7 @@ class JaxRuntime(Runtime):
         count = len(there) if devices is None else devices
         if not 1 <= count <= len(there):
             kinds = ", ".join(sorted({device.platform for device in there}))
-            raise InputError(f"$devices: JAX sees {len(there)} ({kinds}); give no more.", devices=devices)
+            raise InputError(f"$devices: JAX sees {len(there)} ({kinds}); give as many.", devices=devices)
         if jax.process_count() > 1 and count < len(there):
             message = f"$devices with {jax.process_count()} processes: all {len(there)} of theirs train; "
             raise InputError(message + "leave it out, or let JAX see fewer of them.", devices=devices)
