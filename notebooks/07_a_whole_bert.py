@@ -59,9 +59,9 @@ lesson = course.begin("07")
 #
 # BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. On its
 # way it passes through a few blocks, groups of operations that belong together. Section 3 of the paper gives their
-# sizes and leaves the rest to Vaswani et al. (2017). The pooler, and the layers that come before the scores of the
-# guesses, are found in the authors' code alone. We need not draw the plan from memory. An engine is an object, so we
-# let a real one run and write down which block is called with what.
+# sizes and leaves the rest to Vaswani et al. (2017). Some blocks near the top are found in the authors' code alone. We
+# need not draw the plan from memory. An engine is an object, so we let a real one run and write down which block is
+# called with what.
 
 # %%
 size = Size((5, 9, 2), H=12, A=3, F=29, V=41, M=6)  # a toy: 16 tokens in three sequences

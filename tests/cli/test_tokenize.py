@@ -155,7 +155,7 @@ def test_text_in_utf16_is_named_as_that(vocab, capsys, monkeypatch, encoding):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--vocab {vocab} --pair one", "two by two; 1"),
+        ("--vocab {vocab} --pair one", "two by two, not 1"),
         ("--vocab {vocab} one --file two.txt", "give one of them"),
         ("--vocab {vocab} --file nowhere.txt", "nowhere.txt can't be read"),
         ("--vocab nowhere one", "There is no folder nowhere, and minibert downloads nothing"),
