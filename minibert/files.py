@@ -262,7 +262,7 @@ def crc32_of(path: str | Path) -> int:
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:
-    """Raise InputError when a file of a finished folder is missing or altered; "" advises to remove it."""
+    """Raise InputError, with `advice`, when a file of a finished folder is gone or altered."""
     advice = advice or f"remove {folder} and go on with --resume, which makes it again."
     for name, expected in checksums.items():
         path = folder / name

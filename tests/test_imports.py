@@ -49,7 +49,8 @@ tokenizer/formats       | tokenizer/simple                                    |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native tokenizer/simple                   | numpy
-tokenizer/counting      | tokenizer/normalize tokenizer/native                | numpy
+tokenizer/counting      | tokenizer/normalize tokenizer/native                |
+                        | tokenizer/encoding                                  | numpy
 tokenizer/merging       | tokenizer/simple tokenizer/native                   | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/simple tokenizer/normalize                |

@@ -172,5 +172,5 @@ def _check_contrasts(options: FinetuneOptions, examples: int, mesh: Any) -> None
         raise InputError("$batch_size leaves a pair no other to be told from; give 2 or more.", batch_size=1)
     for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
         if parts:
-            why = f"${name} would split the pairs of a batch, each of which is told from all others; give 1."
+            why = f"${name} would split the pairs of a batch, each contrasted with all others; give 1."
             raise InputError(why, **{name: getattr(options, name) or mesh.size})

@@ -25,6 +25,7 @@ from minibert.errors import InputError
 from minibert.machine import cores
 from minibert.reading import byte_pieces, decoded
 from minibert.tokenizer import native
+from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
 
 MAX_MODULUS = 1 << 31  # one line of more than that is none
@@ -233,9 +234,8 @@ def _counted(
 ) -> CountedFiles:
     """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
     max_chars = MAX_CHARS[basic_tokenizer.compat] if max_chars is None else max_chars
-    for name, value in (("threads", threads), ("max_chars", max_chars)):
-        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-            raise InputError(f"${name} is not valid; give a whole number of at least 1.", **{name: value})
+    whole_number("max_chars", max_chars, 1)
+    whole_number("threads", 1 if threads is None else threads, 1)
     if core == "c" and basic_tokenizer.never_split:
         raise InputError("core='c' counts no words of never_split; choose core='python'.")
     in_c = native.choose(core) and not basic_tokenizer.never_split

@@ -318,7 +318,7 @@ def test_one_pair_has_nothing_to_be_told_from(model, tmp_path):
         ({"batch_size": 1}, "batch_size=1 leaves a pair no other to be told from; give 2 or more."),
         (
             {"accumulate": 2},
-            "accumulate=2 would split the pairs of a batch, each of which is told from all others; give 1.",
+            "accumulate=2 would split the pairs of a batch, each contrasted with all others; give 1.",
         ),
     ],
 )
@@ -335,9 +335,7 @@ def test_devices_do_not_part_a_batch_of_pairs(model, tmp_path):
     )
     spread = SimpleNamespace(runtime=SimpleNamespace(mesh="two devices"))
     said = refused(WholeRun.prepare, options, spread, tmp_path, False)
-    assert (
-        said == "devices=2 would split the pairs of a batch, each of which is told from all others; give 1."
-    )
+    assert said == "devices=2 would split the pairs of a batch, each contrasted with all others; give 1."
 
 
 def test_vectors_of_two_models_are_not_averaged(scored):

@@ -294,8 +294,8 @@ def test_characters_of_words_are_their_code_points(texts, data):
         ({"held_out": -3}, "held_out=-3 is not possible"),
         ({"held_out": 2**70}, f"held_out={2**70} is not possible; give 2 to 2..31"),
         ({"held_out": 2.5}, "held_out=2.5 is not possible"),
-        ({"threads": 0}, "threads=0 is not valid; give a whole"),
-        ({"max_chars": 0}, "max_chars=0 is not valid; give a whole"),
+        ({"threads": 0}, "threads=0 is not possible; give a whole number, at least 1"),
+        ({"max_chars": 0}, "max_chars=0 is not possible; give a whole number, at least 1"),
         ({"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
     ],
 )
