@@ -153,7 +153,7 @@ course.show(
     "Two maps, ten by ten, of the attention of the two heads in layer 1. All cells have the same pale colour.",
 )
 course.say(
-    f"The model has {model.n_parameters:,} parameters, all random. With {n} pieces, probabilities that know nothing "
+    f"The model has {model.n_parameters:,} parameters, none of them trained. With {n} pieces, probabilities that know nothing "
     f"should all be about 1/{n}. Here they lie between {before.min():.3f} and {before.max():.3f}."
 )
 

@@ -689,7 +689,7 @@ panels[0].set_ylabel("gradient of the score")
 course.show(
     figure,
     "Gradients of six scores in three situations, the right answer hatched. Knowing nothing: minus five sixths at the "
-    "right answer, one sixth elsewhere. Sure and wrong: minus one at the right answer, plus almost one at the favourite. "
+    "right answer, one sixth elsewhere. Sure and wrong: minus one at the right answer, plus two thirds at the favourite. "
     "Sure and right: all zero.",
 )
 
