@@ -14,7 +14,7 @@ from minibert.ops.primitives import Primitives
 
 CrossEntropySaved = namedtuple("CrossEntropySaved", "probabilities labels")
 SigmoidSaved = namedtuple("SigmoidSaved", "slope labels")
-SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")
+SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")  # which segments, what is kept of them
 SquaredErrorSaved = namedtuple("SquaredErrorSaved", "difference")
 
 
@@ -53,12 +53,12 @@ class Losses(Primitives):
         labels : the right row of each segment, counted from its beginning.
         """
         groups, _ = equal_length_groups(cu_seqlens)
-        members = _members(cu_seqlens)
+        members = [np.searchsorted(cu_seqlens, rows[:, 0]) for rows in groups]  # the segments of each group
         parts, kept = [], []
         for rows, segments in zip(groups, members, strict=True):
             nll, saved = self.softmax_cross_entropy(scores[rows], labels[segments])
             parts.append(nll)
-            kept.append(saved)
+            kept.append((segments, saved))
         nll = self.xp.concatenate(parts)[np.argsort(np.concatenate(members))]
         return nll, SegmentsSaved(cu_seqlens, tuple(kept))
 
@@ -66,10 +66,7 @@ class Losses(Primitives):
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
         """Return the gradient of `segment_softmax_cross_entropy`."""
         _, back = equal_length_groups(saved.cu_seqlens)
-        parts = [
-            self.softmax_cross_entropy_backward(dnll[segments], one).reshape(-1)
-            for segments, one in zip(_members(saved.cu_seqlens), saved.groups, strict=True)
-        ]
+        parts = [self.softmax_cross_entropy_backward(dnll[at], one).reshape(-1) for at, one in saved.groups]
         return self.xp.concatenate(parts)[back]
 
     # logits labels (N,K) -> (N,)
@@ -104,9 +101,3 @@ class Losses(Primitives):
     def squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
         """Return the gradient with respect to the predictions."""
         return 2 * saved.difference * dloss
-
-
-def _members(cu_seqlens: np.ndarray) -> list[np.ndarray]:
-    """List the segments of each group of equal lengths, in the order of `equal_length_groups`."""
-    lengths = np.diff(cu_seqlens)
-    return [np.flatnonzero(lengths == n) for n in np.unique(lengths)]

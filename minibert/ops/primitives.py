@@ -27,12 +27,7 @@ TakeRowsSaved = namedtuple("TakeRowsSaved", "rows x")
 
 
 class Primitives:
-    """Dense operations and gathers over one array library.
-
-    Parameters
-    ----------
-    xp : the array library, NumPy or one with the same functions.
-    """
+    """Dense operations and gathers over one array library, `xp`: NumPy or one with the same functions."""
 
     def __init__(self, xp: Any = np) -> None:
         self.xp = xp

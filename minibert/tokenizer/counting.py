@@ -139,7 +139,8 @@ def count_words(
 ) -> WordCounts:
     """Count how often each word occurs, words being what `basic_tokenizer` makes of the texts.
 
-    Memory grows with the number of different words, not with the length of the text.
+    Memory grows with the number of different words, not with the length of the text. Raise InputError when
+    a text is neither str nor bytes, an argument is out of range, or core="c" can't be had.
 
     Parameters
     ----------
@@ -150,12 +151,6 @@ def count_words(
         limit of the compat mode (200 for "google", 100 for the others).
     threads : how many count at once; by default as many as there are cores for this process.
     core : "c", "python", or "auto": C where the extension is built and there is no never_split.
-
-    Raises
-    ------
-    InputError
-        When a text is neither str nor bytes, an argument is out of range, or core="c" is asked for where it
-        can't be had.
 
     Examples
     --------
@@ -202,7 +197,10 @@ def count_files(
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     if not isinstance(held_out, int | np.integer) or not (2 <= held_out <= MAX_MODULUS or held_out == 0):
         raise InputError("$held_out is not possible; give 2 to 2**31, or 0 for none.", held_out=held_out)
-    sizes = [_size_of(file) for file in files]
+    try:
+        sizes = [file.stat().st_size for file in files]
+    except OSError as error:
+        raise InputError(f"{error.filename} can't be read: {error.strerror}; check the file.") from error
 
     def pieces() -> Iterator[Piece]:
         before = 0
@@ -299,9 +297,6 @@ class PythonCounter:
         return words.data, words.bounds, words.counts
 
 
-# Texts and files of any length, cut into pieces of a few megabytes that end between words
-
-
 def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
     """Join texts with line ends until a piece is full."""
     waiting: list[bytes] = []
@@ -373,10 +368,3 @@ def in_order(
             yield first, future.result()
     finally:
         pool.shutdown(cancel_futures=True)  # what runs is done in a moment
-
-
-def _size_of(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError as error:
-        raise InputError(f"{file} can't be read: {error.strerror or error}; check the file.") from error

@@ -40,9 +40,6 @@ class Stored(NamedTuple):
     options: dict[str, Any]  # arguments of `Tokenizer`
 
 
-# Reading
-
-
 def read(path: Path) -> Stored:
     """Read a folder, that of `RUN@STEP`, or a vocabulary file: `vocab.txt` or `tokenizer.json`, by any name.
 
@@ -144,9 +141,8 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
     for name in ("additional_special_tokens", "extra_special_tokens"):  # until version 4, and from 5 on
         value = config.get(name) or []
         special += value.values() if isinstance(value, dict) else _of_kind(value, list, f"{path}: {name}")
-    special = [token.get("content") if isinstance(token, dict) else token for token in special]
-    for token in special:
-        _of_kind(token, str, f"{path}: an additional special token")
+    where = f"{path}: an additional special token"
+    special = [_of_kind(one.get("content") if isinstance(one, dict) else one, str, where) for one in special]
     if special:
         options["additional_special_tokens"] = [token for token in special if token not in SPECIAL_TOKENS]
     return options
@@ -225,9 +221,6 @@ def _of_kind(value: Any, kind: Any, where: str) -> Any:
     return value
 
 
-# Writing
-
-
 def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_length: int) -> None:
     """Write the three files, so that there is never a vocabulary without its options.
 
@@ -268,6 +261,7 @@ def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
     around = {one: {"id": one, "ids": [ids[one]], "tokens": [one]} for one in ("[CLS]", "[SEP]")}
+    template = {"single": first, "pair": first + second, "special_tokens": around}
     how = {name: options[argument] for argument, _, name, _ in _OPTIONS if name}
     return {
         "version": "1.0",
@@ -276,12 +270,7 @@ def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]
         "added_tokens": [{"id": i, "content": token, **flags, "special": True} for i, token in special],
         "normalizer": {"type": "BertNormalizer", "clean_text": True, **how},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": first,
-            "pair": first + second,
-            "special_tokens": around,
-        },
+        "post_processor": {"type": "TemplateProcessing", **template},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
         "model": {
             "type": "WordPiece",

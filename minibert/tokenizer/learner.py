@@ -1,8 +1,5 @@
 """Learning a WordPiece vocabulary: begin with characters, then merge neighbours until the vocabulary is full.
 
-Two rules for the next merge: the one that raises the likelihood of the text most (WordPiece: Schuster and
-Nakajima 2012, Wu et al. 2016), or the most frequent pair (byte-pair encoding: Sennrich et al. 2016).
-
 simple.py has the idea in plain Python. Here words become symbols and merges a vocabulary; the merges are made
 by `Merger` in merging.py, or by its twin in C behind native.py.
 """
@@ -18,10 +15,10 @@ from minibert.tokenizer import native, unicode
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
+from minibert.tokenizer.native import OBJECTIVES
 from minibert.tokenizer.normalize import MAX_CHARS
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 
-OBJECTIVES = ("likelihood", "frequency")
 MOST_UNUSED = 1_000_000
 WORTH_TELLING = 0.01  # of the words, that are left out for their characters
 
@@ -50,9 +47,10 @@ def learn_vocab(
     neighbouring pieces is joined everywhere, again and again. A letter that the text has in one of the two
     forms only enters in the other as well, so that any word of known letters can be written.
 
-    With `objective="frequency"` the best pair is the one that occurs most often. With
-    `objective="likelihood"` it is the one whose merge raises the log-likelihood of the segmented text most,
-    under a unigram model with p(u) = c(u) / N, where c(u) counts piece u and N counts all pieces:
+    With `objective="frequency"` (byte-pair encoding: Sennrich et al. 2016) the best pair is the one that
+    occurs most often. With `objective="likelihood"` (WordPiece: Schuster and Nakajima 2012, Wu et al. 2016)
+    it is the one whose merge raises the log-likelihood of the segmented text most, under a unigram model with
+    p(u) = c(u) / N, where c(u) counts piece u and N counts all pieces:
 
         L = sum over u of c(u) log c(u)  -  N log N
 
@@ -70,6 +68,9 @@ def learn_vocab(
     is taken, then the one whose right part does. Logarithms are made of + - * / alone. So the vocabulary
     depends on the counts alone, never on the order of the words, the hash seed, the core or the processor.
     Merging goes on until the vocabulary is full, even at a loss.
+
+    Raise InputError when there is no word, one is no string, an argument is out of range, the alphabet alone
+    does not fit in, or the counts add up to more than 2**60 characters.
 
     Parameters
     ----------
@@ -93,12 +94,6 @@ def learn_vocab(
         order. `vocab_size` pieces, or fewer when the text has no more pairs that occur `min_frequency` times.
         Where not all of the alphabet fits in, forms that the text does not have are left out, those of the
         rarest letters first.
-
-    Raises
-    ------
-    InputError
-        When there is no word, one is no string, an argument is out of range, the alphabet alone does not fit
-        in, or the counts add up to more than 2**60 characters.
 
     References
     ----------
@@ -179,11 +174,10 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     is_kept = np.zeros(0x110000, bool)
     is_kept[kept] = True
     parts, lengths, counts = [], [], []
-    longest = max(MAX_CHARS.values())
     n_words = n_kept_words = 0
     for block_counts, block_codes, block_lengths in _blocks(words):
         n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
-        usable = (block_counts > 0) & (block_lengths > 0) & (block_lengths <= longest)
+        usable = (block_counts > 0) & (block_lengths > 0) & (block_lengths <= max(MAX_CHARS.values()))
         n_words += int(block_counts[usable].sum())
         usable &= np.diff(n_kept, prepend=0) == block_lengths
         n_kept_words += int(block_counts[usable].sum())
@@ -212,15 +206,15 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
         for form in (2 * code, 2 * code + 1)
         if found[form ^ 1] and not found[form] and not (form % 2 and unicode.flags(code) & _ALONE)
     ]
-    alphabet = {_piece(form): form for form in np.flatnonzero(found).tolist()}
-    pieces = sorted(alphabet)
+    forms = sorted(np.flatnonzero(found).tolist(), key=_piece)
     number = np.zeros(2 * 0x110000, np.int32)
-    number[[alphabet[piece] for piece in pieces]] = np.arange(len(pieces))
+    number[forms] = np.arange(len(forms))
     for at, part in enumerate(parts):  # one by one: together they would be in memory twice
         parts[at] = number[part]
     symbols = np.concatenate(parts)
     bounds = np.concatenate([[0], *lengths]).cumsum()
-    return pieces, unseen, native.Symbols(symbols, bounds, np.concatenate(counts), len(pieces))
+    text = native.Symbols(symbols, bounds, np.concatenate(counts), len(forms))
+    return list(map(_piece, forms)), unseen, text
 
 
 def _piece(form: int) -> str:

@@ -39,7 +39,15 @@ class Merger:
         self.word_counts = counts.tolist()
         flat = symbols.tolist()
         self.segmented = [flat[begin:end] for begin, end in pairwise(bounds.tolist())]
-        self._count()
+        for word, (pieces, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
+            for piece in pieces:
+                self.symbol_counts[piece] += count
+            for pair in neighbours(pieces):
+                number = self._pair_id(pair)
+                self.pair_counts[number] += count
+                self.words_with[number].add(word)
+        self.total = self.symbol_counts.sum()
+        self._refresh(np.arange(len(self.pair_ids)))
 
     def run(self, n_merges: int) -> tuple[Array, Array]:
         """Make up to `n_merges` more merges; fewer when no pair is left.
@@ -63,7 +71,16 @@ class Merger:
         np.add.at(self.symbol_counts, [left, right, merged], [-n, -n, n])
         changes: dict[tuple[int, int], int] = defaultdict(int)
         for word in self.words_with[best]:
-            self._join_in_word(word, (left, right), merged, changes)
+            before, count = self.segmented[word], self.word_counts[word]
+            self.segmented[word] = after = join(before, (left, right), merged)
+            if len(after) == len(before):  # it held the pair before an earlier merge
+                continue
+            for old in neighbours(before):
+                changes[old] -= count
+            for new in neighbours(after):
+                changes[new] += count
+                if merged in new:
+                    self.words_with[self._pair_id(new)].add(word)
         self.words_with[best] = set()
         for pair, change in changes.items():
             self.pair_counts[self._pair_id(pair)] += change
@@ -107,34 +124,6 @@ class Merger:
         gain = n * logarithm(n) + fall(self.total, n) - lost
         return np.rint(gain / _RESOLUTION) * _RESOLUTION
 
-    def _join_in_word(
-        self, word: int, pair: tuple[int, int], merged: int, changes: dict[tuple[int, int], int]
-    ) -> None:
-        """Join `pair` in one word, from the left, and add to `changes` what that does to the pair counts."""
-        before = self.segmented[word]
-        if len(after := join(before, pair, merged)) == len(before):
-            return
-        self.segmented[word] = after
-        count = self.word_counts[word]
-        for old in neighbours(before):
-            changes[old] -= count
-        for new in neighbours(after):
-            changes[new] += count
-            if merged in new:
-                self.words_with[self._pair_id(new)].add(word)
-
-    def _count(self) -> None:
-        """Count symbols and pairs of the text as it stands, and compute all gains."""
-        for word, (symbols, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
-            for symbol in symbols:
-                self.symbol_counts[symbol] += count
-            for pair in neighbours(symbols):
-                number = self._pair_id(pair)
-                self.pair_counts[number] += count
-                self.words_with[number].add(word)
-        self.total = self.symbol_counts.sum()
-        self._refresh(np.arange(len(self.pair_ids)))
-
     def _pair_id(self, pair: tuple[int, int]) -> int:
         if (number := self.pair_ids.get(pair)) is None:
             number = self.pair_ids[pair] = len(self.words_with)
@@ -161,12 +150,9 @@ def fall(count: Array, n: Array) -> Array:  # count (K,) int64  n (K,) int64 -> 
     """
     rest = count - n
     log_count = logarithm(count)
-    log_ratio = np.where(
-        n <= rest // 2,
-        2.0 * _atanh(n.astype(np.float64) / (count + rest)),
-        np.where(rest > 0, log_count - logarithm(rest), 0.0),
-    )
-    return n * log_count + rest * log_ratio
+    where_small = 2.0 * _atanh(n.astype(np.float64) / (count + rest))
+    log_ratio = np.where(rest > 0, log_count - logarithm(rest), 0.0)
+    return n * log_count + rest * np.where(n <= rest // 2, where_small, log_ratio)
 
 
 def logarithm(x: Array) -> Array:  # (K,) int64 or float64 -> (K,) float64

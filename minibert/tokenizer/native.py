@@ -18,7 +18,7 @@ from minibert.errors import InputError, warn
 from minibert.machine import cores
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 
-OBJECTIVES = {"likelihood": 0, "frequency": 1}
+OBJECTIVES = ("likelihood", "frequency")  # in C, 0 and 1
 _OFFSETS, _SPECIAL, _RAW = 1, 2, 4
 _NO_MEMORY, _TOO_LONG = -1, -2
 
@@ -83,8 +83,7 @@ def load() -> Any:
 
 def available() -> bool:
     """Tell whether the extension can be imported, without a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = load() is not None
     if not found:
         load.cache_clear()  # so that whoever needs it is told
@@ -135,10 +134,7 @@ class Core:
         raw = bool(texts) and isinstance(texts[0], bytes)
         flags = _OFFSETS * wanted.offsets + _SPECIAL * wanted.special + _RAW * raw
         threads = cores() if threads is None else threads
-
-        def encode(part: Sequence[str | bytes]) -> Encoded:
-            return self._encode_slice(part, flags, wanted[2:])
-
+        encode = functools.partial(self._encode_slice, flags=flags, wrapping=wanted[2:])
         slices = list(_slices(texts, wanted.period, threads))
         if threads == 1 or len(slices) <= 1:
             return _concatenated(list(map(encode, slices)) or [encode(texts)])
@@ -213,7 +209,7 @@ class Merger:
         self._module = module = load()
         symbols = module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(text.symbols, np.int32))
         given = symbols, _int64(module, text.bounds), _int64(module, text.counts), len(text.counts)
-        how = text.n_symbols, min_frequency, OBJECTIVES[objective]
+        how = text.n_symbols, min_frequency, OBJECTIVES.index(objective)
         pointer = module.lib.wp_learner_new(*given, *how)
         self._learner = module.ffi.gc(_checked(pointer), module.lib.wp_learner_free)
 

@@ -57,25 +57,15 @@ class BasicTokenizer:
     lower_case : lower-case every word (the uncased models).
     strip_accents : drop combining marks after canonical decomposition (NFD); by default as `lower_case`.
     tokenize_chinese_chars : make a word of every CJK ideograph.
-    compat : whose words to make.
+    compat : whose words to make, by Unicode 15.0.0; docs/tokenizer.md has all differences in a table.
 
         - "google": those of the released code, `tokenization.py`.
-        - "hf-slow": those of the tokenizer in Python of Hugging Face's transformers. Private, unassigned and
-          surrogate characters are deleted too, and text is composed (NFC) before it is split: that changes
-          cased words written with separate accents, compatibility ideographs, U+1FEF (to a backquote).
-        - "hf-fast": those of the tokenizer in Rust, Hugging Face's tokenizers. Private characters are deleted
-          too, the 256 ideographs U+2B820-2B91F are letters like others, and a capital sigma becomes the
-          medial one even at the end of a word.
+        - "hf-slow": those of Hugging Face's transformers, in Python. Private, unassigned and surrogate
+          characters are deleted too, and text is composed (NFC) before it is split.
+        - "hf-fast": those of Hugging Face's tokenizers, in Rust. Private characters are deleted too, the
+          256 ideographs U+2B820-2B91F are letters like others, and a capital sigma becomes medial everywhere.
     never_split : words that stay as they are where only spaces, ideographs or the ends of the text stand
         around them.
-
-    Notes
-    -----
-    Every mode follows Unicode 15.0.0. transformers follows the running Python's Unicode, tokenizers 0.23 that
-    of version 8.0: what came later is a letter to it, be it a mark, punctuation or a control character. It
-    files six others as they were then: U+166D and U+111C9 are punctuation, U+1734 is a mark that goes with
-    the accents, U+1885, U+1886 and U+A9BD are none. Beyond that each mode equals its original, except that
-    transformers looks for `never_split` once more after lower-casing and after splitting at punctuation.
 
     Examples
     --------
@@ -188,9 +178,7 @@ def _switch(name: str, value: bool) -> bool:
 
 def split_at_whitespace(text: str) -> list[str]:
     """Split raw text into chunks that tokenize independently: the tokens of `text` are theirs in a row."""
-    if _DELETED_SPACES.search(text):
-        text = _DELETED_SPACES.sub("", text)
-    return text.split()
+    return _DELETED_SPACES.sub("", text).split()
 
 
 def is_punctuation(character: str) -> bool:

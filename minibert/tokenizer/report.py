@@ -154,8 +154,8 @@ def report_text(report: Mapping[str, Any]) -> str:
         lines.append(f"On {counted(words['held_out'], 'word')} of lines that were held out:")
         lines += [f"  {name:<38}{value}" for name, value in rows]
     columns = [
-        ["the longest pieces", *map(_counted, report["longest"])],
-        ["the rarest", *map(_counted, report["rarest"])],
+        [title, *(f"{printable(one['piece'])} {one['count']:,}" for one in report[name])]
+        for title, name in (("the longest pieces", "longest"), ("the rarest", "rarest"))
     ]
     lines += aligned(zip_longest(*columns, fillvalue=""))
     count, pieces = (report["never_used"][name] for name in ("count", "pieces"))
@@ -163,7 +163,3 @@ def report_text(report: Mapping[str, Any]) -> str:
     some = f"{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"
     lines.append(f"{what} never used{some}" if count else "Every piece is used.")
     return "\n".join(lines)
-
-
-def _counted(one: Mapping[str, Any]) -> str:
-    return f"{printable(one['piece'])} {one['count']:,}"

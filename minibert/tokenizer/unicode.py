@@ -90,10 +90,7 @@ def _spell(codes: str) -> str:
     return "".join(chr(int(code, 16)) for code in codes.split("+"))
 
 
-@cache
-def data() -> UnicodeData:
-    """Read the table when it is first needed."""
-    return UnicodeData()
+data = cache(UnicodeData)  # the table, read when it is first needed
 
 
 @lru_cache(1 << 14)

@@ -13,7 +13,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from minibert.errors import InputError, warn
+from minibert.errors import InputError, naming, warn
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
 from minibert.tokenizer.greedy import GreedyCore
@@ -25,6 +25,9 @@ CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased
 
 class Tokenizer:
     """Text to WordPiece ids and back.
+
+    Raise InputError when the vocabulary is empty, repeats a piece or lacks one of the five special tokens, an
+    option is unknown, or the core is not installed.
 
     Parameters
     ----------
@@ -40,12 +43,6 @@ class Tokenizer:
     additional_special_tokens : pieces that `special=True` keeps whole beside the five of BERT; of ASCII, each
         beginning with a punctuation mark.
     core : "c", "python", or "auto": C if its extension is there. They differ in speed only.
-
-    Raises
-    ------
-    InputError
-        When the vocabulary is empty, repeats a piece or lacks one of the five special tokens, an option is
-        unknown, or the core is not installed.
 
     Examples
     --------
@@ -85,10 +82,9 @@ class Tokenizer:
             lower_case, strip_accents, tokenize_chinese_chars, compat=compat, never_split=kept
         )
         self.lower_case, self.compat = self.basic_tokenizer.lower_case, compat
-        if max_input_chars_per_word is None:
-            max_input_chars_per_word = MAX_CHARS[compat]
-        whole_number("max_input_chars_per_word", max_input_chars_per_word, 1)
-        self.max_input_chars_per_word = int(max_input_chars_per_word)
+        limit = MAX_CHARS[compat] if max_input_chars_per_word is None else max_input_chars_per_word
+        whole_number("max_input_chars_per_word", limit, 1)
+        self.max_input_chars_per_word = int(limit)
         added = _list_of_strings("additional_special_tokens", additional_special_tokens)
         self.additional_special_tokens = tuple(added)
         for token in self.additional_special_tokens:
@@ -163,7 +159,10 @@ class Tokenizer:
         if not isinstance(pair, str | None if alone else str | Sequence | None) or isinstance(pair, bytes):
             raise _no_string("pair", pair)
         if pairs is None and texts and isinstance(texts[0], tuple):
-            texts, pairs = _first_and_second(texts)
+            for number, one in enumerate(texts):
+                if not isinstance(one, tuple) or len(one) != 2:
+                    raise InputError(f"text[{number}]={short(one)} is no pair of texts; give tuples of two.")
+            texts, pairs = zip(*texts, strict=True)
         if not special:
             self._warn_of_special_tokens([*texts, *(pairs or ())])
         batch = self.encode_batch(
@@ -194,6 +193,9 @@ class Tokenizer:
     ) -> BatchEncoding:
         """Encode many texts, or pairs of texts, end to end as the model reads them.
 
+        Raise InputError when a text is neither string nor bytes, `texts` and `pairs` are not of equal number,
+        an argument is not possible, or what must stay whole leaves no room.
+
         Parameters
         ----------
         texts : strings, or bytes of UTF-8: what is invalid in them is read as U+FFFD and counted.
@@ -209,12 +211,6 @@ class Tokenizer:
         special : keep special tokens that are written out in a text, such as "[MASK]", whole.
         add_special_tokens : put [CLS] and [SEP] around.
         threads : how many threads share the work; by default one for each core.
-
-        Raises
-        ------
-        InputError
-            When a text is neither string nor bytes, `texts` and `pairs` are not of equal number, an argument
-            is not possible, or what must stay whole leaves no room.
         """
         parts, kind = _texts("texts", texts)
         if pairs is not None:
@@ -236,12 +232,14 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to what stands before them, a space elsewhere.
 
-        Raises
-        ------
-        InputError
-            When an id is no whole number or lies outside the vocabulary.
+        Raise InputError when an id is no whole number or lies outside the vocabulary.
         """
-        ids = _list_of_ids(ids)
+        if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+            raise InputError(f"ids={short(ids)} is no list of ids; give whole numbers.")
+        try:
+            ids = [index(i) for i in ids]
+        except TypeError as error:
+            raise InputError(f"ids={short(ids)} is no list of ids ({error}); give whole numbers.") from error
         for i in ids:
             if not 0 <= i < self.vocab_size:
                 outside = f"id {i} is outside the vocabulary of {self.vocab_size} pieces"
@@ -259,35 +257,27 @@ class Tokenizer:
         special tokens too. With `compat="hf-fast"` its ids are then those of `tokenizers`, in text of
         characters that Unicode 8.0, which that library follows, classifies as 15.0.0 does.
 
+        Raise InputError when a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
+
         Parameters
         ----------
         path : the folder, `RUN@STEP` for that of a run, or the vocabulary file.
         overrides : arguments of `Tokenizer` that win over the folder's configuration. Without either, the
             pieces in a folder tell whether text is lower-cased; text for a vocabulary file is.
-
-        Raises
-        ------
-        InputError
-            When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
         """
         stored = formats.read(Path(path))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
             warn(f"{what}: words with capitals become [UNK]. Leave out --cased, or take a cased vocabulary.")
-        try:
+        with naming(str(stored.source)):
             return cls(stored.vocab, **{**stored.options, **overrides})
-        except InputError as error:
-            raise InputError(f"{stored.source}: {error}") from error
 
     def save_pretrained(self, folder: str | Path, model_max_length: int = 512) -> None:
         """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
         `transformers.AutoTokenizer` loads the folder, `tokenizers.Tokenizer.from_file` the second of them;
         both then do what `compat="hf-fast"` does here, but for `never_split`, which they have no word for.
-
-        Parameters
-        ----------
-        model_max_length : the number of positions of the model that goes with this vocabulary.
+        `model_max_length` is the number of positions of the model that goes with this vocabulary.
         """
         formats.write(Path(folder), self.vocab, self._options(), model_max_length)
 
@@ -330,15 +320,6 @@ def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
     return values
 
 
-def _list_of_ids(ids: Iterable[int]) -> list[int]:
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        raise InputError(f"ids={short(ids)} is no list of ids; give whole numbers.")
-    try:
-        return [index(i) for i in ids]
-    except TypeError as error:
-        raise InputError(f"ids={short(ids)} is no list of ids ({error}); give whole numbers.") from error
-
-
 def can_be_special(token: str) -> bool:
     """Tell whether a token can be told from words around it: ASCII that begins with a punctuation mark."""
     return token != "" and token.isascii() and is_punctuation(token[0])
@@ -358,13 +339,6 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
         what = f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}"
         raise InputError(f"{what}; give texts that are all str or all bytes.")
     return texts, kind
-
-
-def _first_and_second(pairs: Sequence[Any]) -> tuple[list[str], list[str]]:
-    for number, pair in enumerate(pairs):
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InputError(f"text[{number}]={short(pair)} is no pair of texts; give tuples of two.")
-    return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def _no_string(name: str, value: Any) -> InputError:
