@@ -2,8 +2,9 @@
 the environment.
 
 Each command is a file of this folder: first the summary that `minibert --help` lists, then its flags (`add`)
-and the few lines that call the library (`run`, which returns an exit status, or None for 0). Exit status:
-0 done, 1 the work failed, 2 something that was given can't be used, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.
+and the few lines that call the library (`run`, which returns an exit status, or None for that in its
+arguments). Exit status: 0 done, 1 the work failed, 2 something that was given can't be used, 130 Ctrl-C, 143
+SIGTERM, 129 SIGHUP.
 """
 
 import os
@@ -22,15 +23,6 @@ from minibert.terminal import emit, printable, write_what_can_be_written
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command in the words after `minibert`, those of this process when left out.
-
-    Return the exit status. What was wrong stands in one line on the error stream.
-    """
-    with _stopped_as_by_ctrl_c():
-        return _run(argv)
-
-
 @contextmanager
 def _stopped_as_by_ctrl_c() -> Iterator[None]:
     """Let SIGTERM and SIGHUP clean up as Ctrl-C does, unless somebody else handles or ignores them."""
@@ -47,7 +39,12 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
         restore_signals(before)
 
 
-def _run(argv: Sequence[str] | None) -> int:
+@_stopped_as_by_ctrl_c()
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in the words after `minibert`, those of this process when left out.
+
+    Return the exit status. What was wrong stands in one line on the error stream.
+    """
     write_what_can_be_written()
     try:
         arguments = parse_arguments(argv)
@@ -55,16 +52,15 @@ def _run(argv: Sequence[str] | None) -> int:
             warnings.showwarning = cast(Any, lambda warning, *_: _complain(warning.args[0]))
             if "device" in arguments:
                 import_module("minibert.engines").force_device(arguments.device)
-            status = arguments.run(arguments) or DONE
+            status = arguments.run(arguments) or arguments.status
             sys.stdout.flush()  # while a broken pipe can still be caught
             return status
     except InputError as error:
         return _complain(arguments.parser.as_typed(error), BAD_INPUT)
     except PermissionError as error:  # of a folder that may not be looked into
         where = error.filename or "A file"
-        return _complain(
-            f"{where} is closed to you ({error.strerror}); change its permissions or name another.", BAD_INPUT
-        )
+        text = f"{where} is closed to you ({error.strerror}); change its permissions or name another."
+        return _complain(text, BAD_INPUT)
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED

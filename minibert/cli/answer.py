@@ -9,40 +9,36 @@ examples:
   minibert answer --model runs/squad2 "When was it built?" --file article.txt --top 5 --json
 """
 
-import argparse
 import codecs
 import sys
 import textwrap
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_flag, add_json, add_model, add_quiet
-from minibert.cli.shared.parser import renamed
+from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches, renamed
 from minibert.cli.shared.texts import STANDARD_INPUT, as_utf8, refuse_file, tell_terminal
 from minibert.errors import InputError
 from minibert.files import LARGEST_WHOLE
 from minibert.reading import byte_pieces, too_much
 from minibert.terminal import emit, json_text, printable
 
-WIDTH = 78  # of the passages that are printed
-MARKS = ">>", "<<"  # around an answer in its passage
 
-
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]"
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
-    parser.add_argument("--file", metavar="FILE", help="a file that is the text, compressed too")
+    add_flag(parser, "--file FILE", "a file that is the text, compressed too")
     renamed(parser, "--text", "--file")
-    add_flag(parser, "--top", "answers to print", 1)
-    add_quiet(parser)
+    add_flag(parser, "--top N", "answers to print", 1)
+    add_switches(parser, quiet=QUIET)
     add_engine(parser)
-    add_json(parser)
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert import engines
     from minibert.finetuning.models import Finetuned
     from minibert.tasks.answering import Answering, answer
@@ -61,11 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
     # What was decided stands first, whatever has the highest probability.
     decided = best["begin"], best["end"]
     answers = sorted(best["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
-    if arguments.json:
-        kept = {name: value for name, value in best.items() if name not in ("id", "n_best")}
-        emit(json_text({"question": arguments.question, **kept, "answers": answers}))
-    else:
-        emit("\n".join(_answer_text(one, text) for one in answers))
+    kept = {name: value for name, value in best.items() if name not in ("id", "n_best")}
+    facts = {"question": arguments.question, **kept, "answers": answers}
+    emit(json_text(facts) if arguments.json else "\n".join(_answer_text(one, text) for one in answers))
 
 
 def _text(file: str) -> str:
@@ -88,7 +82,6 @@ def _answer_text(one: dict[str, Any], text: str) -> str:
         return f"{chance}  no answer"
     before, words, behind = map(printable, passage(text, one["begin"], one["end"]))
     # Neither long words nor hyphens are broken: `textwrap` takes quadratic time for that.
-    whole: Any = {"break_long_words": False, "break_on_hyphens": False}
-    marked = f"{before}{MARKS[0]}{words}{MARKS[1]}{behind}"
-    shown = textwrap.fill(marked, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8, **whole)
-    return f"{chance}  {words}\n{shown}"
+    marked = f"{before}>>{words}<<{behind}"
+    form = textwrap.TextWrapper(78, " " * 8, " " * 8, break_long_words=False, break_on_hyphens=False)
+    return f"{chance}  {words}\n{form.fill(marked)}"

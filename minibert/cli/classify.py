@@ -19,34 +19,29 @@ examples:
   minibert classify --model runs/snli "The team won the cup." --classes politics,sport
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_json, add_model, add_switches
+from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, answers, given_texts
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text, printable
 
-FILES_INSTEAD = (
-    "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
-    "minibert classify --model MODEL --file FILE for lines of text"
-)
 
-
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
     group = parser.add_argument_group("classes of your own")
-    group.add_argument("--classes", metavar="NAMES", help="the classes to choose from, with commas between")
+    add_flag(group, "--classes NAMES", "the classes to choose from, with commas between")
     text = "the sentence that is judged, {} being the class (default: This text is about {}.)"
-    group.add_argument("--template", metavar="TEXT", help=text)
+    add_flag(group, "--template TEXT", text)
     add_switches(group, several="judge each class by itself: several may be right, or none")
     add_engine(parser)
-    add_json(parser)
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> None:
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
     from minibert.finetuning.zero_shot import zero_shot
@@ -58,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"${next(iter(asked))} is for --classes; name some.", **asked)
     if given > 2 and not own:
         raise InputError(f"{given} texts are no pair; give one or two, or many with --file.")
-    lines = given_texts(arguments, FILES_INSTEAD)
+    instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
+    instead += "minibert classify --model MODEL --file FILE for lines of text"
+    lines = given_texts(arguments, instead)
     pairs = [arguments.texts] if given else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
     cuts = Cuts(model.max_length, long=model.task.long)
@@ -69,13 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         texts = ((*pair, None)[:2] for pair in pairs)
         found = answers(arguments, texts, partial(classify, arguments.model, **loaded), at_once=1)
-    status = 0
     for number, predicted in enumerate(found):
-        status |= predicted is None
         shown = json_text(predicted, indent=None) if arguments.json else _line(predicted, in_full=bool(given))
         emit("\n" * (given > 0 < number and not arguments.json) + shown, flush=True)
     warn_of_cuts({"": cuts}, model.config.P)
-    return status
 
 
 def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
@@ -84,8 +78,7 @@ def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
         return ""
     if "value" in predicted:
         return f"{predicted['value']:.3f}"
-    chances = predicted["probabilities"]
-    several = predicted.get("labels", ())
+    chances, several = predicted["probabilities"], predicted.get("labels", ())
     if not in_full and "labels" in predicted:
         return "|".join(map(printable, several))
     if not in_full:

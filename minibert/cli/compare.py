@@ -13,24 +13,23 @@ examples:
   minibert compare runs/rte-*/ --json
 """
 
-import argparse
-from typing import Any
+from argparse import ArgumentParser, Namespace
 
 from minibert.cli.shared import flags
 from minibert.errors import InputError
 from minibert.terminal import emit, json_text
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert compare RUN RUN [RUN ...] [--by NAME] [--out FILE] [--json]"
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; from 2 to 8 of them")
-    text = "what the curves of the page are drawn over"
-    parser.add_argument("--by", choices=("step", "tokens", "minutes"), help=f"{text} (default: step)")
-    parser.add_argument("--out", metavar="FILE", help="the page to write, such as comparison.html")
-    flags.add_json(parser)
+    text = "what the curves of the page are drawn over (default: step)"
+    flags.add_flag(parser, "--by", text, choices=("step", "tokens", "minutes"))
+    flags.add_flag(parser, "--out FILE", "the page to write, such as comparison.html")
+    flags.add_switches(parser, json=flags.JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.comparison import compare
     from minibert.files import page_path, require_folder
 
@@ -40,7 +39,6 @@ def run(arguments: argparse.Namespace) -> None:
         require_folder(page_path(arguments.out).parent)
     found = compare(arguments.runs, arguments.by or "step")
     page = found.write(arguments.out) if arguments.out else None
-    if arguments.json:
-        emit(json_text(found.to_json() | {"page": page and str(page)}))
-    else:
-        emit(found.text() + f"\n\nPage: {page}" * bool(page))
+    facts = {"page": page and str(page)}
+    end = f"\n\nPage: {page}" * bool(page)
+    emit(json_text(found.to_json() | facts) if arguments.json else found.text() + end)

@@ -10,23 +10,22 @@ examples:
   jupyter lab my-course
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
-from minibert.cli.shared.flags import add_json
+from minibert.cli.shared.flags import JSON, add_switches
 from minibert.errors import InputError
 from minibert.files import atomic_json, require_folder
 from minibert.json_files import read_json
 from minibert.terminal import emit, json_text, some_of
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="where to put the notebooks; made if it is not there")
-    add_json(parser)
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.course.exercises import notebook_folder
 
     folder = Path(arguments.folder)
@@ -41,7 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
             if cell["cell_type"] == "code":
                 cell |= {"outputs": [], "execution_count": None}
         atomic_json(folder / path.name, notebook, indent=1)
-    if arguments.json:
-        emit(json_text({"folder": str(folder), "notebooks": [path.name for path in sources]}))
-    else:
-        emit(f"{folder} has {len(sources)} notebooks. Begin with  jupyter lab {folder / sources[0].name}")
+    facts = {"folder": str(folder), "notebooks": [path.name for path in sources]}
+    text = f"{folder} has {len(sources)} notebooks. Begin with  jupyter lab {folder / sources[0].name}"
+    emit(json_text(facts) if arguments.json else text)

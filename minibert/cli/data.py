@@ -29,7 +29,7 @@ one large file would be left to a single part; split it first, between lines:
   split -n l/64 --additional-suffix=.txt articles.txt articles/
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.cli.shared.flags import add_corpus, add_flag, add_json, add_layout, add_quiet, add_switches
+from minibert.cli.shared.flags import JSON, QUIET, add_column, add_corpus, add_flag, add_layout, add_switches
 from minibert.errors import InputError
 from minibert.files import require_folder
 from minibert.terminal import counted, emit, json_text, printable
@@ -45,29 +45,26 @@ from minibert.terminal import counted, emit, json_text, printable
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
-    parser.add_argument("--vocab", metavar="PATH", help=text)
+    add_flag(parser, "--vocab PATH", text)
     add_switches(parser, cased="keep case and accents, with --vocab too")
-    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to write, or to continue")
-    parser.add_argument(
-        "--part", metavar="I/N", help="make only part I of N, such as 2/16, in a folder of its own in --out"
-    )
+    add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
+    add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")
     add_layout(parser)
-    add_flag(parser, "--column", "where JSON lines have their text", "text", metavar="NAME")
-    add_quiet(parser)
-    add_json(parser)
+    add_column(parser)
+    add_switches(parser, quiet=QUIET, json=JSON)
     group = parser.add_argument_group("training instances to look at")
-    add_flag(group, "--show", "number of instances to print", 0)
-    add_flag(group, "--seq-length", "tokens in each printed instance", 32)
+    add_flag(group, "--show N", "number of instances to print", 0)
+    add_flag(group, "--seq-length N", "tokens in each printed instance", 32)
     text = "single spans, as pretrain --no-nsp has them"
     group.add_argument("--no-nsp", dest="next_sentence", action="store_false", help=text)
-    add_flag(group, "--seed", "seed of the printed instances", 0)
+    add_flag(group, "--seed N", "seed of the printed instances", 0)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
     from minibert.data.shards.joined import missing_parts
@@ -126,7 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
         emit(f"\n{printable(text)}")
 
 
-def _tokenizer(arguments: argparse.Namespace, part: Any, out: Path) -> Any:
+def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
     """Load the tokenizer that was named or that the folder has, or learn one from the text."""
     from minibert.data.shards.parts import MANIFEST, require_free
     from minibert.pretraining.preparation import learn_vocabulary

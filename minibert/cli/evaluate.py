@@ -13,38 +13,37 @@ examples:
   minibert evaluate --model runs/sst2 --data glue/SST-2
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from typing import Any
 
 from minibert.cli.shared import flags
 from minibert.cli.shared.measured import add_measured, measured_as
 from minibert.errors import InputError
 from minibert.terminal import counted, emit, json_text
 
-TARGETS, COLUMN = 20000, "text"
+TARGETS = 20000
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
     text += "more fine-tuned models, which are averaged"
-    parser.add_argument("--model", action="append", required=True, metavar="MODEL", help=text)
+    flags.add_model(parser, text, action="append")
     masked = parser.add_argument_group("after pre-training")
     text = "text to measure on; next sentences only where there are several documents of several sentences "
     text += "(default: the held-out documents)"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
-    flags.add_number(masked, "--seq-length", "tokens in a sequence (default: the run's longest, else 128)")
-    flags.add_number(masked, "--targets", f"[MASK]s to score (default: {TARGETS})")
+    flags.add_flag(masked, "--seq-length N", "tokens in a sequence (default: the run's longest, else 128)")
+    flags.add_flag(masked, "--targets N", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
     flags.add_column(masked, None)
     text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
     flags.add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"), split=None)
     flags.add_engine(parser)
-    flags.add_json(parser)
+    flags.add_switches(parser, json=flags.JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.finetuning.models import is_finetuned
 
     if all(map(is_finetuned, arguments.model)):
@@ -53,44 +52,41 @@ def run(arguments: argparse.Namespace) -> None:
     model = next(one for one in arguments.model if not is_finetuned(one))
     if len(arguments.model) > 1:
         raise InputError(f"{model} is not fine-tuned, so it can't be averaged with others; give it alone.")
-    _refuse(arguments, f"{model} is not fine-tuned", "data", "split", "task", "dtype")
+    _refuse(arguments, f"{model} is not fine-tuned", "data split task dtype")
     if arguments.per_byte:
-        _refuse(arguments, "--per-byte reads windows of its own", "seq_length", "targets")
+        _refuse(arguments, "--per-byte reads windows of its own", "seq_length targets")
     from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
-    given = {name: getattr(arguments, name) for name in ("engine", "threads")}
-    given |= {"layout": arguments.layout or "auto", "column": arguments.column or COLUMN}
+    given = flags.given(arguments, "engine threads")
+    given |= {"layout": arguments.layout or "auto", "column": arguments.column or "text"}
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
         found = evaluate_words(model, corpus, **given)
-        measured = counted(found.words, "word")
-        text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({measured})"
+        words = counted(found.words, "word")
+        text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({words})"
         emit(json_text(asdict(found)) if arguments.json else text)
         return
     targets = TARGETS if arguments.targets is None else arguments.targets
-    more = {"seq_length": arguments.seq_length, "targets": targets}
-    plain, shuffled = evaluate(model, corpus, **given, **more)
+    plain, shuffled = evaluate(model, corpus, seq_length=arguments.seq_length, targets=targets, **given)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
 
 
-def _refuse(arguments: argparse.Namespace, why: str, *names: str) -> None:
+def _refuse(arguments: Namespace, why: str, names: str) -> None:
     """Raise InputError when one of these flags is given."""
-    values = {name: getattr(arguments, name) for name in names}
-    if given := [flags.flag_of(name) for name, x in values.items() if x is not None and x is not False]:
-        raise InputError(f"{why}; leave out {', '.join(given)}.")
+    if given := [n for n, x in flags.given(arguments, names).items() if x is not None and x is not False]:
+        raise InputError(f"{why}; leave out {', '.join(map(flags.flag_of, given))}.")
 
 
-def _run_task(arguments: argparse.Namespace) -> None:
+def _run_task(arguments: Namespace) -> None:
     from minibert.finetuning.run import evaluate
     from minibert.reports.results import measured_text
 
     if arguments.corpus:
         what = f"{arguments.model[0]} holds a fine-tuned model, which is measured on its task"
         raise InputError(f"{what} and not on {arguments.corpus[0]}; name a folder with --data, or nothing.")
-    why = f"{arguments.model[0]} is fine-tuned"
-    _refuse(arguments, why, "per_byte", "seq_length", "targets", "layout", "column")
+    _refuse(arguments, f"{arguments.model[0]} is fine-tuned", "per_byte seq_length targets layout column")
     arguments.split = arguments.split or "dev"
     show = not (arguments.json or arguments.quiet)
     report = evaluate(arguments.model, **measured_as(arguments), show=show)

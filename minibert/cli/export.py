@@ -21,13 +21,12 @@ examples:
   minibert export --model runs/books --out books-tf --format tensorflow
 """
 
-import argparse
 import json
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from minibert.cli.shared.flags import add_flag, add_json, add_model
-from minibert.cli.shared.parser import renamed
+from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches, renamed
 from minibert.errors import InputError
 from minibert.files import require_folder, write_folder_atomically
 from minibert.json_files import read_json
@@ -35,36 +34,31 @@ from minibert.reading import byte_pieces
 from minibert.terminal import emit, json_text, printable, some_of
 
 # What goes with a vocabulary, in any format.
-TOKENIZER_FILES = (
-    "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
-)
+TOKENIZER = "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
 # What makes it a model of sentence-transformers.
-MODULES = (
-    "modules.json sentence_bert_config.json config_sentence_transformers.json 1_Pooling/config.json".split()
-)
+MODULES = "modules.json sentence_bert_config.json config_sentence_transformers.json".split()
+MODULES += ["1_Pooling/config.json"]
 # Where others' tools note in a tokenizer_config.json what it was read from.
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
-FORMATS = ("hugging-face", "tensorflow")
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert export --model MODEL --out DIR [--format FORMAT] [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
-    text = "a folder that does not exist yet, or is empty"
-    parser.add_argument("--out", metavar="DIR", required=True, help=text)
+    add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
     text = "hugging-face, with model.safetensors; tensorflow, with bert_model.ckpt.*"
-    add_flag(parser, "--format", text, FORMATS[0], choices=FORMATS, metavar="FORMAT")
+    add_flag(parser, "--format FORMAT", text, "hugging-face", choices=("hugging-face", "tensorflow"))
     renamed(parser, "--to", "--format")
-    dtypes, text = ("float32", "float16", "bfloat16"), "float32, float16 or bfloat16"
-    add_flag(parser, "--dtype", text, "float32", choices=dtypes, metavar="TYPE")
+    dtypes = ("float32", "float16", "bfloat16")
+    add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
     text = "also write what sentence-transformers reads; a text is the mean of its tokens, or its [CLS]"
-    parser.add_argument("--sentence-transformers", choices=("mean", "cls"), dest="pool", help=text)
-    add_json(parser)
+    add_flag(parser, "--sentence-transformers", text, choices=("mean", "cls"), dest="pool")
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert import hub
     from minibert.hub.sentence_transformers import write_modules
     from minibert.model_names import folder_of
@@ -123,7 +117,7 @@ def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:
     from minibert.hub.loading import RUNS
 
     is_run = any((folder / name).exists() for name in RUNS)  # whose card is written here
-    wanted = *TOKENIZER_FILES, *TASK_FILES, *MODULES * with_modules, *["README.md"] * (not is_run)
+    wanted = *TOKENIZER, *TASK_FILES, *MODULES * with_modules, *["README.md"] * (not is_run)
     found = {name: b"".join(byte_pieces(folder / name)) for name in wanted if (folder / name).is_file()}
     name = "tokenizer_config.json"
     if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():

@@ -15,34 +15,30 @@ examples:
   minibert evaluate --model runs/papers-more new/ --per-byte
 """
 
-import argparse
-from typing import Any
+from argparse import ArgumentParser, Namespace
 
-from minibert.cli.shared.flags import add_engine, add_json, add_model, add_number, add_switches
+from minibert.cli.shared.flags import JSON, QUIET_REPORT, add_engine, add_flag, add_model, add_switches, given
 from minibert.terminal import emit, json_text
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert extend --model MODEL --out DIR (--words FILE | --learn-from CORPUS ...) [...]"
     add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
-    text = "a folder that does not exist yet, or is empty"
-    parser.add_argument("--out", metavar="DIR", required=True, help=text)
+    add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--words", metavar="FILE", help="the new words, one a line, as the tokenizer has them")
+    add_flag(where, "--words FILE", "the new words, one a line, as the tokenizer has them")
     text = "learn new pieces from this text: files, folders or globs"
     where.add_argument("--learn-from", metavar="CORPUS", nargs="+", default=[], help=text)
-    add_number(parser, "--n", "pieces to learn (default: 500)")
+    add_flag(parser, "--n N", "pieces to learn (default: 500)")
     text = "other text, to measure vocabularies and models on"
     parser.add_argument("--measure-on", metavar="CORPUS", nargs="+", default=[], help=text)
     add_engine(parser)
-    add_switches(parser, quiet="show no progress, only the report")
-    add_json(parser)
+    add_switches(parser, quiet=QUIET_REPORT, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.pretraining.extension import extend, report_text
 
-    names = ("words", "learn_from", "n", "measure_on", "engine", "threads")
-    given = {name: getattr(arguments, name) for name in names}
-    report = extend(arguments.model, arguments.out, **given, show=not (arguments.quiet or arguments.json))
+    how = given(arguments, "words learn_from n measure_on engine threads")
+    report = extend(arguments.model, arguments.out, **how, show=not (arguments.quiet or arguments.json))
     emit(json_text(report) if arguments.json else report_text(report))

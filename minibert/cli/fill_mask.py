@@ -16,28 +16,28 @@ examples:
   minibert fill-mask --model runs/books --file gaps.txt --pieces 3 --json
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_flag, add_model
+from minibert.cli.shared.flags import add_engine, add_flag, add_model, add_switches, given
 from minibert.cli.shared.texts import add_texts, answers, given_texts
 from minibert.terminal import emit, json_text, printable
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
-    add_flag(parser, "--top", "guesses for each [MASK]", 5)
+    add_flag(parser, "--top N", "guesses for each [MASK]", 5)
     text = "ask about these words only, with commas between"
     parser.add_argument("--targets", metavar="WORDS", type=lambda one: one.split(","), default=[], help=text)
-    add_flag(parser, "--pieces", "most pieces of a guess", 1)
+    add_flag(parser, "--pieces N", "most pieces of a guess", 1)
     add_engine(parser)
-    parser.add_argument("--json", action="store_true", help="print a JSON array for each text instead")
+    add_switches(parser, json="print a JSON array for each text instead")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
     from minibert.gaps import fill_texts
     from minibert.inference import Bert
@@ -46,19 +46,14 @@ def run(arguments: argparse.Namespace) -> int:
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     tokenizer = Tokenizer.from_pretrained(arguments.model)
-    options = {name: getattr(arguments, name) for name in ("top", "targets", "pieces")}
     in_full = bool(arguments.targets) or arguments.pieces > 1
-    status = 0
     with limited_threads(arguments.threads, model.ops):
-        ask = partial(fill_texts, model, tokenizer, **options)
+        ask = partial(fill_texts, model, tokenizer, **given(arguments, "top targets pieces"))
         for number, masks in enumerate(answers(arguments, texts, ask)):
-            status |= masks is None
             if arguments.json:
-                shown = None if masks is None else [dict(guesses) for guesses in masks]
-                emit(json_text(shown, indent=None), flush=True)
+                emit(json_text(masks and [dict(guesses) for guesses in masks], indent=None), flush=True)
             else:
                 emit("\n" * (number > 0) + "\n".join(_lines(masks or [], in_full)), flush=True)
-    return status
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:

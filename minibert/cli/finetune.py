@@ -18,15 +18,13 @@ examples:
   minibert finetune --resume --out runs/sst2
 """
 
-import argparse
 import shlex
 import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from minibert.cli.shared import flags
-from minibert.cli.shared.accelerators import HELP as ACCELERATORS, add_accelerators
+from minibert.cli.shared import accelerators, flags
 from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
 from minibert.tasks.registry import TASKS
@@ -39,60 +37,49 @@ RECIPE_TABLE = "\n".join(
 )
 
 
-def add(parser: Any) -> None:
-    parser.usage = (
-        "minibert finetune TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]"
-    )
+def add(parser: ArgumentParser) -> None:
+    words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]"
+    parser.usage = f"minibert finetune {words}"
     recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}"
-    parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{ACCELERATORS}\n{parser.epilog}"
+    parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{accelerators.HELP}\n{parser.epilog}"
     parser.add_argument("task", nargs="?", metavar="TASK", help="what to learn; see below")
     options = FinetuneOptions
     group = parser.add_argument_group("the run")
     text = "a pre-training run or RUN@STEP, a Hugging Face BERT, or a fine-tuned model to train further"
-    group.add_argument("--model", metavar="MODEL", help=text)
-    group.add_argument("--out", metavar="DIR", required=True, help="the run folder")
+    flags.add_flag(group, "--model MODEL", text)
+    flags.add_flag(group, "--out DIR", "the run folder", required=True)
     flags.add_switches(group, resume="continue the run in --out")
     flags.add_config(group, "finetune.json")
-    flags.add_options(group, options, "epochs", "max_steps", "seed", "restarts")
+    flags.add_options(group, options, "epochs max_steps seed restarts")
     flags.add_engine(group, default=None)
-    flags.add_options(group, options, "checkpoint_steps", "checkpoint_seconds", "keep")
-    flags.add_quiet(group, "show no progress, only the report")
-    flags.add_json(group)
+    flags.add_options(group, options, "checkpoint_steps checkpoint_seconds keep")
+    flags.add_switches(group, quiet=flags.QUIET_REPORT, json=flags.JSON)
     group = parser.add_argument_group("data")
     text = "folder of the task's official files, or of train, dev and test tables; or one table"
-    group.add_argument("--data", metavar="PATH", help=text)
-    group.add_argument(
-        "--column",
-        dest="columns",
-        type=partial(_pair, "NAME=COLUMN, such as text=review"),
-        action="append",
-        metavar="NAME=COLUMN",
-        help="what is where in your own table: text, second, label (classify, multilabel, regress), words, "
-        "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
-        "delimiter=';', header=no, and layout=words where each word has a line (tag). In the column label of "
-        "multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more",
-    )
-    group.add_argument(
-        "--also",
-        type=partial(_pair, "TASK=DIR, such as snli=pairs"),
-        action="append",
-        metavar="TASK=DIR",
-        help="learn together with another task of the same answers, whose train file is joined to this "
-        "one's; dev stays that of TASK alone. For rte, neutral and contradiction of mnli and snli are "
-        "not_entailment. Repeat the flag for more",
-    )
-    flags.add_options(group, options, "also_examples", "train_examples", "dev_examples", "split_dev")
-    flags.add_options(group, options, "max_length", "token_budget", "long", "stride", "pool", "most_windows")
+    flags.add_flag(group, "--data PATH", text)
+    text = "what is where in your own table: text, second, label (classify, multilabel, regress), words, "
+    text += "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
+    text += "delimiter=';', header=no, and layout=words where each word has a line (tag). In the column "
+    text += "label of multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more"
+    pair = partial(_pair, "NAME=COLUMN, such as text=review")
+    flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=pair, action="append")
+    text = "learn together with another task of the same answers, whose train file is joined to this one's; "
+    text += "dev stays that of TASK alone. For rte, neutral and contradiction of mnli and snli are "
+    text += "not_entailment. Repeat the flag for more"
+    pair = partial(_pair, "TASK=DIR, such as snli=pairs")
+    flags.add_flag(group, "--also TASK=DIR", text, type=pair, action="append")
+    flags.add_options(group, options, "also_examples train_examples dev_examples split_dev")
+    flags.add_options(group, options, "max_length token_budget long stride pool most_windows")
     group = parser.add_argument_group("model, batches and optimizer")
-    flags.add_options(group, options, "dropout", "attention_dropout", "freeze", "feature_based", "width")
-    flags.add_options(group, options, "bilstm", "class_weights", "sampling")
-    flags.add_options(group, options, "span_weight", "dtype", "batch_size", "accumulate", "learning_rates")
+    flags.add_options(group, options, "dropout attention_dropout freeze feature_based width")
+    flags.add_options(group, options, "bilstm class_weights sampling")
+    flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     flags.add_optimizer(group, "adamw", "for batches of hundreds of examples, with rates ten times AdamW's")
-    flags.add_options(group, options, "warmup", "weight_decay", "clip_norm", "beta1", "beta2", "adam_eps")
-    add_accelerators(parser, options)
+    flags.add_options(group, options, "warmup weight_decay clip_norm beta1 beta2 adam_eps")
+    accelerators.add_accelerators(parser, options)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.finetuning.run import finetune
     from minibert.reports.results import report_text
     from minibert.tasks.stored import OPTIONS_FILE
@@ -107,7 +94,12 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(f"minibert finetune needs {words} too, or --resume with the --out of a run.")
     else:
         options = FinetuneOptions(**given)
-    _check_used(options, given)
+    if "width" in given and not options.feature_based:
+        raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
+    whole_model = {"span_weight": "which finds no spans", "attention_dropout": "whose LSTMs do not attend"}
+    for name, why in whole_model.items():
+        if name in given and options.feature_based:
+            raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
     out, show = Path(arguments.out), not arguments.quiet
     try:
         report = finetune(options, out, resume=arguments.resume, show=show, began=began)
@@ -118,19 +110,9 @@ def run(arguments: argparse.Namespace) -> None:
     emit(json_text(report) if arguments.json else report_text(report))
 
 
-def _check_used(options: FinetuneOptions, given: dict[str, Any]) -> None:
-    """Raise InputError when something was given that nothing depends on."""
-    if "width" in given and not options.feature_based:
-        raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
-    whole_model = {"span_weight": "which finds no spans", "attention_dropout": "whose LSTMs do not attend"}
-    for name, why in whole_model.items():
-        if name in given and options.feature_based:
-            raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
-
-
 def _pair(form: str, text: str) -> tuple[str, str]:
     """Return `text=review`, which has such a form, as a pair."""
     name, _, value = text.partition("=")
     if not name or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
+        raise ArgumentTypeError(f"{text!r} is not {form}")
     return name, value

@@ -13,30 +13,29 @@ examples:
   minibert gradcheck --operation attention --operation layer_norm --json
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from minibert import engines
-from minibert.cli.shared.flags import add_engine, add_flag, add_json
+from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_switches
 from minibert.errors import InputError
 from minibert.files import atomic_text, require_folder
 from minibert.terminal import emit, json_text
 from minibert.training.runlog import say
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     text = "only this operation; repeat the flag for more (default: all)"
-    parser.add_argument("--operation", action="append", metavar="NAME", help=text)
-    parser.add_argument("--dtype", choices=("float64", "float32"), help="only this precision (default: both)")
-    add_flag(parser, "--seed", "seed of inputs and directions", 0)
-    parser.add_argument("--html", metavar="FILE", help="write the sheet as a page, too")
+    add_flag(parser, "--operation NAME", text, action="append")
+    add_flag(parser, "--dtype", "only this precision (default: both)", choices=("float64", "float32"))
+    add_flag(parser, "--seed N", "seed of inputs and directions", 0)
+    add_flag(parser, "--html FILE", "write the sheet as a page, too")
     text = "an engine to check; repeat the flag for more (default: auto)"
     add_engine(parser, default=None, action="append", help=text)
-    add_json(parser)
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from minibert.gradcheck import sheet as gradcheck
 
     if arguments.seed < 0:
@@ -48,12 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     engines.limited_threads(arguments.threads or 1)  # small matrices only suffer from more
     created = [engines.create(name, arguments.threads) for name in arguments.engine or ["auto"]]
     checked = {engine.name: engine for engine in created}.values()
-    rows = gradcheck.proof_sheet(
-        checked,
-        dtypes=(arguments.dtype,) if arguments.dtype else ("float64", "float32"),
-        operations=arguments.operation,
-        seed=arguments.seed,
-    )
+    dtypes = (arguments.dtype,) if arguments.dtype else ("float64", "float32")
+    rows = gradcheck.proof_sheet(checked, dtypes=dtypes, operations=arguments.operation, seed=arguments.seed)
     if arguments.html:
         from minibert.gradcheck.page import proof_page
 

@@ -16,18 +16,18 @@ examples:
   minibert info --threads 1 --json
 """
 
-import argparse
 import functools
 import importlib.util
 import platform
 import warnings
+from argparse import ArgumentParser, Namespace
 from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
 
 from minibert import __version__, engines
-from minibert.cli.shared.flags import add_engine, add_json
+from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_switches
 from minibert.data.corpus import embedded_corpus
 from minibert.errors import InputError
 from minibert.machine import cores
@@ -36,19 +36,17 @@ from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 
 REQUIRED = ("numpy", "numba", "cffi", "safetensors", "shtab", "tqdm", "threadpoolctl")
-WARMED = ("float32", "float64")
-PEAKS = ("float32", "bfloat16")
 EXTRAS = {"matplotlib": "pictures", "tensorboardX": "TensorBoard events", "jax": "accelerators, many devices"}
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     add_engine(parser, device=False)
     text = "compile the loops of the engine numba, in one precision or (both, the default)"
-    parser.add_argument("--warm-up", nargs="?", const="both", choices=("both", *WARMED), help=text)
-    add_json(parser)
+    add_flag(parser, "--warm-up", text, nargs="?", const="both", choices=("both", "float32", "float64"))
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     if arguments.warm_up:
         _warm_up(arguments.warm_up, arguments.json)
         return
@@ -138,7 +136,7 @@ def _chosen(name: str, threads: int | None) -> dict[str, Any]:
         if ops.name == "cpp":
             facts["instruction set"] = ops._run.isa
         facts["instruction sets available"] = ", ".join(sets)
-    for dtype in PEAKS:
+    for dtype in ("float32", "bfloat16"):
         peak = engines.peak(threads, dtype)
         title = f"peak in {dtype}, GFLOP/s"
         facts[title] = round(peak, 1) if peak else "not measured: it needs the kernels in C++"
@@ -161,5 +159,5 @@ def _tokenizer() -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         core = native.load()
-    name = "core in C" if core else "core in Python"
-    return f"{name}, Unicode {UNICODE_VERSION}" + "".join(f"; {warning.message}" for warning in caught)
+    text = f"core in {'C' if core else 'Python'}, Unicode {UNICODE_VERSION}"
+    return text + "".join(f"; {warning.message}" for warning in caught)

@@ -12,25 +12,23 @@ examples:
   minibert predict --model runs/reviews --data new_reviews.csv --out answers
 """
 
-import argparse
-from typing import Any
+from argparse import ArgumentParser, Namespace
 
-from minibert.cli.shared.flags import add_engine, add_json, add_switches
+from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.measured import add_measured, measured_as
 from minibert.terminal import emit, json_text
 
 
-def add(parser: Any) -> None:
-    text = "a fine-tuned model; repeat the flag for more"
-    parser.add_argument("--model", action="append", required=True, metavar="MODEL", help=text)
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the files")
+def add(parser: ArgumentParser) -> None:
+    add_model(parser, "a fine-tuned model; repeat the flag for more", action="append")
+    add_flag(parser, "--out DIR", "folder for the files", required=True)
     add_measured(parser)
     add_switches(parser, majority="predict the most frequent class everywhere, as the paper does for WNLI")
     add_engine(parser)
-    add_json(parser)
+    add_switches(parser, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.finetuning.run import predict, predicted_text
 
     more = {"majority": arguments.majority, "show": not arguments.quiet}

@@ -28,14 +28,12 @@ examples:
 --processes 4 --process-id 0
 """
 
-import argparse
 import re
 import time
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from minibert.cli.shared import accelerators, flags
-from minibert.cli.shared.parser import renamed
 from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDULES
@@ -67,49 +65,41 @@ runs of a minute or two, --optimizer muon (Jordan et al. 2024):
 """
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"
     parser.epilog = f"{defaults}{OPTIMIZERS}{accelerators.HELP}{accelerators.MANY}\n{parser.epilog}"
     flags.add_corpus(parser)
     options = PretrainOptions
     group = parser.add_argument_group("the run")
-    group.add_argument(
-        "--out", metavar="DIR", help="the run folder (default: runs/ and the name of the text)"
-    )
+    flags.add_flag(group, "--out DIR", "the run folder (default: runs/ and the name of the text)")
     flags.add_switches(group, resume="continue the run in --out (default: the latest in runs/)")
     flags.add_config(group, "training.json")
-    flags.add_options(group.add_mutually_exclusive_group(), options, "minutes", "steps")
+    flags.add_options(group.add_mutually_exclusive_group(), options, "minutes steps")
     flags.add_options(group, options, "seed")
     flags.add_engine(group, default=None)
-    flags.add_options(group, options, "evaluations", "checkpoint_steps", "checkpoint_seconds", "keep")
-    flags.add_switches(
-        group,
-        trace="when training ends or is stopped, print the time and speed of each operation; also written to "
-        "trace.json in the run folder, with a timeline of the first steps in trace-events.json",
-        quiet="show no progress, only the report",
-    )
-    flags.add_json(group)
+    flags.add_options(group, options, "evaluations checkpoint_steps checkpoint_seconds keep")
+    text = "when training ends or is stopped, print the time and speed of each operation; also written to "
+    text += "trace.json in the run folder, with a timeline of the first steps in trace-events.json"
+    flags.add_switches(group, trace=text, quiet=flags.QUIET_REPORT, json=flags.JSON)
     group = parser.add_argument_group("text and vocabulary")
     flags.add_layout(group, default=None)
-    flags.add_options(group, options, "column", "shards", "vocab", "vocab_size", "lower_case", "held_out")
+    flags.add_options(group, options, "column shards vocab vocab_size lower_case held_out")
     group = parser.add_argument_group("model")
-    flags.add_options(group, options, "size", "model", "hidden_act", "max_positions", "dropout")
-    flags.add_options(group, options, "attention_dropout", "unigram_bias", "dtype")
-    renamed(group, "--init-from", "--model")
+    flags.add_options(group, options, "size model hidden_act max_positions dropout")
+    flags.add_options(group, options, "attention_dropout unigram_bias dtype")
+    flags.renamed(group, "--init-from", "--model")
     group = parser.add_argument_group("batches and optimizer")
-    flags.add_options(group, options, "seq_length", "batch_size", "accumulate")
+    flags.add_options(group, options, "seq_length batch_size accumulate")
     flags.add_optimizer(group, "by size", "for thousands of sequences in a step, see below")
-    flags.add_options(group, options, "learning_rate", "warmup", "weight_decay", "clip_norm")
-    flags.add_options(group, options, "beta1", "beta2", "adam_eps")
+    flags.add_options(group, options, "learning_rate warmup weight_decay clip_norm beta1 beta2 adam_eps")
     accelerators.add_processes(accelerators.add_accelerators(parser, options))
     group = parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)")
-    flags.add_options(group, options, "masked_lm_prob", "mask_rates", "max_predictions_per_seq")
-    flags.add_options(group, options, "whole_word_mask", "dupe_factor", "short_seq_prob")
-    flags.add_options(group, options, "next_sentence", "left_to_right")
+    flags.add_options(group, options, "masked_lm_prob mask_rates max_predictions_per_seq whole_word_mask")
+    flags.add_options(group, options, "dupe_factor short_seq_prob next_sentence left_to_right")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.pretraining.run import pretrain, report_text
     from minibert.runs import run_folder
 
@@ -117,11 +107,9 @@ def run(arguments: argparse.Namespace) -> None:
     given = flags.given_fields(PretrainOptions, arguments)
     text = given.get("corpus") or filter(None, [given.get("shards")])
     folder = run_folder(arguments.out, arguments.resume, text)
-    if arguments.resume:
-        options = PretrainOptions.resumed(folder / "training.json", **given)
-    else:
-        options = PretrainOptions(**given)
-    if arguments.config and Path(arguments.config).resolve() == (folder / "training.json").resolve():
+    stored = folder / "training.json"
+    options = PretrainOptions.resumed(stored, **given) if arguments.resume else PretrainOptions(**given)
+    if arguments.config and Path(arguments.config).resolve() == stored.resolve():
         what = f"--config {arguments.config} would be written over by the run in --out {folder}"
         raise InputError(f"{what}; choose another --out.")
     accelerators.join_processes(arguments, options.engine)
@@ -148,18 +136,16 @@ def _explorer(folder: Path, parameters: int) -> str | None:
 
 def _recipe_table() -> str:
     """List the recipes, a line a size, within 80 columns: so numbers below one begin with their point."""
+    pointed = re.compile(r"\b0\.")
     lines = [f"  {'size':<7} {'--lr':<5} --batch-size {'--warmup':<8} --dropout --seq-length"]
     for size, recipe in (RECIPES | {"further": FURTHER}).items():
-        rate, warmup, dropout, lengths = (
-            re.sub(r"\b0\.", ".", f"{value}")
-            for value in (recipe.learning_rate, recipe.warmup, recipe.dropout, recipe.seq_length or "*")
-        )
+        values = recipe.learning_rate, recipe.warmup, recipe.dropout, recipe.seq_length or "*"
+        rate, warmup, dropout, lengths = (pointed.sub(".", f"{value}") for value in values)
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
     lines.append("  further: with --model and no --size, whatever the size of that model;")
     lines.append(f"           --lr {NEW_HEAD_RATE:g} where that has no masked-LM head")
     lines.append("  any other L-H-A: as the size of the nearest H, then of the nearest L")
     lines.append("  *: by the tokens that the run will read")
-    for schedule in SCHEDULES:
-        lengths = re.sub(r"\b0\.", ".", schedule.lengths)
-        lines.append(f"     from {schedule.tokens / 1e6:>3g} million: {lengths}")
+    schedules = ((one.tokens / 1e6, pointed.sub(".", one.lengths)) for one in SCHEDULES)
+    lines += [f"     from {millions:>3g} million: {lengths}" for millions, lengths in schedules]
     return "\n".join(lines)

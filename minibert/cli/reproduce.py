@@ -14,9 +14,8 @@ examples:
   minibert reproduce table7 --model all-MiniLM-L6-v2 --data conll2003 --scale day --out runs/table7
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from minibert.cli.shared import flags
 from minibert.errors import InputError
@@ -26,26 +25,25 @@ NAMES = ("table1", "table5", "table6", "table7", "table8", "figure5")
 SIZES = ("smoke", "laptop", "day")
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert reproduce TABLE [TABLE ...] --out DIR [--scale NAME] [--seeds N] [...]"
     text = f"{', '.join(NAMES)} or all"
     parser.add_argument("tables", nargs="+", choices=(*NAMES, "all"), metavar="TABLE", help=text)
-    parser.add_argument("--out", metavar="DIR", required=True, help="folder of results and models")
+    flags.add_flag(parser, "--out DIR", "folder of results and models", required=True)
     text = "smoke: all in minutes, to see that it runs; laptop: a night; day: for many cores"
     flags.add_flag(parser, "--scale", text, "smoke", choices=SIZES)
-    flags.add_number(parser, "--seeds", "trainings of every cell (default: those of the scale)")
+    flags.add_flag(parser, "--seeds N", "trainings of every cell (default: those of the scale)")
     text = "folder with the files of tasks, in glue, squad, ner, pairs or itself; tasks whose files are "
-    parser.add_argument("--data", metavar="DIR", help=text + "missing are replaced by others, or are made")
+    flags.add_flag(parser, "--data DIR", text + "missing are replaced by others, or are made")
     text = "text to pre-train on, as pretrain reads it; repeat the flag for more (default: the books)"
     parser.add_argument("--text", metavar="CORPUS", action="append", default=[], help=text)
     text = "a trained BERT in place of the one that would be pre-trained (table1, table7)"
-    parser.add_argument("--model", metavar="MODEL", help=text)
-    flags.add_number(parser, "--minutes", "don't begin what would take longer", type=float)
-    flags.add_switches(parser, quiet="show no progress")
-    flags.add_json(parser)
+    flags.add_flag(parser, "--model MODEL", text)
+    flags.add_flag(parser, "--minutes N", "don't begin what would take longer", type=float)
+    flags.add_switches(parser, quiet=flags.QUIET, json=flags.JSON)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> int:
     from minibert.experiments import page
     from minibert.experiments.cells import Plan
     from minibert.experiments.judged import Judged, judge_all
@@ -78,8 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
             say("The same command goes on where it was stopped.")
         raise
     asked = [one for one in judged if one.table.name in names]
-    if arguments.json:
-        emit(json_text([one.to_json() for one in asked]))
-    else:
-        emit("\n\n".join(map(page.table_text, asked)) + f"\n\nPage: {out / page.PAGE}")
+    text = "\n\n".join(map(page.table_text, asked)) + f"\n\nPage: {out / page.PAGE}"
+    emit(json_text([one.to_json() for one in asked]) if arguments.json else text)
     return int(any(one.failed for one in asked))

@@ -13,16 +13,17 @@ examples:
   minibert score glue mrpc MRPC/dev.tsv MRPC.tsv --json
 """
 
-import argparse
+import json
 import math
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minibert import metrics
-from minibert.cli.shared.flags import add_json, add_number
+from minibert.cli.shared.flags import JSON, add_flag, add_switches
 from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
 from minibert.errors import InputError
@@ -33,76 +34,57 @@ from minibert.metrics.intervals import Statistic
 from minibert.terminal import counted, emit, json_text
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
-HEADER = ["index", "prediction"]  # of what is handed in to GLUE
-BY_ID = 'give an object {"id": ...}'  # of SQuAD's predictions
-LONGEST_SHOWN = 60  # characters of a sentence in an error
-
-
 Percentages = dict[str, tuple[float, float, float]]  # by name: a percentage, the ends of its 95% interval
+Scored = tuple[str, dict[str, Any], str, Percentages]  # title, for JSON, what the official scorer prints
 
 
-class Scored(NamedTuple):
-    """What is printed, as JSON or as text."""
-
-    title: str
-    official: dict[str, Any]
-    text: str  # what the official scorer prints
-    percentages: Percentages
-
-
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
-    hidden = argparse.SUPPRESS
-    kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=hidden)
+    kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=SUPPRESS)
     parser = kinds.add_parser("squad", help="answers", description="Exact match and F1 of answers.")
     parser.set_defaults(score=run_squad)
     parser.add_argument("gold", metavar="GOLD", help="questions with their answers, the official JSON")
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
     text = 'JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)'
-    parser.add_argument("--null-odds", metavar="FILE", help=text)
+    add_flag(parser, "--null-odds FILE", text)
     text = "where the odds are above it, the prediction is that there is no answer (default: 1)"
-    add_number(parser, "--threshold", text, type=float, metavar="T")
+    add_flag(parser, "--threshold T", text, type=float)
     text = "which version's rules to follow (default: auto, which looks at GOLD)"
     parser.add_argument("--version", choices=squad.VERSIONS, default=squad.AUTO, help=text)
-    add_json(parser)
 
-    parser = kinds.add_parser(
-        "conll",
-        help="tagged words",
-        description="""
+    about = """
 Precision, recall and F1 of tagged chunks. One FILE has the gold tag and the
 predicted one in its last two columns, as conlleval reads it. Of two files GOLD
 has the gold tag in its last column and PREDICTIONS the predicted one, and
 -DOCSTART- is not counted as a word.
-""",
-    )
+"""
+    parser = kinds.add_parser("conll", help="tagged words", description=about)
     parser.set_defaults(score=run_conll)
     text = "a word on each line, columns separated by spaces or tabs"
     parser.add_argument("gold", metavar="FILE", help=text)
     parser.add_argument("predictions", nargs="?", metavar="PREDICTIONS", help="a second such file")
-    add_json(parser)
 
-    parser = kinds.add_parser(
-        "glue",
-        help="the tasks of GLUE",
-        description="""
+    about = """
 The metrics of GLUE's leaderboard. The index of a prediction is the id of its
 row in GOLD or, where the ids there are others, the number of the row, from 0.
-""",
-    )
+"""
+    parser = kinds.add_parser("glue", help="the tasks of GLUE", description=about)
     parser.set_defaults(score=run_glue)
     parser.add_argument("task", metavar="TASK", type=str.lower, choices=TASKS, help=", ".join(TASKS))
     parser.add_argument("gold", metavar="GOLD", help="the official file with labels, such as dev.tsv")
     text = "a submission: index, a tab, prediction; with a header"
     parser.add_argument("predictions", metavar="PREDICTIONS", help=text)
-    add_json(parser)
+    for kind in kinds.choices.values():
+        add_switches(kind, json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     title, official, text, percentages = arguments.score(arguments)
     if arguments.json:
         intervals = {name: [low, high] for name, (_, low, high) in percentages.items()}
-        emit(json_text(_defined(official | {"intervals": intervals})))
+        text = json.dumps(official | {"intervals": intervals})
+        # Null for not-a-number, which JSON does not have.
+        emit(json_text(json.loads(text, parse_constant=lambda one: None if one == "NaN" else float(one))))
         return
     if text:
         emit(text + "\n")
@@ -111,7 +93,7 @@ def run(arguments: argparse.Namespace) -> None:
         emit(f"  {name:<9}{value:8.3f}  {low:.3f} to {high:.3f}")
 
 
-def run_squad(arguments: argparse.Namespace) -> Scored:
+def run_squad(arguments: Namespace) -> Scored:
     """Score answers."""
     from minibert.data.squad import read
 
@@ -120,9 +102,9 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
     if math.isnan(threshold := 1.0 if arguments.threshold is None else arguments.threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
     questions: list[Any] = read(arguments.gold, listed=True)
-    given: dict[str, Any] = {"advice": BY_ID, "largest": LARGEST_WHOLE, "streams": True}
-    predictions = read_json(arguments.predictions, **given)
-    odds = read_json(arguments.null_odds, **given) if arguments.null_odds else None
+    how: dict[str, Any] = {"advice": 'give an object {"id": ...}', "largest": LARGEST_WHOLE, "streams": True}
+    predictions = read_json(arguments.predictions, **how)
+    odds = read_json(arguments.null_odds, **how) if arguments.null_odds else None
     version = squad.version_of(questions, arguments.version)
     official = squad.score(questions, predictions, odds, threshold, version)
     scores = squad.question_scores(questions, predictions, version)
@@ -136,17 +118,17 @@ def run_squad(arguments: argparse.Namespace) -> Scored:
     percentages = _with_intervals(official, statistics, len(questions))
     more = {"version": version, "missing": sum(question.id not in predictions for question in questions)}
     title, text = f"SQuAD {version}, {counted(len(questions), 'question')}", squad.official_text(official)
-    return Scored(title, official | more, text, percentages)
+    return title, official | more, text, percentages
 
 
-def run_conll(arguments: argparse.Namespace) -> Scored:
+def run_conll(arguments: Namespace) -> Scored:
     """Score tags."""
     read = _tags_of_two if arguments.predictions else _tags_of_one
     gold, predicted = read(*filter(None, (arguments.gold, arguments.predictions)))
     official = entities.conlleval(gold, predicted)
     counts = entities.sentence_counts(gold, predicted)
     percentages = _with_intervals(official, {"f1": lambda rows: entities.f1_of(counts[rows])}, len(counts))
-    return Scored(counted(len(counts), "sentence"), official, entities.report(official), percentages)
+    return counted(len(counts), "sentence"), official, entities.report(official), percentages
 
 
 def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -193,10 +175,10 @@ def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str
 
 
 def _shown(sentence: Any) -> str:
-    return "absent" if sentence is None else repr(" ".join(sentence.words)[:LONGEST_SHOWN])
+    return "absent" if sentence is None else repr(" ".join(sentence.words)[:60])
 
 
-def run_glue(arguments: argparse.Namespace) -> Scored:
+def run_glue(arguments: Namespace) -> Scored:
     """Score labels."""
     task = TASKS[arguments.task]
     examples = read_file(task.name, arguments.gold)
@@ -213,7 +195,7 @@ def run_glue(arguments: argparse.Namespace) -> Scored:
     values = {name: statistic(np.arange(len(gold))) for name, statistic in statistics.items()}
     official = {"task": task.name, "total": len(gold)} | values
     percentages = _with_intervals(values, statistics, len(gold))
-    return Scored(f"{task.title}, {counted(len(gold), 'example')}", official, "", percentages)
+    return f"{task.title}, {counted(len(gold), 'example')}", official, "", percentages
 
 
 def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
@@ -221,23 +203,22 @@ def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], co
     return {name: (values[name], *metrics.bootstrap(one, count)) for name, one in statistics.items()}
 
 
-def _matched(arguments: argparse.Namespace, task: GlueTask, ids: list[str]) -> list[float]:
+def _matched(arguments: Namespace, task: GlueTask, ids: list[str]) -> list[float]:
     """Return the predictions in the order of the gold examples, whose ids are given."""
     labels = _submission(arguments.predictions, task)
     for order in (ids, list(map(str, range(len(ids))))):
         if len(order) == len(labels) and labels.keys() == set(order):
             return [labels[index] for index in order]
-    raise InputError(
-        f"{arguments.predictions} has {len(labels):,} predictions, {arguments.gold} {len(ids):,} examples; "
-        "their indices do not match: every example needs one, under its id or its number from 0."
-    )
+    what = f"{arguments.predictions} has {len(labels):,} predictions, {arguments.gold} {len(ids):,} examples"
+    advice = "their indices do not match: every example needs one, under its id or its number from 0."
+    raise InputError(f"{what}; {advice}")
 
 
 def _submission(file: str, task: GlueTask) -> dict[str, float]:
     """Read the prediction for each index of a file as GLUE takes it, labels as their numbers."""
     table = rows(file)
     _, header = next(table, (0, []))
-    if [name.strip().lower() for name in header] != HEADER:
+    if [name.strip().lower() for name in header] != ["index", "prediction"]:
         advice = "the columns index and prediction are expected."
         raise InputError(f"{file} begins with {shown(header) or 'nothing'}; {advice}")
     labels: dict[str, float] = {}
@@ -264,12 +245,3 @@ def _number(label: Any, task: GlueTask) -> float:
         return float(label)
     except ValueError:
         return math.nan
-
-
-def _defined(value: Any) -> Any:
-    """Put null for not-a-number, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _defined(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_defined(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -15,13 +15,13 @@ examples:
   minibert score-text --model runs/books --within-word l2r --json "Call me Ishmael."
 """
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_flag, add_model, add_switches
+from minibert.cli.shared.flags import QUIET, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, answers, given_texts
 from minibert.terminal import counted, emit, json_text, printable
 
@@ -29,16 +29,16 @@ ONE_LINE = "{log_probability:.4f}\t{mean:.4f}\t{perplexity:.2f}\t"
 SUMS = "{log_probability:9.3f}  in all: {pieces}, mean {mean:.3f}, pseudo-perplexity {perplexity:.2f}"
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)
     text = "what is masked of a word of several pieces: one piece at a time, or also those to the right of it"
     add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
-    add_switches(parser, json="print one JSON object for each text instead", quiet="show no progress")
+    add_switches(parser, json="print one JSON object for each text instead", quiet=QUIET)
     add_engine(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
     from minibert.inference import Bert
     from minibert.pretraining.scoring import score_texts
@@ -51,11 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     ask = partial(score_texts, model, tokenizer, within_word=arguments.within_word)
     # A bar among the scores would be in their way.
     watched = not (arguments.texts or arguments.quiet or os.isatty(1))  # the standard output
-    status = 0
     with limited_threads(arguments.threads, model.ops), Progress(None, "texts", watched) as progress:
         for score in answers(arguments, texts, ask):
             progress.add(1)
-            status |= score is None
             facts = score and score.to_dict()
             if arguments.json:
                 emit(json_text(facts, indent=None), flush=True)
@@ -63,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
                 emit("\n".join(_in_full(facts)))
             else:
                 emit(ONE_LINE.format_map(facts) + printable(facts["text"]) if facts else "", flush=True)
-    return status
 
 
 def _in_full(facts: Any) -> Iterator[str]:

@@ -16,34 +16,31 @@ examples:
   minibert show all-MiniLM-L6-v2 --int8 --text "A man is eating food." --out minilm.html
 """
 
-import argparse
-from typing import Any
+from argparse import ArgumentParser, Namespace
 
-from minibert.cli.shared.flags import add_json, add_switches
+from minibert.cli.shared.flags import JSON, add_flag, add_switches, given
 from minibert.cli.shared.texts import refuse_file
 from minibert.terminal import emit, json_text
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert show MODEL [MODEL ...] --out FILE [--text TEXT] [--int8] [...]"
     text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need one shape and one vocabulary"
     parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
-    parser.add_argument("--out", metavar="FILE", required=True, help="the .html file to write")
-    parser.add_argument("--text", metavar="TEXT", help="what the page begins with (default: an example)")
-    parser.add_argument("--text-pair", metavar="TEXT", help="the second text, or the context of a question")
-    add_switches(parser, int8="keep 8 bits of a weight: half the size")
-    add_json(parser)
+    add_flag(parser, "--out FILE", "the .html file to write", required=True)
+    add_flag(parser, "--text TEXT", "what the page begins with (default: an example)")
+    add_flag(parser, "--text-pair TEXT", "the second text, or the context of a question")
+    add_switches(parser, int8="keep 8 bits of a weight: half the size", json=JSON)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.explorer import show
     from minibert.files import page_path, require_folder
 
     require_folder(page_path(arguments.out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
-    given = {name: getattr(arguments, name) for name in ("text", "text_pair", "int8")}
-    size = show(*arguments.models, **given).save(arguments.out)
+    size = show(*arguments.models, **given(arguments, "text text_pair int8")).save(arguments.out)
     facts = {"out": arguments.out, "bytes": size, "models": arguments.models}
     count = f"{len(arguments.models)} models, " if len(arguments.models) > 1 else ""
     emit(json_text(facts) if arguments.json else f"{count}{size / 1e6:,.1f} MB: {arguments.out}")

@@ -8,27 +8,26 @@ examples:
   minibert tag --model runs/ner --file letters.txt.gz --json
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from minibert.cli.shared.flags import add_engine, add_model
-from minibert.cli.shared.parser import renamed
+from minibert.cli.shared.flags import add_engine, add_model, add_switches, renamed
 from minibert.cli.shared.texts import add_texts, given_texts
 from minibert.errors import InputError
 from minibert.terminal import aligned, emit, json_text, printable
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
     add_texts(parser, "a sentence, or more")
     renamed(parser, "--text", "--file")
     add_engine(parser)
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each text instead")
+    add_switches(parser, json="print a JSON object for each text instead")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
     from minibert.finetuning.models import open_model
     from minibert.tasks.words import tag_texts

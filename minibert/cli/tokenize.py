@@ -10,10 +10,10 @@ examples:
   zcat questions.gz | minibert tokenize --vocab bert-base-cased --cased --pair --json
 """
 
-import argparse
 import os
 import sys
 import unicodedata
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from minibert.cli.shared.flags import add_core, add_flag, add_number, add_switches, invalid_text
+from minibert.cli.shared.flags import add_core, add_flag, add_switches, given, invalid_text
 from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
 from minibert.errors import InputError, warn
 from minibert.reading import byte_pieces, whole_lines
@@ -53,31 +53,28 @@ class Block(NamedTuple):
         return f"Line {self.line + number + 1:,} of {self.name}" if self.name else f"Pair {number + 1:,}"
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"
-    parser.add_argument("--vocab", metavar="PATH", required=True, help=text)
+    add_flag(parser, "--vocab PATH", text, required=True)
     add_texts(parser)
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
     add_switches(output, json="one JSON object a line, with everything", ids="only the ids, a text a line")
     group = parser.add_argument_group("what is encoded")
-    add_switches(
-        group,
-        pair="two TEXTs, or the halves of a line around its first tab, are a pair",
-        bare="leave out [CLS] before and [SEP] after each text",
-        special="a [MASK] written in the text is the special token",
-        cased="keep case and accents, whatever the folder says",
-    )
+    add_switches(group, pair="two TEXTs, or the halves of a line around its first tab, are a pair")
+    add_switches(group, bare="leave out [CLS] before and [SEP] after each text")
+    add_switches(group, special="a [MASK] written in the text is the special token")
+    add_switches(group, cased="keep case and accents, whatever the folder says")
     text = "which original's rules to follow (default: the folder's, else google)"
-    group.add_argument("--compat", choices=COMPAT, help=text)
-    add_number(group, "--max-length", "most ids of a text, [CLS] and [SEP] included")
+    add_flag(group, "--compat", text, choices=COMPAT)
+    add_flag(group, "--max-length N", "most ids of a text, [CLS] and [SEP] included")
     add_flag(group, "--truncation", "which text of a pair is cut", TRUNCATION[0], choices=TRUNCATION)
-    add_number(group, "--stride", "make windows that share N pieces instead of cutting")
+    add_flag(group, "--stride N", "make windows that share N pieces instead of cutting")
     add_switches(group, strict="stop at the first byte that is not UTF-8")
     add_core(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: Namespace) -> None:
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
@@ -86,8 +83,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.compat:
         options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
-    names = ("max_length", "truncation", "stride", "special", "threads")
-    how = {name: getattr(arguments, name) for name in names}
+    how = given(arguments, "max_length truncation stride special threads")
     how |= {"offsets": not arguments.ids, "add_special_tokens": not arguments.bare}
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):
@@ -103,7 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
         warn(invalid_text(n_invalid))
 
 
-def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
+def _of_arguments(arguments: Namespace) -> Iterator[Block]:
     """Yield the texts of the command line, as the bytes that the shell gave."""
     texts = [os.fsencode(text) for text in arguments.texts]
     if arguments.strict:
@@ -112,7 +108,7 @@ def _of_arguments(arguments: argparse.Namespace) -> Iterator[Block]:
     yield Block(texts[::2], texts[1::2], 0) if arguments.pair else Block(texts, None, 0)
 
 
-def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
+def _of_files(arguments: Namespace) -> Iterator[Block]:
     """Yield the lines of files, about GROUP_BYTES at a time, or as many as there are if they come slowly."""
     first = 0  # texts so far
     for file in arguments.file or [STANDARD_INPUT]:
@@ -127,13 +123,12 @@ def _of_files(arguments: argparse.Namespace) -> Iterator[Block]:
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
                 as_utf8(data, name, begin, LENIENT)
-            lines = data.removesuffix(b"\n").split(b"\n")
-            texts = [line.removesuffix(b"\r") for line in lines]
+            texts = [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
             texts, pairs = _halves(texts, name, n_lines) if arguments.pair else (texts, None)
             yield Block(texts, pairs, first, name, n_lines)
             begin += len(data)
-            n_lines += len(lines)
-            first += len(lines)
+            n_lines += len(texts)
+            first += len(texts)
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
@@ -176,8 +171,7 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
 
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
-    ids, places = np.unique(encoding.ids, return_index=True)
-    pieces = {number: encoding.tokens[place] for number, place in zip(ids.tolist(), places, strict=True)}
+    pieces = dict(zip(encoding.ids.tolist(), encoding.tokens, strict=True))
     longest = len(str(max(pieces, default=0)))
     widths = max([WIDTHS[0], *map(_columns, pieces.values())]), max(WIDTHS[1], longest)
     beginnings = {number: _cells(piece, str(number), widths) for number, piece in pieces.items()}

@@ -12,7 +12,7 @@ examples:
   minibert vocab --report-on bert-base-uncased/vocab.txt articles/
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,12 @@ LEARNING = {  # what the flags are where they are not given
 }  # fmt: skip
 
 
-def add(parser: Any) -> None:
+def add(parser: ArgumentParser) -> None:
     parser.usage = "minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]"
     flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", metavar="DIR", help="the folder to write into")
-    text = "learn nothing; measure this vocabulary on the text"
-    where.add_argument("--report-on", metavar="PATH", help=text)
+    flags.add_flag(where, "--out DIR", "the folder to write into")
+    flags.add_flag(where, "--report-on PATH", "learn nothing; measure this vocabulary on the text")
     group = parser.add_argument_group("learning")
     for name, text in (
         ("vocab_size", "pieces to learn"),
@@ -47,47 +46,38 @@ def add(parser: Any) -> None:
         ("min_frequency", "neighbours that are rarer are never joined"),
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
-        flags.add_number(group, flags.flag_of(name), f"{text} (default: {LEARNING[name]})")
+        flags.add_flag(group, f"{flags.flag_of(name)} N", f"{text} (default: {LEARNING[name]})")
     text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
     text += "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
-    group.add_argument("--user-token", action="append", metavar="PIECE", help=text)
+    flags.add_flag(group, "--user-token PIECE", text, action="append")
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
-    text += f" (default: {LEARNING['objective']})"
-    group.add_argument("--objective", choices=tuple(OTHER), help=text)
+    flags.add_flag(group, "--objective", f"{text} (default: {LEARNING['objective']})", choices=tuple(OTHER))
     flags.add_switches(group, cased="keep case and accents")
     group = parser.add_argument_group("text and report")
     text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
-    flags.add_flag(group, "--held-out", text, 0.02, metavar="SHARE")
-    text = "don't learn by the other objective to compare with"
-    group.add_argument("--no-comparison", action="store_true", help=text)
+    flags.add_flag(group, "--held-out SHARE", text, 0.02)
+    flags.add_switches(group, no_comparison="don't learn by the other objective to compare with")
     flags.add_column(group)
-    flags.add_switches(group, strict="stop at the first byte that is not UTF-8")
-    flags.add_quiet(group)
-    flags.add_json(group)
+    strict = "stop at the first byte that is not UTF-8"
+    flags.add_switches(group, strict=strict, quiet=flags.QUIET, json=flags.JSON)
     flags.add_core(parser)
 
 
-def _fill_in(arguments: argparse.Namespace) -> None:
-    """Give the learning flags their defaults; refuse them where nothing is learned."""
+def run(arguments: Namespace) -> None:
+    from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
+    from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
+    from minibert.tokenizer.learner import first_pieces
+    from minibert.tokenizer.report import report_text, vocabulary_report
+
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
         what = f"--report-on learns nothing, which {' and '.join(map(flags.flag_of, given))} would be for"
         raise InputError(f"{what}; leave that out, or learn with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
-
-
-def run(arguments: argparse.Namespace) -> None:
-    from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
-    from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
-    from minibert.tokenizer.learner import first_pieces
-    from minibert.tokenizer.report import report_text, vocabulary_report
-
-    _fill_in(arguments)
-    core: dict[str, Any] = {"core": arguments.core}
     if arguments.report_on:
         cased = CASED if arguments.cased else {}
-        tokenizer = Tokenizer.from_pretrained(arguments.report_on, **core, **cased)
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **cased)
         basic = tokenizer.basic_tokenizer
     else:
         out = Path(arguments.out)
@@ -101,17 +91,18 @@ def run(arguments: argparse.Namespace) -> None:
         first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
         special_tokens(arguments.user_token, not arguments.cased)
         basic = BasicTokenizer(not arguments.cased)
-    how = core | {"strict": arguments.strict, "threads": arguments.threads, "column": arguments.column}
-    held_out = _modulus(arguments.held_out)
+    how = flags.given(arguments, "core strict threads column")
+    if (share := arguments.held_out) and not 5e-10 <= share <= 0.5:
+        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
+    held_out = round(1 / share) if share else 0  # one line of so many
     counted = count_corpus(arguments.corpus, basic, not arguments.quiet, held_out=held_out, **how)
     if counted.n_invalid:
         warn(flags.invalid_text(counted.n_invalid))
 
     def learn(objective: str, size: int) -> Tokenizer:
-        names = ("alphabet_limit", "min_frequency", "unused")
-        given = core | {name: getattr(arguments, name) for name in names}
-        given |= {"objective": objective, "user_tokens": arguments.user_token}
-        return learn_tokenizer(counted.words, size, not arguments.cased, not arguments.quiet, **given)
+        rules = flags.given(arguments, "core alphabet_limit min_frequency unused")
+        rules |= {"objective": objective, "user_tokens": arguments.user_token}
+        return learn_tokenizer(counted.words, size, not arguments.cased, not arguments.quiet, **rules)
 
     others = {}
     if not arguments.report_on:
@@ -126,13 +117,6 @@ def run(arguments: argparse.Namespace) -> None:
     file = arguments.report_on or out / "vocab.txt"
     text = f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}"
     emit(json_text(report) if arguments.json else text)
-
-
-def _modulus(share: float) -> int:
-    """Return n where one line of n is held out."""
-    if share and not 5e-10 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
-    return round(1 / share) if share else 0
 
 
 def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:

@@ -2,9 +2,6 @@
 
 import base64
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +18,9 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, unicode
 from minibert.training.runlog import read_metrics
 from minibert.vocabularies import read_tokenizer
 
-SMOOTHED = 20  # steps that the loss of a checkpoint is the mean of
 # Fields of the configuration that the scripts read.
-FIELDS = (
-    "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
-    "type_vocab_size hidden_act layer_norm_eps"
-).split()
+FIELDS = "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size".split()
+FIELDS += "max_position_embeddings type_vocab_size hidden_act layer_norm_eps".split()
 PARTS = ("bert.pooler", "cls.predictions", "cls.seq_relationship", "classifier", "qa_outputs")
 LARGEST_HALF = 65504  # of float16
 LAST = 0x110000  # behind the last code point
@@ -57,8 +51,7 @@ class Model(NamedTuple):
 def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     """Read a model by its name, a folder or `RUN@STEP`; or take one that is there already.
 
-    Raise InputError as `hub.load`, when its head is one that the scripts can't compute, and when it has no
-    vocabulary.
+    Raise InputError as `hub.load`, for a head that the scripts can't compute, and without a vocabulary.
     """
     if isinstance(model, Bert):
         return Model("Bert", None, None, model.params, model.missing, (), model.tokenizer)
@@ -78,13 +71,13 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
 
 
 def _loss(folder: Path, step: int | None) -> float | None:
-    """Return the mean of the training loss over the last steps up to one; None where there is no record."""
+    """Return the mean of the training loss of the last 20 steps up to one; None where there is no record."""
     try:
         lines = read_metrics(folder)
     except MissingFile:
         return None
     known = [line for line in lines if "loss" in line and (step is None or line["step"] <= step)]
-    loss = np.mean([line["loss"] for line in known[-SMOOTHED:]] or [np.nan])
+    loss = np.mean([line["loss"] for line in known[-20:]] or [np.nan])
     return float(loss) if np.isfinite(loss) else None
 
 
@@ -93,7 +86,9 @@ def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
     config, head = model.params.config, model.params.head
     tensors = {name: packed_tensor(tensor, int8) for name, tensor in model.tensors.items()}
     fields = {name: getattr(config, name) for name in FIELDS}
-    answers = KINDS[head.kind].outputs != 0 and not model.lost
+    outputs = KINDS[head.kind].outputs  # None: one for each class
+    classes = list(model.labels) or [f"LABEL_{number}" for number in range(head.outputs)]
+    task = {"kind": head.kind, "labels": classes if outputs is None else []}
     return {
         "name": model.name,
         "step": model.step,
@@ -101,16 +96,8 @@ def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
         "config": fields | {"gelu": config.gelu_form, "causal": config.is_decoder},
         "tensors": tensors,
         "error": _error(model.tensors, tensors),
-        "task": {"kind": head.kind, "labels": _labels(model)} if answers else None,
+        "task": task if outputs != 0 and not model.lost else None,
     }
-
-
-def _labels(model: Model) -> list[str]:
-    """Return a name for each output of a head that has one for each class."""
-    head = model.params.head
-    if KINDS[head.kind].outputs is not None:
-        return []
-    return list(model.labels) or [f"LABEL_{number}" for number in range(head.outputs)]
 
 
 def packed_tensor(tensor: Array, int8: bool) -> dict[str, Any]:
@@ -154,53 +141,37 @@ def _base64(array: Array) -> str:
 def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     """Return what the scripts need to make the words and pieces that this tokenizer makes."""
     basic, tables = tokenizer.basic_tokenizer, unicode.data()
-    deleted, apart = basic.deleted, basic.apart
-    flags: dict[str, Callable[[int], bool]] = {
-        "deleted": lambda flag: bool(flag & deleted),
-        "space": lambda flag: bool(flag & unicode.SPACE),
-        "alone": lambda flag: flag & apart == unicode.IDEOGRAPH,
-        "punctuation": lambda flag: bool(flag & unicode.PUNCTUATION),
-        "nonspacing": lambda flag: bool(flag & unicode.NONSPACING),
-        "cased": lambda flag: bool(flag & unicode.CASED),
-        "case_ignorable": lambda flag: bool(flag & unicode.CASE_IGNORABLE),
-        "segment_start": lambda flag: bool(flag & unicode.SEGMENT_START),
+    flags = np.repeat(tables.flags, np.diff([*tables.starts, LAST]))  # of every code point
+    marks = np.zeros(LAST, np.uint8)  # the combining classes
+    marks[list(tables.combining)] = list(tables.combining.values())
+    classes = {
+        "deleted": flags & basic.deleted,
+        "space": flags & unicode.SPACE,
+        "alone": flags & basic.apart == unicode.IDEOGRAPH,
+        "punctuation": flags & unicode.PUNCTUATION,
+        "nonspacing": flags & unicode.NONSPACING,
+        "cased": flags & unicode.CASED,
+        "case_ignorable": flags & unicode.CASE_IGNORABLE,
+        "segment_start": flags & unicode.SEGMENT_START,
     }
-    of_class: dict[int, list[int]] = defaultdict(list)
-    for code, value in tables.combining.items():
-        of_class[value].append(code)
-    decomposes = basic.strip_accents or basic.composes
-    by_character = {chr(code): image for code, image in tables.decompositions.items()}
+    images = tables.decompositions if basic.strip_accents or basic.composes else {}
     special = sorted((*SPECIAL_TOKENS, *tokenizer.additional_special_tokens), key=len, reverse=True)
     return {
         "lower": {chr(code): image for code, image in tables.lower.items()} if basic.lower_case else {},
-        "lower_case": basic.lower_case,
-        "strip_accents": basic.strip_accents,
-        "composes": basic.composes,
-        "final_sigma": basic.final_sigma,
+        **{name: getattr(basic, name) for name in ("lower_case", "strip_accents", "composes", "final_sigma")},
         "odd_to_longer": tokenizer.compat == "hf-fast",
         "max_input_chars_per_word": tokenizer.max_input_chars_per_word,
         "special": special,
         "never_split": list(basic.never_split),
-        "classes": {name: _borders(tables, test) for name, test in flags.items()},
-        "combining": {str(value): _steps(_ends(codes)) for value, codes in of_class.items()},
-        "decompositions": by_character if decomposes else {},
+        "classes": {name: _borders(belongs != 0) for name, belongs in classes.items()},
+        "combining": {str(one): _borders(marks == one) for one in dict.fromkeys(tables.combining.values())},
+        "decompositions": {chr(code): image for code, image in images.items()},
         "compositions": tables.compositions if basic.composes else {},
     }
 
 
-def _borders(tables: unicode.UnicodeData, test: Callable[[int], bool]) -> list[int]:
-    """Return where code points with some flags begin and end, each as the distance from the one before."""
-    ranges = pairwise([*tables.starts, LAST])
-    belongs = [(start, test(flags)) for (start, _), flags in zip(ranges, tables.flags, strict=True)]
-    changes = pairwise([(0, False), *belongs, (LAST, False)])
-    return _steps(start for (_, before), (start, after) in changes if before != after)
-
-
-def _ends(codes: list[int]) -> Iterable[int]:
-    """Yield where the ranges of code points begin and have ended."""
-    there = {*codes}
-    return sorted([*(c for c in there if c - 1 not in there), *(c + 1 for c in there if c + 1 not in there)])
-
-
-def _steps(borders: Iterable[int]) -> list[int]:
-    return [border - before for before, border in pairwise([0, *borders])]
+# belongs (LAST,) bool
+def _borders(belongs: Array) -> list[int]:
+    """Return where code points of a class begin and have ended, each as the distance from the one before."""
+    borders = np.flatnonzero(np.diff(belongs, prepend=False, append=False))
+    return np.diff(borders, prepend=0).tolist()

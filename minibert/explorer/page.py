@@ -13,10 +13,8 @@ from minibert.inference import Bert
 from minibert.reports.markup import framed, rendered
 
 STATIC = Path(__file__).with_name("static")
-SCRIPTS = (
-    *("data", "tokenizer", "bert", "backward", "state", "drawing", "pieces", "guesses", "attention"),
-    *("switches", "gradient", "hidden", "answer", "explorer"),
-)
+SCRIPTS = "data tokenizer bert backward state drawing pieces guesses attention".split()
+SCRIPTS += "switches gradient hidden answer explorer".split()
 LARGEST = 100_000_000  # characters that the weights of a page may take
 # What a page begins with, by what its model was trained for.
 TEXTS: dict[str, tuple[str, str | None]] = {
@@ -94,14 +92,9 @@ def show(
         "vocabulary": first.tokenizer.vocab + [f"[id {number}]" for number in beyond],
         "tokenizer": tables,
     }
-    page = rendered(
-        "explorer.html.j2",
-        STATIC,
-        title=title,
-        style=(STATIC / "explorer.css").read_text("utf-8"),
-        script="\n".join((STATIC / f"{name}.js").read_text("utf-8") for name in SCRIPTS),
-        data=inert_json(data),
-    )
+    css = (STATIC / "explorer.css").read_text("utf-8")
+    js = "\n".join((STATIC / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    page = rendered("explorer.html.j2", STATIC, title=title, style=css, script=js, data=inert_json(data))
     return Explorer(title, page)
 
 

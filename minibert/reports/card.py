@@ -136,10 +136,8 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     ]
     (_, targets), *measured = results.held_out_rows(found)
     rows = [("measured on held-out documents", f"{targets} targets"), *measured]
-    limits = [
-        "Measured on documents of the text that it learnt from: on other text it does worse.",
-        f"It has seen no sequence of more than {length} tokens.",
-    ]
+    limits = ["Measured on documents of the text that it learnt from: on other text it does worse."]
+    limits.append(f"It has seen no sequence of more than {length} tokens.")
     metrics = {name: found[name] for name in ("perplexity", "accuracy") if found[name] is not None}
     return training, _table(rows), metrics, limits
 
@@ -147,8 +145,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
 def _finetuned(run: Path) -> Parts:
     options = read_json(run / OPTIONS_FILE, {"model": str})
     begun = f"Begun from the weights of {_last(options['model'])}."
-    report = results.load_report(run)
-    if report is None:
+    if (report := results.load_report(run)) is None:
         return [begun], [], {}, [UNFINISHED]
     title = printable(report["title"]).replace("Your own table", "a table of the author's own")
     training = [
@@ -158,8 +155,7 @@ def _finetuned(run: Path) -> Parts:
         f"{report['best_epoch']:g} was the best on dev.",
     ]
     metric = report["metric"]
-    rows: list[tuple[str, ...]] = [("", "model")] * ("majority" not in report)
-    rows += results.metric_rows(report)
+    rows = [*[("", "model")] * ("majority" not in report), *results.metric_rows(report)]
     low, high = (results.metric_number(metric, end) for end in report["interval"])
     notes = [
         f"On {counted(report['examples'], 'example')} of dev. 95% interval of "
@@ -172,8 +168,7 @@ def _finetuned(run: Path) -> Parts:
 
 
 def _length(report: dict[str, Any]) -> str:
-    minutes = report["training_seconds"] / 60
-    return f"{results.length_text(report)}, {minutes:.1f} minutes"
+    return f"{results.length_text(report)}, {report['training_seconds'] / 60:.1f} minutes"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -24,16 +24,10 @@ def encoded_html(encoded: Any) -> str:
         states = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in states]
         cosines = np.stack([(states[0] * x).sum(axis=1) for x in states], axis=1)
         maps = [layer[number] for layer in encoded.attentions or ()]
-        shown.append(
-            {
-                "rows": list(zip(tokens[begin:end], cosines[:MOST_TOKENS].tolist(), strict=False)),
-                "more": max(0, end - begin - MOST_TOKENS),
-                "maps": _data_url(_tiled(maps)) if maps else None,
-                "size": (len(maps), len(maps[0])) if maps else None,
-            }
-        )
-    left_out = len(encoded.cu_seqlens) - 1 - len(shown)
-    n_states = len(encoded.hidden_states)
+        rows = list(zip(tokens[begin:end], cosines[:MOST_TOKENS].tolist(), strict=False))
+        url, size = (_data_url(_tiled(maps)), (len(maps), len(maps[0]))) if maps else (None, None)
+        shown.append({"rows": rows, "more": max(0, end - begin - MOST_TOKENS), "maps": url, "size": size})
+    left_out, n_states = len(encoded.cu_seqlens) - 1 - len(shown), len(encoded.hidden_states)
     return rendered("encoded.html.j2", what=repr(encoded), shown=shown, left_out=left_out, n_states=n_states)
 
 

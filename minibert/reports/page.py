@@ -90,7 +90,6 @@ def _short(value: Any) -> Any:
 def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     """Draw the loss and the metric, one above the other over the same steps."""
     last, name = max((row["step"] for row in facts.curve), default=0), facts.report["metric"]
-    loss, metric = (points(facts.curve, line) for line in ("loss", f"dev_{name}"))
     number = partial(metric_number, name)
     more: dict[str, Any] = {"scale": 100.0 if results.is_share(name) else 1.0}
     interval, majority = facts.report.get("interval"), facts.report.get("majority")
@@ -99,12 +98,10 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     if majority is not None:
         same = majority["scores"][name]
         more["lines"] = [(same, f"always {majority['label']!r}: {number(same)}")]
-    of_dev = [Curve("metric", metric, dots=True)]
-    drawn = [
-        picture("training loss", [Curve("loss", loss)], shown, last),
-        picture(f"{metric_name(name)} on dev", of_dev, number, last, **more),
-    ]
-    return [one for one in drawn if one]
+    of_dev = [Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)]
+    loss = picture("training loss", [Curve("loss", points(facts.curve, "loss"))], shown, last)
+    metric = picture(f"{metric_name(name)} on dev", of_dev, number, last, **more)
+    return [one for one in (loss, metric) if one]
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
@@ -172,15 +169,10 @@ def facts_of(
     """Return what the page of a run says that lies in a folder, with what `report.json` holds there."""
     names: dict[str, Any] = {one: Path(getattr(options, one)).name for one in ("data", "model")}
     names["also"] = tuple((name, Path(folder).name) for name, folder in options.also)
-    return Facts(
-        report,
-        model=names["model"],
-        options=dataclasses.asdict(options) | names,
-        labels=measured.labels,
-        classes=measured.task.classes(measured.examples, measured.predictions),
-        curve=read_metrics(folder) if (folder / METRICS).exists() else (),
-        mistakes=mistakes,
-    )
+    named = dataclasses.asdict(options) | names
+    classes = measured.task.classes(measured.examples, measured.predictions)
+    curve = read_metrics(folder) if (folder / METRICS).exists() else ()
+    return Facts(report, names["model"], named, measured.labels, classes, curve, mistakes)
 
 
 def save_report(

@@ -113,10 +113,9 @@ def _thinned(curve: Curve) -> Curve:
 def _paths(curve: Curve) -> list[tuple[str, np.ndarray]]:
     if curve.dots:
         return [(curve.kind, curve.points)]
-    window, found = max(1, len(curve.points) // 20), [(f"{curve.kind} raw", curve.points)] * curve.faint
-    for part in _parts(curve):
-        found.append((curve.kind, np.stack([part[:, 0], smoothed(part[:, 1], window)], 1)))
-    return found
+    window = max(1, len(curve.points) // 20)
+    smooth = (np.stack([part[:, 0], smoothed(part[:, 1], window)], 1) for part in _parts(curve))
+    return [(f"{curve.kind} raw", curve.points)] * curve.faint + [(curve.kind, one) for one in smooth]
 
 
 def _beside(lines: Sequence[tuple[float, str]]) -> Any:
@@ -143,15 +142,15 @@ def _room(values: np.ndarray) -> tuple[float, float]:
     return low - apart, high + apart
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers, some `about` of them, the outer ones at or beyond both ends.
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers, some five of them, the outer ones at or beyond both ends.
 
     Examples
     --------
     >>> ticks(0.31, 0.93)
     [0.2, 0.4, 0.6, 0.8, 1.0]
     """
-    rough = (high - low) / about
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(one * power for one in (1.0, 2.0, 5.0, 10.0) if one * power >= 0.999 * rough)
     numbers = range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)

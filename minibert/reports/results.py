@@ -104,6 +104,7 @@ def report_of(
     """Return metrics, interval and the worst mistakes, for JSON; `scores` where they are known already."""
     task, labels, examples, predictions = measured
     interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
+    baselines = task.baselines(examples)
     report = {
         "task": task.name,
         "title": task.title,
@@ -114,9 +115,7 @@ def report_of(
         "labels": list(labels),
         "mistakes": [one._asdict() for one in mistakes[:WORST]],
     }
-    if baselines := task.baselines(examples):
-        report["baselines"] = baselines
-    return report | compared_with_majority(measured)
+    return report | ({"baselines": baselines} if baselines else {}) | compared_with_majority(measured)
 
 
 def compared_with_majority(measured: Measured) -> dict[str, Any]:
@@ -149,10 +148,7 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished run, with paths to where it is now; None where it is not finished.
-
-    Raise InputError when it is damaged.
-    """
+    """Return a finished run's report, with paths to where it is now, or None; raise InputError if damaged."""
     try:
         report = read_json(folder / REPORT, FIELDS, ADVICE)
     except MissingFile:
@@ -216,23 +212,19 @@ def measured_text(report: Mapping[str, Any]) -> str:
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
     """Return a line for each metric; of classes also the metrics of the majority, and the counts of each."""
-    rows = metric_rows(report)
-    name_width, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
     interval, lines = report.get("interval"), []
-    for name, *numbers in rows:
-        cells = (f"  {number:>{max(7, width)}}" for number, width in zip(numbers, widths, strict=True))
-        line = f"  {name:<{name_width}}{''.join(cells)}"
+    rows = [(name, *(f"{number:>7}" for number in numbers)) for name, *numbers in metric_rows(report)]
+    for line, (name, *_) in zip(aligned(rows, left=1), rows, strict=True):
+        lines.append(f"  {line}")
         if interval and name == metric_name(report["metric"]):
             low, high = (metric_number(report["metric"], end) for end in interval)
-            line += f"   95% of bootstrap samples: {low} to {high}"
-        lines.append(line)
+            lines[-1] += f"   95% of bootstrap samples: {low} to {high}"
     lines += [f"  {remark}" for remark in remarks(report)]
     return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return names and metrics as text; of classes, under a head, with the metrics of the majority and, where
-    thresholds were chosen, with those of one half."""
+    """Return names and metrics as text; of classes under a head, with the majority's and those untuned."""
     scores, majority, untuned = report["scores"], report.get("majority"), report.get("untuned")
     if majority is None:
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
@@ -266,10 +258,8 @@ def _counts(report: Mapping[str, Any]) -> str:
         for name in names[:CLASSES_IN_A_LINE]
     ]
     rest = len(names) - len(counts)
-    return (
-        f"examples measured{'' if learnt is None else ' (and learnt from)'}: {', '.join(counts)}"
-        + f", and {rest:,} more class{'es' * (rest > 1)}" * bool(rest)
-    )
+    text = f"examples measured{'' if learnt is None else ' (and learnt from)'}: {', '.join(counts)}"
+    return text + f", and {rest:,} more class{'es' * (rest > 1)}" * bool(rest)
 
 
 def report_text(report: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from minibert import engines
-from minibert.cli.shared.flags import add_number, add_options, flag_of
+from minibert.cli.shared.flags import add_flag, add_options, flag_of
 from minibert.errors import InputError
 from minibert.options import RunOptions
 
@@ -27,7 +27,7 @@ MANY = "  On many machines, start the same command on each, with its own --proce
 def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
     """Add their group of flags, and return it."""
     group = parser.add_argument_group("devices, with --engine jax")
-    add_options(group, options, "devices", "fsdp", "recompute")
+    add_options(group, options, "devices fsdp recompute")
     return group
 
 
@@ -35,9 +35,9 @@ def add_processes(group: Any) -> None:
     """Add the flags of a run on many machines."""
     text = "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
     text += "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
-    group.add_argument("--coordinator", metavar="HOST:PORT", help=text)
-    add_number(group, "--processes", "number of processes")
-    add_number(group, "--process-id", "number of this process, from 0", metavar="I")
+    add_flag(group, "--coordinator HOST:PORT", text)
+    add_flag(group, "--processes N", "number of processes")
+    add_flag(group, "--process-id I", "number of this process, from 0", type=int)
 
 
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:

@@ -2,34 +2,42 @@
 
 import argparse
 import dataclasses
+from functools import partial
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from minibert.cli.shared.parser import renamed
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 from minibert.errors import InputError
 from minibert.options import OPTIMIZERS, RunOptions
 
-BOTH_WAYS = argparse.BooleanOptionalAction  # --flag and --no-flag; None where neither is given
-TOKENIZER_CORES = ("auto", "c", "python")
-THREADS_HELP = "number of threads (default: one for each core)"
-CORPUS_HELP = (
-    "text files, folders or globs: one sentence a line with a blank line between documents, prose, .jsonl or "
-    "a dump of Wikipedia (.xml), compressed too (default: the books in the package)"
-)
+JSON = "print one JSON object instead of text"  # the help of --json
+QUIET, QUIET_REPORT = "show no progress", "show no progress, only the report"  # and of --quiet
+THREADS = "number of threads (default: one for each core)"
 
 
-def add_flag(group: Any, flag: str, help: str, default: Any, **shown: Any) -> None:
-    """Add a flag whose help ends with its default; where that is a number, it takes numbers."""
-    if not isinstance(default, str):
-        shown = {"type": type(default), "metavar": "N"} | shown
-    group.add_argument(flag, default=default, help=f"{help} (default: {default})", **shown)
+def add_flag(group: Any, flag: str, help: str, default: Any = None, **shown: Any) -> None:
+    """Add a flag as its help shows it, such as "--out FILE"; N is a whole number, or as its default is."""
+    name, _, metavar = flag.partition(" ")
+    if default is not None:
+        help += f" (default: {default})"
+        shown |= {"type": type(default)}
+    elif metavar == "N":
+        shown = {"type": int} | shown
+    group.add_argument(name, metavar=metavar or None, default=default, help=help, **shown)
 
 
-def add_number(group: Any, flag: str, help: str, **shown: Any) -> None:
-    """Add a flag with a whole number; where nobody gives it, it is None."""
-    group.add_argument(flag, help=help, **{"type": int, "metavar": "N"} | shown)
+class Renamed(argparse.Action):
+    """A flag of an earlier version: an error that names the one of now."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
+        parser.error(f"{flag} is now {self.const} (version 0.2)")
+
+
+def renamed(group: Any, old: str, new: str) -> None:
+    """Let a flag of an earlier version say what it is called now."""
+    hidden = argparse.SUPPRESS
+    group.add_argument(old, action=Renamed, const=new, nargs="?", dest=hidden, help=hidden)
 
 
 def flag_of(name: str) -> str:
@@ -45,7 +53,9 @@ def add_switches(group: Any, **helps: str) -> None:
 
 def add_corpus(parser: Any) -> None:
     """Add CORPUS, the text that a command reads."""
-    parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=CORPUS_HELP)
+    text = "text files, folders or globs: one sentence a line with a blank line between documents, prose, "
+    text += ".jsonl or a dump of Wikipedia (.xml), compressed too (default: the books in the package)"
+    parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
 
 
 def add_layout(group: Any, default: str | None = "auto") -> None:
@@ -60,9 +70,9 @@ def add_column(group: Any, default: str | None = "text") -> None:
     group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 
-def add_model(parser: Any, text: str) -> None:
+def add_model(parser: Any, text: str, **shown: Any) -> None:
     """Add --model, for a command that can't do without one."""
-    parser.add_argument("--model", metavar="MODEL", required=True, help=text)
+    add_flag(parser, "--model MODEL", text, required=True, **shown)
 
 
 def add_engine(group: Any, default: str | None = "auto", device: bool = True, **shown: Any) -> None:
@@ -73,7 +83,7 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
     if device:
         text = "kind of device for the engine jax (default: the best that JAX finds)"
         group.add_argument("--device", choices=DEVICES, help=text)
-    add_number(group, "--threads", THREADS_HELP)
+    add_flag(group, "--threads N", THREADS)
 
 
 def add_optimizer(group: Any, default: str, lamb: str) -> None:
@@ -87,25 +97,15 @@ def add_optimizer(group: Any, default: str, lamb: str) -> None:
 def add_core(group: Any) -> None:
     """Add --core and --threads of what a tokenizer does."""
     text = "c, or python: the same result, slower (default: auto, c where it is installed)"
-    group.add_argument("--core", choices=TOKENIZER_CORES, default="auto", help=text)
+    group.add_argument("--core", choices=("auto", "c", "python"), default="auto", help=text)
     renamed(group, "--engine", "--core")
-    add_number(group, "--threads", THREADS_HELP)
-
-
-def add_json(group: Any) -> None:
-    """Add --json."""
-    add_switches(group, json="print one JSON object instead of text")
-
-
-def add_quiet(group: Any, text: str = "show no progress") -> None:
-    """Add --quiet."""
-    add_switches(group, quiet=text)
+    add_flag(group, "--threads N", THREADS)
 
 
 def add_config(group: Any, stored: str) -> None:
     """Add --config, the options of a run in a file such as `stored`, which every run has in its folder."""
     text = f"read options from a JSON file, such as the {stored} of a run; flags count for more"
-    group.add_argument("--config", metavar="FILE", help=text)
+    add_flag(group, "--config FILE", text)
 
 
 def invalid_text(count: int) -> str:
@@ -114,25 +114,25 @@ def invalid_text(count: int) -> str:
     return f"The text is not UTF-8 in {places}; the bytes there were left out, --strict stops at the first."
 
 
-def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
+def add_options(group: Any, options: type[RunOptions], names: str) -> None:
     """Add flags that are fields of a run's options, as these describe them.
 
     The flags have no defaults of their own: what is not given stays None, and the options decide. That is
     also how --resume tells what was asked for from what was not. The help shows the default of the field.
     """
     hints = get_type_hints(options)
-    for name in names:
+    for name in names.split():
         about, default, hint = options.about(name), getattr(options, name), hints[name]
         kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
         shown: dict[str, Any] = {"metavar": about.get("metavar", "N")}
         if kind is bool:
-            shown = {"action": BOTH_WAYS}
+            shown = {"action": argparse.BooleanOptionalAction}  # None where neither is given
             if not about.get("both_ways"):
                 shown = {"action": "store_const", "const": not default}
         elif "choices" in about:
             shown = {"choices": about["choices"], "metavar": "NAME"}
         elif "numbers" in about:
-            shown["type"] = _numbers(about["numbers"], (get_args(kind) or (kind,))[0])
+            shown["type"] = partial(_numbers, about["numbers"], (get_args(kind) or (kind,))[0])
         elif kind is not str:
             shown["type"] = kind
         usual = f"{default:g}" if kind is float and default is not None else default
@@ -142,23 +142,23 @@ def add_options(group: Any, options: type[RunOptions], *names: str) -> None:
         group.add_argument(about.get("flag", flag_of(name)), dest=name, help=text, **shown)
 
 
-def _numbers(what: str, kind: Any) -> Any:
-    """Return the parser of `5e-5,3e-5`; which numbers these may be is checked where they are used."""
+def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
+    """Parse `5e-5,3e-5`; which numbers these may be is checked where they are used."""
+    try:
+        return tuple(kind(number) for number in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no {what}, nor several between commas") from None
 
-    def parse(text: str) -> tuple[float, ...]:
-        try:
-            return tuple(kind(number) for number in text.split(","))
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {what}, nor several between commas") from None
 
-    return parse
+def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
+    """Return some of the arguments by name, as a function takes them."""
+    return {name: getattr(arguments, name) for name in names.split()}
 
 
 def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of a run's options that a command line gives, by its flags or by --config."""
     names = {field.name for field in dataclasses.fields(options)}
-    given = {name: value for name, value in vars(arguments).items() if name in names}
-    chosen = {name: value for name, value in given.items() if value is not None and value != []}
+    chosen = {n: value for n, value in vars(arguments).items() if n in names and value not in (None, [])}
     if (kind := chosen.get("optimizer")) in ("adamw", "paper"):
         chosen |= {"optimizer": "adamw", "bias_correction": kind == "adamw", "google_decay": kind == "paper"}
     if (file := getattr(arguments, "config", None)) is None:

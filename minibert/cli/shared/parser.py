@@ -1,11 +1,10 @@
 """The parser of the command line: the commands, which are the files of the folder, and errors in one line."""
 
 import argparse
-import functools
-import pkgutil
 import sys
 from argparse import SUPPRESS
 from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +18,6 @@ FOLDER = Path(__file__).parent.parent
 PATHS = {"DIR": "DIRECTORY", "MODEL": "DIRECTORY", "RUN": "DIRECTORY"}
 PATHS |= dict.fromkeys(("CORPUS", "FILE", "GOLD", "PATH", "PREDICTIONS"), "FILE")
 RENAMED = {"convert": "export", "warmup": "info --warm-up"}  # commands of version 0.1
-SHELLS = ("bash", "zsh")
 EXAMPLES = """
 examples:
   minibert pretrain
@@ -30,17 +28,16 @@ failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM,
 129 SIGHUP (the terminal was closed).
 """
 
-# A wider first column than argparse's, so that most flags keep their text beside them.
-HELP = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
-
 
 class Parser(argparse.ArgumentParser):
     """Shows descriptions and examples line by line as they stand in the source; complains in one line."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs, allow_abbrev=False, formatter_class=HELP)
+        # A wider first column than argparse's, so that most flags keep their text beside them.
+        form = partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
+        super().__init__(**kwargs, allow_abbrev=False, formatter_class=form)
         self._words: Sequence[str] = []
-        self.set_defaults(parser=self)  # the one that knows the flags of the command
+        self.set_defaults(parser=self, status=0)  # the parser that knows the flags of the command
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help or a version, and raise an OSError where that fails: argparse ignores it."""
@@ -118,18 +115,6 @@ def shell(value: Any) -> str:
     return value if isinstance(value, str) and value and " " not in value else repr(value)
 
 
-class Renamed(argparse.Action):
-    """A flag of an earlier version: an error that names the one of now."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
-        parser.error(f"{flag} is now {self.const} (version 0.2)")
-
-
-def renamed(group: Any, old: str, new: str) -> None:
-    """Let a flag of an earlier version say what it is called now."""
-    group.add_argument(old, action=Renamed, const=new, nargs="?", dest=SUPPRESS, help=SUPPRESS)
-
-
 class PrintCompletion(argparse.Action):
     """Print what a shell reads to complete the words of a command, and exit."""
 
@@ -155,15 +140,12 @@ class PrintCompletion(argparse.Action):
 
 def commands() -> dict[str, str]:
     """Find the commands: each file of the folder is one, and the first line of its docstring its summary."""
-    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
-    return {name.replace("_", "-"): _summary(name) for name in names}
-
-
-def _summary(name: str) -> str:
-    # Read, not imported: the help of all commands comes at once.
-    line = (pkgutil.get_data("minibert.cli", f"{name}.py") or b"").decode().split("\n", 1)[0]
-    text = line.strip('"').removesuffix(".")
-    return text[:1].lower() + text[1:]
+    found = {}
+    for path in sorted({*FOLDER.glob("*.py")} - {FOLDER / "__init__.py"}):
+        # Read, not imported: the help of all commands comes at once.
+        text = path.read_text("utf-8").partition("\n")[0].strip('"').removesuffix(".")
+        found[path.stem.replace("_", "-")] = text[:1].lower() + text[1:]
+    return found
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -189,16 +171,12 @@ def build_parser(command: str | None = None) -> Parser:
     """Build the parser of all commands, with the flags of one or of all; the files of others stay closed."""
     known = commands()
     listed = "\n".join(f"  {name:<11}{summary}" for name, summary in known.items())
-    parser = Parser(
-        prog="minibert",
-        usage="minibert COMMAND [...]",
-        description="BERT from scratch: train one, see what it has learnt, check its mathematics.\n\n"
-        f"commands:\n{listed}",
-        epilog=EXAMPLES,
-    )
+    about = "BERT from scratch: train one, see what it has learnt, check its mathematics."
+    about += f"\n\ncommands:\n{listed}"
+    parser = Parser(prog="minibert", usage="minibert COMMAND [...]", description=about, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
     text = "print what completes commands, flags and their values in this shell"
-    parser.add_argument("--print-completion", choices=SHELLS, action=PrintCompletion, help=text)
+    parser.add_argument("--print-completion", choices=("bash", "zsh"), action=PrintCompletion, help=text)
     choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=SUPPRESS)
     for name, summary in known.items():
         its = choices.add_parser(name, help=summary)

@@ -1,9 +1,9 @@
 """Texts that commands answer: of the command line, lines of files, or what comes on the standard input."""
 
-import argparse
 import os
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -31,7 +31,7 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
 
 
 def given_texts(
-    arguments: argparse.Namespace, instead: str = "name it with --file FILE", progress: Progress = None
+    arguments: Namespace, instead: str = "name it with --file FILE", progress: Progress = None
 ) -> Iterable[str]:
     """Return the texts of the command line or, without any, the lines of files or of the standard input.
 
@@ -66,16 +66,13 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
 
 
 def answers(
-    arguments: argparse.Namespace,
-    texts: Iterable[Asked],
-    ask: Ask[Asked, Answer],
-    at_once: int = LINES_AT_ONCE,
+    arguments: Namespace, texts: Iterable[Asked], ask: Ask[Asked, Answer], at_once: int = LINES_AT_ONCE
 ) -> Iterator[Answer | None]:
     """Yield the answer to each text that a command was given.
 
     The texts of the command line are asked about together, lines of files so many at once, and those of the
     standard input one by one as they come. Of a line that can't be answered a message on the error stream
-    says why, and its answer is None. What is wrong with all of them, `ask([])` complains of.
+    says why, the answer is None, and the command's status 1. `ask([])` complains of what is wrong with all.
     """
     list(ask([]))
     if arguments.texts:
@@ -85,7 +82,9 @@ def answers(
         at_once = 1
     lines, number = iter(texts), 1
     while group := list(islice(lines, at_once)):
-        yield from _tried(ask, group, number)
+        for answer in _tried(ask, group, number):
+            arguments.status |= answer is None
+            yield answer
         number += len(group)
 
 
@@ -116,10 +115,7 @@ def tell_terminal(what: str) -> None:
 
 
 def refuse_file(text: str | None, instead: str) -> None:
-    """Raise InputError where an argument that is taken for a text is the name of a file.
-
-    It says what to do `instead`; FILE in that becomes the name, as a shell wants it.
-    """
+    """Raise InputError where a text is the name of a file, and say what to do `instead`, with it for FILE."""
     if text and os.path.isfile(text):
         instead = instead.replace("FILE", shlex.quote(text))
         raise InputError(f"{text} is a file, but a text is expected; {instead}.")
