@@ -22,13 +22,6 @@ BACKWARD = "_backward"
 Methods = dict[str, Any]
 
 
-class Finding(NamedTuple):
-    """The largest error of right answers, and what was asked."""
-
-    error: float
-    about: str
-
-
 class Route(NamedTuple):
     """How a function is judged that the gradient check does not know."""
 
@@ -40,8 +33,8 @@ class Route(NamedTuple):
     times: int = 5  # how many arguments are drawn
     tolerance: float = BOUND  # of the largest error, relative to the largest value
 
-    def judge(self, function: FunctionType, mine: Methods, seed: int) -> Finding:
-        """Judge the answers to all the questions of a seed."""
+    def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
+        """Judge the answers to all the questions of a seed; return the largest error, and what was asked."""
         worst = 0.0
         for arguments, answer in self._answers(function, mine, seed):
             if self.same_as:
@@ -56,7 +49,7 @@ class Route(NamedTuple):
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
         how = "by the complex step" if self.gradient_of else "by a law" if self.law else "by another route"
-        return Finding(worst, f"{counted(self.times, 'fresh question')}, {how}")
+        return worst, f"{counted(self.times, 'fresh question')}, {how}"
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return the answers to all the questions of a seed."""
@@ -104,7 +97,7 @@ class Route(NamedTuple):
 class OnSheet:
     """How an operation is judged that is on the proof sheet of `minibert gradcheck`; as `Route` otherwise."""
 
-    def judge(self, function: FunctionType, mine: Methods, seed: int) -> Finding:
+    def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
         """Judge a method of `Ops`; `mine` are others of the same author, its forward perhaps among them."""
         name, worst, rng = function.__name__, 0.0, np.random.default_rng(seed)
         require_parameters(function, getattr(Ops, name))
@@ -120,7 +113,7 @@ class OnSheet:
             except Exception as error:  # of what was returned, somewhere further on
                 raise Rejected(f"its result is of no use to its caller: {error} ({case.label}).") from None
         how = "by the complex step" if backward else "against the reference"
-        return Finding(worst, f"{len(asked)} cases of fresh shapes, {how}")
+        return worst, f"{len(asked)} cases of fresh shapes, {how}"
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
         """Return what it computes on the cases of a seed."""
@@ -160,10 +153,7 @@ def keeps_reference_residual(function: FunctionType) -> bool:
 def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer") -> float:
     """Return the largest relative error of nested answers.
 
-    Raises
-    ------
-    Rejected
-        When kinds, lengths, keys or shapes differ, or an error is larger than `tolerance`.
+    Raise Rejected when kinds, lengths, keys or shapes differ, or an error is larger than `tolerance`.
     """
     require_alike(found, expected, what)
     worst = 0.0

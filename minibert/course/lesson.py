@@ -60,12 +60,9 @@ class Lesson:
     def check(self, function: FunctionType, *, seed: int | None = None, **route: Any) -> None:
         """Judge an exercise on fresh shapes, and print the verdict.
 
-        Parameters
-        ----------
-        function : the answer. With the name of an operation of `Ops` it joins `Mine` when it passes;
-            where the gradient check knows the operation, nothing else need be given.
-        seed : repeats an earlier check, whose line names it; fresh by default.
-        **route : how it is judged otherwise; see `Route`.
+        With the name of an operation of `Ops` the function joins `Mine` when it passes; where the gradient
+        check knows the operation, nothing else need be given; elsewhere `route` is how it is judged, see
+        `Route`. `seed` repeats an earlier check, whose line names it; fresh by default.
         """
         name = function.__name__
         exercise = next((one for one in self.exercises if name in one.functions), None)
@@ -111,14 +108,9 @@ class Lesson:
     ) -> Claim:
         """Print whether something was learnt: better than a trivial baseline, with an interval.
 
-        Parameters
-        ----------
-        text : what was learnt.
-        ours, baseline : (n,) a value for each example; the baseline is the strongest trivial one.
-        controls : the same of what can't have learnt it (untrained weights, shuffled labels), by name. The
-            claim holds only where none of them is better than the baseline.
-        better : "lower" or "higher".
-        unit : of the values.
+        `ours` and `baseline`, the strongest trivial one, are (n,): a value for each example, in some `unit`;
+        `better` is "lower" or "higher". `controls` are the same of what can't have learnt it (untrained
+        weights, shuffled labels), by name. The claim holds only if none of these beats the baseline.
         """
         self.claims.append(claim(text, ours, baseline, controls or {}, better, unit))
         print(self.claims[-1])
@@ -208,13 +200,9 @@ class Lesson:
 
 
 def begin(number: str) -> Lesson:
-    """Begin a notebook such as "05", and read the reader's engine.
-
-    Raise InputError when a library is missing or there is no such notebook.
-    """
+    """Begin a notebook such as "05"; raise InputError when a library is missing or there is no such one."""
     missing = [name for name in ("IPython", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(
-            f"{' and '.join(missing)} missing; run pip install '.[notebooks]' in a checkout of minibert."
-        )
+        advice = "run pip install '.[notebooks]' in a checkout of minibert."
+        raise InputError(f"{' and '.join(missing)} missing; {advice}")
     return Lesson(number)

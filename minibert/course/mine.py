@@ -82,7 +82,5 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
         elif module and module not in ("__main__", "builtins", "mine") and there is value:
             needed[one] = f"from {module} import {own}" + ("" if own == one else f" as {one}")
         else:
-            raise InputError(
-                f"{function.__name__} uses {one}, which can't be kept ({type(value).__name__}); "
-                "make it an argument, or compute it inside the function."
-            )
+            what = f"{function.__name__} uses {one}, which can't be kept ({type(value).__name__})"
+            raise InputError(f"{what}; make it an argument, or compute it inside the function.")

@@ -38,7 +38,6 @@ class _Capped(io.StringIO):
     dropped = 0
 
     def write(self, text: str) -> int:
-        """Take some text."""
         room = max(0, SHOWN - self.tell())
         self.dropped += len(text[room:])
         return super().write(text[:room])
@@ -68,10 +67,9 @@ def limits() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
         if text := printed.getvalue().rstrip("\n"):
-            left_out = (
-                f"\n… and {counted(printed.dropped, 'more character')}, left out" if printed.dropped else ""
-            )
-            print(text + left_out)
+            if printed.dropped:
+                text += f"\n… and {counted(printed.dropped, 'more character')}, left out"
+            print(text)
 
 
 def _compiles() -> bool:

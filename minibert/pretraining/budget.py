@@ -46,14 +46,11 @@ class Afforded(NamedTuple):
 
 
 def settle(task: Pretraining, state: State, began: float, tell: Tell) -> Pretraining:
-    """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
-
-    The tokens that there is time for follow from the throughput at the longest of all lengths.
-    """
+    """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for."""
     options = task.options
     rate, lengths = options.rate_from(state.plan.get("new_head", False)), options.seq_length
     if lengths is None:
-        (per_step,) = _measured(task, state, [options.longest], tell)
+        (per_step,) = _measured(task, state, [options.longest], tell)  # its throughput stands for all
         left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
@@ -83,8 +80,7 @@ def _measured(task: Pretraining, state: State, lengths: Iterable[int], tell: Tel
 def plan_steps(task: Pretraining, state: State, folder: Path, began: float, tell: Tell) -> Timetable:
     """Count out the steps of the whole run, and write into a checkpoint what was decided.
 
-    A run that goes on with the length it had keeps to what was decided before. `began` is the
-    `time.monotonic()` from where `minutes` count.
+    A run that goes on with the length it had keeps that. `minutes` count from `began`, a `time.monotonic()`.
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
@@ -126,10 +122,7 @@ def next_review(state: State, timetable: Timetable) -> int | None:
 
 
 def review(task: Pretraining, state: State, timetable: Timetable, since: tuple[int, float]) -> Timetable:
-    """Let a run end when its time does, at the pace since a step and its seconds of training.
-
-    Return what is decided now; it is in the state's plan as well.
-    """
+    """Let a run end when its time does, at the pace since a step and its seconds; return what is decided."""
     step, total = state.step, timetable.total
     pace = (state.seconds - since[1]) / _expected(task, state, timetable, since[0], step)
     left = state.plan["until_seconds"] - state.seconds
@@ -150,10 +143,7 @@ def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int,
 
 
 def affordable_steps(task: Pretraining, state: State, began: float, tell: Tell) -> Afforded:
-    """Return how many steps fit into what is left of the minutes, the last evaluation included.
-
-    Where measuring the usual number of held-out targets would take more than its share, there are fewer.
-    """
+    """Return how many steps fit into what is left of the minutes, the last evaluation included."""
     minutes, (lengths, shares) = _minutes(task), zip(*task.options.lengths, strict=True)
     seconds = _measured(task, state, lengths, tell)
     per_step = sum(share * one for share, one in zip(shares, seconds, strict=True))
@@ -163,10 +153,8 @@ def affordable_steps(task: Pretraining, state: State, began: float, tell: Tell) 
     left = MARGIN * (60 * minutes - (time.monotonic() - began)) - share * at_the_end - FINISHING_SECONDS
     steps = max(len(lengths), int((left - share * on_the_way) / per_step))
     fewer = f", on {share:.0%} of the usual targets" if share < 1 else ""
-    tell(
-        f"{counted(steps, 'step')} of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}; "
-        f"{share * measuring:.0f} s of these are for measuring held-out text{fewer}."
-    )
+    fit = f"{counted(steps, 'step')} of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}"
+    tell(f"{fit}; {share * measuring:.0f} s of these are for measuring held-out text{fewer}.")
     return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
@@ -199,5 +187,4 @@ def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
     began = time.monotonic()
     task.score(state.params, batches)
     once = 4 * (time.monotonic() - began)
-    last = 2 * TARGETS / PREVIEW_TARGETS * once  # of shuffled text too
-    return task.options.evaluations * once, last
+    return task.options.evaluations * once, 2 * TARGETS / PREVIEW_TARGETS * once  # of shuffled text too

@@ -53,15 +53,11 @@ class HeldOut:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all metrics, for JSON; what context is worth to the model is `nats_under_unigram`."""
-        more = {"perplexity": self.perplexity, "nats_under_unigram": self.unigram - self.loss}
-        return asdict(self) | more
+        return asdict(self) | {"perplexity": self.perplexity, "nats_under_unigram": self.unigram - self.loss}
 
 
 def evaluation_batches(instances: Instances, mask_id: int | None, targets: int = TARGETS) -> Iterator[Batch]:
-    """Yield batches until there are `targets` scored positions, or the text was read `PASSES` times.
-
-    A small text is read again and again, with other masks each time.
-    """
+    """Yield batches until there are `targets` scored positions, or the text was read `PASSES` times."""
     waiting, found, size = [], 0, 0
     for sequence, position in instances.stream():
         if position.epoch >= PASSES or found >= targets:
@@ -131,8 +127,7 @@ def per_position(
 def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> Iterator[Batch]:
     """Yield the same batches with the ordinary tokens of each sequence in another order.
 
-    Special tokens and predicted positions stay where they are. A model that makes use of the order of words
-    does worse on these.
+    Special tokens and predicted positions stay in place. A model that uses word order does worse on these.
     """
     special = np.array(list(special_ids))
     for number, batch in enumerate(batches):

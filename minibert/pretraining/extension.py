@@ -28,15 +28,7 @@ from minibert.model.params import Parameters
 from minibert.pretraining.predict import evaluate_words
 from minibert.pretraining.preparation import count_corpus
 from minibert.terminal import printable
-from minibert.tokenizer import Tokenizer, WordCounts
-from minibert.tokenizer.extending import (
-    NewPiece,
-    changed_words,
-    checked_words,
-    extended,
-    learn_pieces,
-    lone_characters,
-)
+from minibert.tokenizer import Tokenizer, WordCounts, extending
 from minibert.tokenizer.report import segmented
 from minibert.vocabularies import check_vocabulary, read_tokenizer
 
@@ -58,12 +50,14 @@ def extend(
     threads: int | None = None,
     show: bool = True,
 ) -> dict[str, Any]:
-    """Give a trained BERT further pieces, and leave a model's folder behind that can be trained further.
+    """Give a trained BERT further pieces, and leave a model's folder `out` behind to be trained further.
+
+    Return what `extension.json` in the folder holds; `report_text` makes it readable. Raise InputError when
+    the model is fine-tuned, a word can't be a new piece, nothing can be learned, or `out` is taken.
 
     Parameters
     ----------
     model : a pre-training run, RUN@STEP, or a BERT of Hugging Face's or Google's.
-    out : the new folder.
     words : a file with one word a line; or
     learn_from : files, folders or globs, from which pieces are learned as `minibert vocab` learns them.
     n : how many to learn; 500 when left out.
@@ -71,15 +65,6 @@ def extend(
         lines of `learn_from` that are held out tell how long words are, and no model is measured.
     engine, threads : what measures the models.
     show : progress, on the error stream.
-
-    Returns
-    -------
-    report : what `extension.json` in the folder holds; `report_text` makes it readable.
-
-    Raises
-    ------
-    InputError
-        When the model is fine-tuned, a word can't be a new piece, nothing can be learned, or `out` is taken.
     """
     out = Path(out)
     if (words is None) == (not learn_from):
@@ -93,25 +78,23 @@ def extend(
     require_folder(out)
     config, params, loaded = load(model)
     if params.head.kind != "pretraining":
-        raise InputError(
-            f"{model} was fine-tuned and has no masked-LM head, by which new pieces learn what they mean; "
-            "extend the model that it was fine-tuned from, then fine-tune that."
-        )
+        what = f"{model} was fine-tuned and has no masked-LM head, by which new pieces learn what they mean"
+        raise InputError(f"{what}; extend the model that it was fine-tuned from, then fine-tune that.")
     tokenizer = read_tokenizer(model)
     basic = tokenizer.basic_tokenizer
     check_vocabulary(config, tokenizer)
     counted = None
     if words is not None:
         lines = ((f"{words}, line {number}", line.strip()) for number, line in numbered_lines(words))
-        pieces = checked_words(tokenizer, ((where, word) for where, word in lines if word))
+        pieces = extending.checked_words(tokenizer, ((where, word) for where, word in lines if word))
     else:
         counted = count_corpus(learn_from, basic, show, held_out=HELD_OUT, threads=threads)
-        pieces = learn_pieces(tokenizer, counted.words, PIECES if n is None else n)
-    longer = extended(tokenizer, pieces)
-    if lone := lone_characters(tokenizer):
+        pieces = extending.learn_pieces(tokenizer, counted.words, PIECES if n is None else n)
+    longer = extending.extended(tokenizer, pieces)
+    if lone := extending.lone_characters(tokenizer):
         some = f"{len(lone):,} characters, such as {printable(lone[0])!r}, have no ## piece of their own"
         warn(f"{some}: words in which one follows a new piece become [UNK].")
-    grown = _grown(params, tokenizer, longer, pieces, counted and counted.words)
+    grown = _grown(params, tokenizer, longer, [one.replaces for one in pieces], counted and counted.words)
     heard = counted and counted.held_out
     if measure_on:
         heard = count_corpus(measure_on, basic, show, threads=threads).words
@@ -138,11 +121,7 @@ def extend(
 
 
 def _grown(
-    old: Parameters,
-    tokenizer: Tokenizer,
-    longer: Tokenizer,
-    pieces: Sequence[NewPiece],
-    counted: WordCounts | None,
+    old: Parameters, short: Tokenizer, longer: Tokenizer, replaced: list[list[int]], words: WordCounts | None
 ) -> Parameters:
     """Return the parameters with rows for new pieces, which first take those that only pad the old ones."""
     vocab_size = max(old.config.V, longer.vocab_size)
@@ -150,21 +129,21 @@ def _grown(
     for name, value in old.items():
         new[name][tuple(map(slice, value.shape))] = value
     word, bias = new["embeddings.word"], new["mlm.output_bias"]
-    rest = bias[: tokenizer.vocab_size].astype(np.float64)
-    if counted is not None:
-        rest -= np.log(1 + segmented(tokenizer, counted).piece_counts)
-        log_counts = np.log(1 + segmented(longer, counted).piece_counts)
-    for number, (_, replaces) in enumerate(pieces, start=tokenizer.vocab_size):
+    rest = bias[: short.vocab_size].astype(np.float64)
+    if words is not None:
+        rest -= np.log(1 + segmented(short, words).piece_counts)
+        log_counts = np.log(1 + segmented(longer, words).piece_counts)
+    for number, replaces in enumerate(replaced, start=short.vocab_size):
         word[number] = word[replaces].mean(axis=0, dtype=np.float64)
         own = rest[replaces]
-        bias[number] = own.min() if counted is None else log_counts[number] + own.mean()
+        bias[number] = own.min() if words is None else log_counts[number] + own.mean()
     return new
 
 
 def _measured(tokenizer: Tokenizer, longer: Tokenizer, words: WordCounts) -> dict[str, Any]:
     """Return what two vocabularies make of some words, before and after, and which words are cut anew."""
     both = [segmented(one, words) for one in (tokenizer, longer)]
-    changed = changed_words(tokenizer, longer, words)
+    changed = extending.changed_words(tokenizer, longer, words)
     return {
         "words": words.total(),
         "pieces_per_word": [int(one.piece_counts.sum()) / one.n_words for one in both],

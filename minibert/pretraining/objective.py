@@ -65,14 +65,10 @@ class Pretraining:
     @property
     def config(self) -> BertConfig | None:
         """The model's configuration; None when the folder of `model` has it."""
-        o = self.options
-        return None if o.model else o.model_config(self.text.tokenizer.vocab_size)
+        return None if self.options.model else self.options.model_config(self.text.tokenizer.vocab_size)
 
     def start(self, checkpoint: Any = None) -> State:
-        """Return a checkpoint's state; without one the paper's initial values, or the weights of `model`.
-
-        In the latter case the state's plan says whether their masked-LM head is new.
-        """
+        """Return a checkpoint's state or a new one, whose plan says if `model` got a new masked-LM head."""
         plan, o = {}, self.options
         if checkpoint is not None:
             params = checkpoint.params
@@ -89,7 +85,6 @@ class Pretraining:
         return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
-        """Make a new optimizer."""
         return optimizer_for(params, **self.options.update_rule)
 
     def rate(self, timetable: Timetable) -> Callable[[int], float]:
@@ -102,10 +97,8 @@ class Pretraining:
 
     def stages(self, timetable: Timetable) -> list[Stage]:
         """Return the lengths of a run's sequences, one after another."""
-        return [
-            Stage(length, timetable.step_at(begin), timetable.step_at(end))
-            for length, begin, end in self.options.stages(timetable.planned_total)
-        ]
+        planned, actual = self.options.stages(timetable.planned_total), timetable.step_at
+        return [Stage(length, actual(begin), actual(end)) for length, begin, end in planned]
 
     def objective(self, config: BertConfig) -> MaskedAndNext:
         """Return what is minimised."""
@@ -119,9 +112,7 @@ class Pretraining:
         A position is [sequence length, epoch, block, offset]. Where the length changes, a new pass over the
         text begins: instances of another length are other instances.
         """
-        for stage in self.stages(timetable):
-            if stage.end <= step:
-                continue
+        for stage in [one for one in self.stages(timetable) if one.end > step]:
             at = BEGINNING
             if position is not None:
                 length, *rest = position
@@ -137,15 +128,12 @@ class Pretraining:
     ) -> Iterator[tuple[Batch, list[int]]]:
         """Yield endless batches of one sequence length from a position on, with the position after each.
 
-        Of every batch only the share of process `rank` is read. Its weights are those of a batch of nothing
-        else.
+        Of every batch only the share of process `rank` is read, with the weights of a batch of nothing else.
         """
         o, count = self.options, max(1, self.options.tokens_per_step // seq_length)
         if count < world_size:
-            raise InputError(
-                f"A step of {count} sequences of {seq_length} tokens leaves some of {world_size} processes "
-                "without any; raise --batch-size or start fewer."
-            )
+            leaves = f"leaves some of {world_size} processes without any; raise --batch-size or start fewer."
+            raise InputError(f"A step of {count} sequences of {seq_length} tokens {leaves}")
         first, last = (count * border // world_size for border in (rank, rank + 1))
         stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
         while True:
@@ -153,13 +141,9 @@ class Pretraining:
             batch = Batch.pack(sequences[first:last], first)
             if world_size > 1:
                 most = seq_length if o.left_to_right else o.instance_options(seq_length).most_predictions
+                own, asks = vars(batch), o.pairs_at(seq_length)
                 batch = BatchPart(
-                    **vars(batch),
-                    parts=world_size,
-                    sequences=count,
-                    longest=seq_length,
-                    most_masked=most,
-                    asks=o.pairs_at(seq_length),
+                    **own, parts=world_size, sequences=count, longest=seq_length, most_masked=most, asks=asks
                 )
             yield batch, [seq_length, *map(int, after[-1])]
 
@@ -169,8 +153,7 @@ class Pretraining:
 
     def held_out(self, seq_length: int) -> Instances:
         """Return the instances of one length from held-out text."""
-        o = self.options
-        return self.text.held_out(seq_length, o.pairs_at(seq_length), o.left_to_right)
+        return self.text.held_out(seq_length, self.options.pairs_at(seq_length), self.options.left_to_right)
 
     @property
     def mask_id(self) -> int | None:
@@ -234,16 +217,12 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
     stored, params, report = load(source, head=PRETRAINING)
     if stored.vocab_size != text.tokenizer.vocab_size:
-        raise InputError(
-            f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {source} was trained "
-            f"with {stored.vocab_size:,}; use the vocabulary that it came with."
-        )
+        other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
+        raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
     if stored.max_position_embeddings < options.longest:
-        raise InputError(
-            f"$seq_length is longer than the {stored.max_position_embeddings} positions "
-            f"of {source}; choose shorter sequences.",
-            seq_length=options.longest,
-        )
+        positions = f"the {stored.max_position_embeddings} positions of {source}"
+        message = f"$seq_length is longer than {positions}; choose shorter sequences."
+        raise InputError(message, seq_length=options.longest)
     for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", stored.max_position_embeddings)):
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
@@ -251,10 +230,9 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
             raise InputError(message, **{name: asked})
     if new_head := any(name.startswith("cls.predictions") for name in report.missing):
         params["mlm.output_bias"][...] = text.log_unigram()
-        warn(
-            f"{source} has no masked-LM head: a new one begins with the frequencies of the text's "
-            f"pieces as its output bias, and all is trained at a rate of {options.rate_from(True):g}."
-        )
+        begins = "a new one begins with the frequencies of the text's pieces as its output bias"
+        rate = options.rate_from(True)
+        warn(f"{source} has no masked-LM head: {begins}, and all is trained at a rate of {rate:g}.")
     if trained := stored.trained_length:
         begin_positions(params, trained, options.longest)
         trained = max(trained, options.longest)

@@ -14,7 +14,7 @@ from minibert.errors import Arguments, InputError
 from minibert.model.config import GELU_FORMS, BertConfig
 from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, REAL, SHARE, WHOLE, RunOptions, option
 from minibert.pretraining import recipes
-from minibert.pretraining.recipes import FURTHER, MINUTES, RECIPES, SizeRecipe, Stage, parse_lengths
+from minibert.pretraining.recipes import FURTHER, MINUTES, SizeRecipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case")  # settled by token shards
@@ -28,12 +28,7 @@ class PretrainOptions(RunOptions):
     `model` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:
     `seq_length` where `minutes` have to be measured first, `learning_rate` until weights from `model`
     are known to have a masked-LM head. Two runs with equal options, engine, threads and number of steps end
-    with the same bytes.
-
-    Raises
-    ------
-    InputError
-        When a value is out of range.
+    with the same bytes. Raise InputError when a value is out of range.
     """
 
     # text
@@ -132,8 +127,7 @@ class PretrainOptions(RunOptions):
     UNDECIDED = "by size"
     ALWAYS = ("corpus", "held_out", "masked_lm_prob")
     RENAMED = RunOptions.RENAMED | {"init_from": "model"}
-    # The length of a run may differ too. Shards may have been moved; that they are the same is checked when
-    # they are opened.
+    # The length of a run may differ too. Shards may have been moved: they are checked when they are opened.
     FREE = RunOptions.FREE | {"steps", "minutes", "evaluations", "shards"}
 
     def __post_init__(self) -> None:
@@ -159,40 +153,30 @@ class PretrainOptions(RunOptions):
         """Raise InputError for what shards, a vocabulary or trained weights have settled already."""
         if self.shards is not None:
             if given := [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]:
-                raise InputError(
-                    "$shards brings text and vocabulary, so $given can't be given beside it; leave one out.",
-                    shards=self.shards,
-                    given=Arguments({name: getattr(self, name) for name in given}),
-                )
+                arguments = Arguments({name: getattr(self, name) for name in given})
+                what = "$shards brings text and vocabulary, so $given can't be given beside it"
+                raise InputError(f"{what}; leave one out.", shards=self.shards, given=arguments)
             object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
-            raise InputError(
-                f"$vocab_size is of a vocabulary that is learned, and "
-                f"${source} brings one; leave one of them out.",
-                **{"vocab_size": self.vocab_size, source: getattr(self, source)},
-            )
+            both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
+            what = f"$vocab_size is of a vocabulary that is learned, and ${source} brings one"
+            raise InputError(f"{what}; leave one of them out.", **both)
         if self.model and self.unigram_bias:
-            raise InputError(
-                "$unigram_bias sets the output bias, and $model brings a trained one; leave one of them out.",
-                unigram_bias=True,
-                model=self.model,
-            )
+            what = "$unigram_bias sets the output bias, and $model brings a trained one"
+            raise InputError(f"{what}; leave one of them out.", unigram_bias=True, model=self.model)
 
     def resolved(self) -> "PretrainOptions":
         """Return the same with every `None` that the recipe answers filled in."""
-        recipe, lamb = self.recipe, self.optimizer == "lamb"
-        answers: dict[str, Any] = {
+        recipe = self.recipe
+        copied = ("seq_length", "batch_size", "accumulate", "warmup")
+        answers: dict[str, Any] = {name: getattr(recipe, name) for name in copied} | {
             "size": None if self.model else "tiny",
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
-            "seq_length": recipe.seq_length,
-            "batch_size": recipe.batch_size,
-            "accumulate": recipe.accumulate,
-            "warmup": recipe.warmup,
             "dropout": recipe.dropout,
             "unigram_bias": not recipe.paper and not self.model,
             "bias_correction": self.optimizer != "adamw" or not recipe.paper,
-            "google_decay": lamb or recipe.paper,
+            "google_decay": self.optimizer == "lamb" or recipe.paper,
         }
         if self.steps is None and self.minutes is None:
             answers["minutes"] = MINUTES
@@ -225,9 +209,7 @@ class PretrainOptions(RunOptions):
     @property
     def recipe(self) -> SizeRecipe:
         """What goes with the size; see `recipes.recipe_for`."""
-        if self.size is None:
-            return FURTHER if self.model else RECIPES["tiny"]
-        return recipes.recipe_for(self.size)
+        return FURTHER if self.model and self.size is None else recipes.recipe_for(self.size or "tiny")
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
@@ -271,14 +253,9 @@ class PretrainOptions(RunOptions):
     def model_config(self, vocab_size: int) -> BertConfig:
         """Return the shape of the model."""
         assert self.size is not None  # since the options were resolved
-        return BertConfig.from_size(
-            self.size,
-            vocab_size=vocab_size,
-            hidden_act=self.hidden_act,
-            **self.dropouts,
-            max_position_embeddings=max(self.max_positions, self.longest),
-            is_decoder=self.left_to_right,
-        )
+        shape = {"vocab_size": vocab_size, "max_position_embeddings": max(self.max_positions, self.longest)}
+        how = {"hidden_act": self.hidden_act, "is_decoder": self.left_to_right}
+        return BertConfig.from_size(self.size, **shape, **how, **self.dropouts)
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:

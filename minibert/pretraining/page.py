@@ -3,11 +3,11 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from statistics import median
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics
 
 Metrics: TypeAlias = list[dict[str, float]]  # lines of the record
+Lines: TypeAlias = Sequence[tuple[float, str]]  # across a picture: value, name
 REFRESH = 15  # seconds after which a browser loads the page of a run again that is training
 SHARE = 0.01  # of the time, at most, that goes into writing the page
 LAST = 50  # steps over which the training loss is averaged
@@ -36,11 +37,11 @@ SPEEDS = (  # as they are recorded, and as they are shown
 )
 
 
-class RunPage:
+class RunPage(AbstractContextManager["RunPage"]):
     """The page of a run, kept up to date while the block lasts.
 
-    It is written after every evaluation, and beside that every REFRESH seconds; more seldom where many steps
-    make it slow. Where the block is left by an error, the page says that the run has stopped.
+    It is written after every evaluation and every REFRESH seconds; more seldom where many steps make it slow.
+    Where the block is left by an error, the page says that the run has stopped.
     """
 
     def __init__(self, task: Pretraining, state: State, run: Path, engine: str, peak: float | None) -> None:
@@ -48,9 +49,6 @@ class RunPage:
         self._engine, self._peak = engine, peak
         self.text_unigram = entropy_of_counts(task.text.piece_counts())
         self._due = -math.inf
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is not None:
@@ -95,7 +93,7 @@ class RunPage:
             loss_curve=[self._losses(metrics, report and report["held_out"])],
             examples=report["examples"] if report else [],
             speeds=self._speeds(metrics),
-            speed_curve=[self._curve(metrics, "tokens_per_second", "tokens a second", "{:,.0f}".format)],
+            speed_curve=[self._curve(metrics, "tokens_per_second", "tokens a second", "{:,.0f}")],
             decisions=decisions(task, state, self._engine),
             options=option_rows(dataclasses.asdict(task.options) | named_paths(task.options)),
         )
@@ -104,32 +102,25 @@ class RunPage:
 
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
         """Draw the loss of training and held-out text, with the floors of what makes no use of context."""
+        looks = points(metrics, "held_out_loss")
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:
+            looks = np.vstack([looks, (self._state.step, held_out["loss"])])
             floors = [(held_out["unigram"], "unigram entropy of the held-out targets")]
             if held_out["shuffled_loss"] is not None:
                 floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
         lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
-        looks = points(metrics, "held_out_loss")
-        if held_out:
-            looks = np.vstack([looks, (self._state.step, held_out["loss"])])
-        more = [Curve("metric", looks, "held-out", dots=True)]
-        return self._curve(metrics, "mlm_loss", "loss, nats", "{:.3f}".format, lines, more)
+        held = Curve("metric", looks, "held-out", dots=True)
+        return self._curve(metrics, "mlm_loss", "loss, nats", "{:.3f}", lines, held)
 
     def _curve(
-        self,
-        metrics: Metrics,
-        name: str,
-        title: str,
-        words: Callable[[float], str],
-        lines: Sequence[tuple[float, str]] = (),
-        more: Sequence[Curve] = (),
+        self, metrics: Metrics, name: str, title: str, form: str, lines: Lines = (), *more: Curve
     ) -> dict[str, Any] | None:
         stages = self._task.stages(timetable_of(self._state))
         breaks = [stage.begin for stage in stages[1:]]
         marks = [(stage.begin, str(stage.seq_length)) for stage in stages if stage.begin <= self._state.step]
         training = Curve("loss", points(metrics, name), "training", breaks=breaks)
-        return picture(title, [training, *more], words, self._state.step, lines=lines, marks=marks)
+        return picture(title, [training, *more], form.format, self._state.step, lines=lines, marks=marks)
 
     def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
         """Return the throughput of the whole run, and the median of the steps in what else was measured."""
@@ -153,41 +144,31 @@ def named_paths(options: PretrainOptions) -> dict[str, Any]:
 def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, str, str]]:
     """Return what was decided of size, text, recipe and length of a run: what, how, and why."""
     o, text, config, plan = task.options, task.text, state.params.config, state.plan
-    named = named_paths(o)
-    timetable = timetable_of(state)
+    named, timetable = named_paths(o), timetable_of(state)
     name = next((name for name, one in RECIPES.items() if one is o.recipe), "further training")
     recipe = f"recipe of {name}" if o.size in (name, None) else f"recipe of {name}, the nearest to {o.size}"
 
     def by_recipe(value: Any, usual: Any) -> str:
         return recipe if value == usual else "given"
 
-    shape = (
-        f"{counted(config.L, 'layer')} of {config.H} in {counted(config.A, 'head')}, "
-        f"{state.params.count() / 1e6:.1f}M parameters"
-    )
+    shape = f"{counted(config.L, 'layer')} of {config.H} in {counted(config.A, 'head')}"
+    shape += f", {state.params.count() / 1e6:.1f}M parameters"
+    tokens = f"{text.shards.n_tokens:,} tokens in {counted(text.shards.n_documents, 'document')}"
     sources = {"vocab": o.vocab, "model": o.model, "shards": o.shards}
     source = next((f"from --{name}" for name, one in sources.items() if one), "learnt from the text")
     corpus = ", ".join(named["corpus"] or filter(None, [named["shards"]])) or "the books in the package"
-    stages = (
-        (stage.seq_length, counted(stage.end - stage.begin, "step")) for stage in task.stages(timetable)
-    )
-    lengths = ", then ".join(f"{length} for {steps}" for length, steps in stages)
+    steps = ((one.seq_length, counted(one.end - one.begin, "step")) for one in task.stages(timetable))
+    lengths = ", then ".join(f"{length} for {number}" for length, number in steps)
     usual_rate = dataclasses.replace(o, learning_rate=None).rate_from(plan.get("new_head", False))
     schedule = o.seq_length in {one.lengths for one in SCHEDULES} and o.recipe.seq_length is None
-    why_lengths = (
-        "what the tokens of the run pay for" if schedule else by_recipe(o.seq_length, o.recipe.seq_length)
-    )
+    why = "what the tokens of the run pay for" if schedule else by_recipe(o.seq_length, o.recipe.seq_length)
     return [
         ("size", shape, f"the weights of {named['model']}" if o.model else f"--size {o.size}"),
         ("vocabulary", f"{config.V:,} pieces", source),
-        (
-            "text",
-            f"{text.shards.n_tokens:,} tokens in {counted(text.shards.n_documents, 'document')}",
-            corpus,
-        ),
+        ("text", tokens, corpus),
         ("held out", counted(len(text.held_out_ids), "document"), f"a share of {o.held_out:g}"),
         ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
-        ("sequence lengths", lengths, why_lengths),
+        ("sequence lengths", lengths, why),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
         ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),

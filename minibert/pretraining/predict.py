@@ -32,8 +32,7 @@ MOST_PIECES = 24  # in a sentence that is an example
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
     """Yield held-out sentences with [MASK] in place of a word near the middle, and that word.
 
-    One of each document; the word is of three letters or more and whole in the vocabulary. `positions` is the
-    longest sequence of the model.
+    One of each document; the word has three letters or more and is one piece. The model has `positions`.
     """
     tokenizer = text.tokenizer
     most = min(MOST_PIECES, positions - 2)
@@ -68,6 +67,10 @@ def evaluate(
 ) -> tuple[HeldOut, HeldOut | None]:
     """Evaluate a run on its held-out text, as its report does if it had time for all targets, or on a corpus.
 
+    Return the metrics, and those of the same sequences with their contexts shuffled: None left to right.
+    Raise InputError when the folder holds no model, or no held-out documents while no corpus is given; when
+    `seq_length` is longer than the model's positions.
+
     Parameters
     ----------
     run : a run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
@@ -76,17 +79,6 @@ def evaluate(
     layout, column : of the corpus.
     seq_length : of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
     targets : how many [MASK] positions to score.
-    engine, threads : the engine.
-
-    Returns
-    -------
-    The metrics, and those of the same sequences with their contexts shuffled: None left to right.
-
-    Raises
-    ------
-    InputError
-        When the folder holds no model, or no held-out documents while no corpus is given; when `seq_length`
-        is longer than the model's positions.
     """
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)

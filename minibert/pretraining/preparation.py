@@ -9,14 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.data.corpus import (
-    SentenceStream,
-    embedded_corpus,
-    empty_corpus,
-    find_files,
-    layouts_text,
-    sentences,
-)
+from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import text_of
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
@@ -80,8 +73,7 @@ class Text:
 def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
     """Prepare vocabulary, shards and split of a run; what its folder already has is taken from there.
 
-    The tokenizer's files and `shards/` are written into it. Of shards that `minibert data` made, `shards/`
-    only says where they are.
+    Tokenizer and `shards/` are written into it; of shards by `minibert data` only where they are.
     """
     tokenizer, repeated = _vocabulary(options, run, show), list[float]()
     if options.shards:
@@ -89,7 +81,7 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
         layout = options.layout if options.corpus else "sentences"
-        stream = sentences(options.corpus or embedded_corpus(), layout, options.column)
+        stream = SentenceStream(options.corpus or embedded_corpus(), layout, options.column)
         lines = watched(stream, "writing shards", show, repeated.append)
         shards = write_shards(lines, tokenizer, run / "shards")
         if show and stream.found:
@@ -145,16 +137,9 @@ def learn_vocabulary(
 
 
 def count_corpus(
-    corpus: Iterable[str | Path],
-    basic: BasicTokenizer,
-    show: bool = True,
-    column: str = "text",
-    **counting: Any,
+    corpus: Iterable[str | Path], basic: BasicTokenizer, show: bool = True, column: str = "text", **more: Any
 ) -> CountedFiles:
-    """Count the words of a corpus; of the embedded books when none is named.
-
-    `counting` are further arguments of `count_files`.
-    """
+    """Count the words of a corpus, of the embedded books when none is named; `more` is for `count_files`."""
     files = find_files(list(corpus) or embedded_corpus())
     with bar(show, desc="counting words", unit="B", unit_scale=True) as shown:
 
@@ -163,7 +148,7 @@ def count_corpus(
             shown.update(done - shown.n)
 
         read = partial(text_of, column=column)
-        counted = count_files(files, basic, progress=progress, read=read, **counting)
+        counted = count_files(files, basic, progress=progress, read=read, **more)
     if not len(counted.words):
         if len(counted.held_out):
             raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
@@ -176,15 +161,12 @@ def learn_tokenizer(
 ) -> Tokenizer:
     """Learn a vocabulary from words and their counts, and return its tokenizer.
 
-    `learning` are further arguments of `learn_vocab`. Of `user_tokens`, those that would not stay whole, such
-    as "[ENTITY]", become special tokens; see `special_tokens`.
+    `learning` is for `learn_vocab`; of its `user_tokens` some become special, as `special_tokens` says.
     """
     special = special_tokens(learning.get("user_tokens", ()), lower_case)
     desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
     with bar(show, total=vocab_size, desc=desc, unit="piece") as shown:
-        pieces = learn_vocab(
-            words, vocab_size, progress=lambda found, _: shown.update(found - shown.n), **learning
-        )
+        pieces = learn_vocab(words, vocab_size, progress=lambda n, _: shown.update(n - shown.n), **learning)
     return Tokenizer(pieces, lower_case, additional_special_tokens=special, core=learning.get("core", "auto"))
 
 

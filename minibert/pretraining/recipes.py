@@ -167,9 +167,7 @@ class Timetable:
 
 
 def parse_lengths(text: str) -> list[tuple[int, float]]:
-    """Read a sequence-length schedule.
-
-    The text has one length, or lengths with their shares of the steps, which sum to one.
+    """Read a schedule: one sequence length, or lengths with their shares of the steps, which sum to one.
 
     Examples
     --------
@@ -184,9 +182,7 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     shares = [share for _, share in lengths]
     are_few = 1 <= len(lengths) <= MOST_LENGTHS
     if not are_few or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
-        raise InputError(
-            f"$seq_length is not a schedule; give one length, or up to {MOST_LENGTHS} of at least 5 with "
-            "shares that sum to 1, such as 16:0.4,32:0.6.",
-            seq_length=text[:60] if isinstance(text, str) else text,
-        )
+        shown = text[:60] if isinstance(text, str) else text
+        most = f"up to {MOST_LENGTHS} of at least 5 with shares that sum to 1, such as 16:0.4,32:0.6"
+        raise InputError(f"$seq_length is not a schedule; give one length, or {most}.", seq_length=shown)
     return lengths

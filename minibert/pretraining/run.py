@@ -65,12 +65,15 @@ def pretrain(
     ops: Ops | None = None,
     on_log: OnLog | None = None,
 ) -> dict[str, Any]:
-    """Pre-train a BERT and leave a run folder behind.
+    """Pre-train a BERT, leave the run folder `out` behind, and return what its `report.json` holds.
+
+    In every process but the main one that is empty; `report_text` makes it readable. Raise InputError when
+    options, corpus, vocabulary or folder can't be used; RunError when the loss is not a number, or the disk
+    is full; KeyboardInterrupt after Ctrl-C: what was finished is kept, and `resume` goes on from there.
 
     Parameters
     ----------
     options : what to do; what is `None` in them follows the recipe of the size.
-    out : the run folder.
     resume : go on from the last checkpoint of the folder, exactly. The options have to agree with those
         stored there, except for the length of the run.
     show : tell the person watching how it goes, on the error stream.
@@ -79,20 +82,6 @@ def pretrain(
         the run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
     ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
     on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
-
-    Returns
-    -------
-    report : what `report.json` holds; `report_text` makes it readable. Empty in every process but the main
-        one.
-
-    Raises
-    ------
-    InputError
-        When options, corpus, vocabulary or folder can't be used.
-    RunError
-        When the loss is not a number, or the disk is full.
-    KeyboardInterrupt
-        After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     run, began = Path(out), time.monotonic() if began is None else began
     if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
@@ -245,10 +234,9 @@ def _saved(task: Pretraining, state: State, timetable: Timetable, run: Path) -> 
     save_hf(run, task.config_after(state, timetable), state.params)
     for folder in (run / "shards", task.text.shards.folder):
         if not folder.exists():
-            raise RunError(
-                f"{folder} was removed or moved while the run was reading its token shards. Step "
-                f"{state.step:,} and its model are saved; put the folder back, or let --resume make it again."
-            )
+            what = f"{folder} was removed or moved while the run was reading its token shards"
+            advice = "put the folder back, or let --resume make it again."
+            raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 
 def _peak(task: Pretraining, tell: Tell) -> float | None:
@@ -295,22 +283,21 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
 def _finish(
     task: Pretraining, state: State, run: Path, tell: Tell, began: float, page: RunPage
 ) -> dict[str, Any]:
-    """Measure and write down."""
     options, params, timetable = task.options, state.params, timetable_of(state)
     assert isinstance(params, Parameters)
+    config = params.config
     save_hf(run, task.config_after(state, timetable), params)
     tell("Measuring the held-out loss.")
     batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
-    held_out = task.score(params, batches)
-    held_out = dataclasses.replace(held_out, text_unigram=page.text_unigram)
+    held_out = dataclasses.replace(task.score(params, batches), text_unigram=page.text_unigram)
     moved = shuffle_contexts(batches, task.text.tokenizer.special_ids)
     shuffled = None if task.mask_id is None else task.score(params, list(moved))
     report = {
         "held_out": held_out.to_dict() | {"shuffled_loss": shuffled and shuffled.loss},
         "left_to_right": options.left_to_right,
-        "size": params.config.size,
+        "size": config.size,
         "parameters": params.count(),
-        "vocab_size": params.config.vocab_size,
+        "vocab_size": config.vocab_size,
         "steps": state.step,
         "planned_steps": timetable.planned_total,
         "stages": [(stage.begin, stage.seq_length) for stage in task.stages(timetable)],
@@ -321,7 +308,7 @@ def _finish(
         "cores": cores(),
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "examples": _examples(task, Bert(params.config, params, task.ops)),
+        "examples": _examples(task, Bert(config, params, task.ops)),
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))
@@ -348,16 +335,12 @@ def report_text(report: dict[str, Any]) -> str:
     """Format a report as a person reads it."""
     lines = [metrics_text(report["held_out"])]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
-    lines.append(
-        f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s; "
-        f"{report['seconds'] / 60:.1f} minutes for this command."
-    )
-    more = report["steps"] - report["planned_steps"]
-    if abs(more) > WORTH_TELLING * report["planned_steps"]:
-        lines.append(
-            f"The machine became {'faster' if more > 0 else 'slower'} on the way: "
-            f"{counted(report['planned_steps'], 'step')} had been planned."
-        )
+    done = f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s"
+    lines.append(f"{done}; {report['seconds'] / 60:.1f} minutes for this command.")
+    steps, planned = report["steps"], report["planned_steps"]
+    if abs(steps - planned) > WORTH_TELLING * planned:
+        became = "faster" if steps > planned else "slower"
+        lines.append(f"The machine became {became} on the way: {counted(planned, 'step')} had been planned.")
     lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")
     for example in report["examples"]:
         answer = f" ({example['answer']})" if example["answer"] else ""
@@ -372,16 +355,13 @@ def metrics_text(metrics: dict[str, Any]) -> str:
     loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
     rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({counted(metrics['targets'], 'target')})")]
-    for of_what, entropy in (
-        ("these targets", metrics["unigram"]),
-        ("the whole text", metrics["text_unigram"]),
-    ):
+    for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
+        entropy = metrics[name]
         place = f"{abs(entropy - loss):.2f} {'under' if loss <= entropy else 'over'} it"
         rows.append((f"  unigram entropy of {of_what}", f"{entropy:.3f} nats (the model is {place})"))
     if shuffled is not None:
         rows.append(("  with its context shuffled", f"{shuffled:.3f} nats"))
-    rows.append(("  perplexity", f"{metrics['perplexity']:.1f}"))
-    rows.append(("  accuracy", f"{metrics['accuracy']:.1%}"))
+    rows += [("  perplexity", f"{metrics['perplexity']:.1f}"), ("  accuracy", f"{metrics['accuracy']:.1%}")]
     if metrics["next_accuracy"] is not None:
         rows.append(("Next-sentence accuracy", f"{metrics['next_accuracy']:.1%}"))
         rows.append(("  always the more frequent answer", f"{metrics['next_majority']:.1%}"))

@@ -16,7 +16,6 @@ from minibert.tokenizer import Encoding, Tokenizer
 from minibert.vocabularies import check_vocabulary
 
 TEXTS_AT_ONCE = 256  # tokenised together
-WITHIN_WORD = ("token", "l2r")
 
 
 @dataclass(frozen=True)
@@ -55,22 +54,18 @@ def score_texts(
     Each piece is replaced by [MASK] in turn and predicted from the rest (Salazar et al. 2020). A model that
     was trained left to right reads a text once; its scores are those of the chain rule.
 
+    Raise InputError when `within_word` is neither, a text has no piece or is longer than the model's
+    positions, the vocabulary is larger than the model's, or the model has no trained masked-LM head.
+
     Parameters
     ----------
-    model, tokenizer : a pre-trained BERT and its vocabulary.
     texts : what to score; a [MASK] written in them is plain text.
     within_word : "token" masks one piece at a time. The other pieces of a rare word give it away, which then
         seems too likely; "l2r" masks those to the right within the word as well (Kauf & Ivanova 2023).
-
-    Raises
-    ------
-    InputError
-        When `within_word` is neither, a text has no piece or is longer than the model's positions, the
-        vocabulary is larger than the model's, or the model has no trained masked-LM head.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
-    if within_word not in WITHIN_WORD:
+    if within_word not in ("token", "l2r"):
         raise InputError("$within_word is unknown; choose token or l2r.", within_word=within_word)
     check_vocabulary(model.config, tokenizer)
     require_masked_lm(model)

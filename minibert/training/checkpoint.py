@@ -61,10 +61,9 @@ def checkpoint_path(folder: str | Path, step: int) -> Path:
 
 
 def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, state: dict[str, Any]) -> None:
-    """Write a checkpoint, atomically.
+    """Write a checkpoint, atomically; raise RunError when the disk is full or the folder cannot be written.
 
-    Parameters keep their dtype. The optimizer has `m`, `v` (N,) and `updates`, the state `step` and more of
-    `STATE`. Raise RunError when the disk is full or the folder cannot be written; no part of a file is left.
+    Dtypes are kept. `optimizer` has `m`, `v` (N,) and `updates`; `state` has `step` and more of `STATE`.
     """
     tensors = dict(zip(BUFFERS, map(np.asarray, (params.flat, optimizer.m, optimizer.v)), strict=True))
     header = {"format": FORMAT, **params.description, "updates": optimizer.updates, "state": state}
@@ -84,9 +83,8 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
-    Raise InputError when the file is missing, truncated, altered, not a checkpoint of minibert, or of another
-    configuration than `config`, where that is given; so where a position in the data is not of so many
-    `numbers`. `warn` is called for a file of a version that kept no checksum of the header.
+    Raise InputError when the file is missing, truncated, altered, no checkpoint of minibert, or of another
+    `config` or count of `numbers` in its position than are given. `warn` hears of a header without checksum.
     """
     path = Path(path)
     header, tensors = _contents(path)
@@ -230,11 +228,9 @@ def latest(
 def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     """Remove all but the newest `keep` checkpoints (0: remove none).
 
-    Those of later steps than `step`, where the run stands, do not count: they are damaged, or the run would
-    have resumed from them.
+    Those beyond `step`, where the run stands, do not count: it would have resumed there if they were whole.
     """
-    own = (path for number, path in kept_steps(folder) if step is None or number <= step)
-    done = [path for path in own if path.is_file()]
+    done = [path for at, path in kept_steps(folder) if (step is None or at <= step) and path.is_file()]
     for path in done[:-keep] if keep else []:
         with writing(path, "removed"):
             path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minibert.engines.runtime import runtime_of
 from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
@@ -78,16 +78,6 @@ class Loop:
     review: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
-class Taken(NamedTuple):
-    """A step whose metrics have not been read."""
-
-    number: int  # from 1
-    batch: Batch
-    rate: float
-    compiling: bool
-    values: Mapping[str, float]
-
-
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
     """Train from `state.step` to `loop.total_steps`, in place.
 
@@ -96,29 +86,23 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     cannot be written, or a step needs more memory than there is; KeyboardInterrupt after Ctrl-C, or SIGTERM
     or SIGHUP where they are handled, once the step is finished and a checkpoint is written.
 
-    Parameters
-    ----------
-    ops : the engine.
-    state : where to start; it is brought up to date for evaluations and checkpoints, and at the end.
-    batches : the batch of each step from `state.step` on, with the position in the data after it.
-    objective : what is minimised.
-    loop : how far, how fast, and what to do on the way.
-    log : where metrics go.
+    The `state` is brought up to date for evaluations and checkpoints, and at the end; `batches` has the batch
+    of each step from `state.step` on, with the position in the data after it.
     """
     if (runtime := runtime_of(ops)).is_main_process:
         prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
     steps = start(ops, state.params, state.optimizer, objective)
     clock = saved_at = since = time.monotonic()
-    unread: deque[Taken] = deque()
+    # Steps whose metrics have not been read: number (from 1), batch, rate, whether it compiles, metrics.
+    unread: deque[tuple[int, Batch, float, bool, Mapping[str, float]]] = deque()
 
     def prepared(batch: Batch, loop: Loop) -> Any:
         with memory_explained(batch, loop):
             return steps.prepare(batch, loop.accumulate)
 
     def ahead(batches: Batches, loop: Loop) -> Generator[Any, None, None]:
-        return open_ones.enter_context(
-            closing(prefetch((batch, prepared(batch, loop), position) for batch, position in batches))
-        )
+        items = ((batch, prepared(batch, loop), position) for batch, position in batches)
+        return open_ones.enter_context(closing(prefetch(items)))
 
     def read(all_but: int = 0) -> None:
         """Wait for the metrics of steps, and log them."""
@@ -164,20 +148,25 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                     steps.renew()
                 values = steps.step(micro_batches, state.step, rate)
             state.step, state.position = state.step + 1, position
-            unread.append(Taken(state.step, batch, rate, compiling, values))
+            unread.append((state.step, batch, rate, compiling, values))
             read(steps.behind)
-            at_end = loop.evaluate_at_end and state.step == loop.total_steps
-            if loop.evaluate and (at_end or (loop.evaluate_steps and state.step % loop.evaluate_steps == 0)):
+            at_end = state.step == loop.total_steps
+            look = loop.evaluate_steps and state.step % loop.evaluate_steps == 0
+            if loop.evaluate and (look or (at_end and loop.evaluate_at_end)):
                 read()
                 state.params = steps.fetch()
                 log.record(state.step, loop.evaluate(state))
             stop = runtime.any_rank(bool(interrupt.asked))
-            if runtime.any_rank(stop or _due(loop, state, clock - saved_at)):
+            due = at_end or (loop.save_steps and state.step % loop.save_steps == 0)  # by the count
+            if runtime.any_rank(bool(stop or due or clock - saved_at >= loop.save_seconds)):
                 read()
                 state.params = steps.fetch()
                 if runtime.is_main_process:
                     log.keep()
-                    _save(state, loop)
+                    state.save(loop.folder)
+                    prune(loop.folder, loop.keep, state.step)
+                    if loop.after_checkpoint:
+                        loop.after_checkpoint(state)
                 saved_at = time.monotonic()
             if stop and runtime.is_main_process:
                 say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
@@ -226,26 +215,12 @@ def _kept(loop: Loop) -> str:
 def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: Loop) -> None:
     """Raise DivergedError where the loss or the gradient of a step, from 1, is not finite."""
     for what, value in (("loss", metrics["loss"]), ("gradient", metrics["gradient_norm"])):
-        if math.isfinite(value):
-            continue
-        advice = "Start again in another --out with a lower learning rate or a longer warm-up"
-        if loop.reusable and any(step for step, _ in kept_steps(loop.folder)):
-            advice += f", if you like from the weights of that checkpoint: --model {loop.folder.parent}"
-        how = f"The {what} of step {step} is {value} at learning rate {rate:.2e}"
-        raise DivergedError(f"{how}; {_kept(loop)}. {advice}.")
-
-
-def _due(loop: Loop, state: State, since: float) -> bool:
-    """Decide whether it is time for a checkpoint: by the clock, the count, or at the end."""
-    counted = loop.save_steps and state.step % loop.save_steps == 0
-    return bool(since >= loop.save_seconds or counted or state.step == loop.total_steps)
-
-
-def _save(state: State, loop: Loop) -> None:
-    state.save(loop.folder)
-    prune(loop.folder, loop.keep, state.step)
-    if loop.after_checkpoint:
-        loop.after_checkpoint(state)
+        if not math.isfinite(value):
+            advice = "Start again in another --out with a lower learning rate or a longer warm-up"
+            if loop.reusable and any(step for step, _ in kept_steps(loop.folder)):
+                advice += f", if you like from the weights of that checkpoint: --model {loop.folder.parent}"
+            how = f"The {what} of step {step} is {value} at learning rate {rate:.2e}"
+            raise DivergedError(f"{how}; {_kept(loop)}. {advice}.")
 
 
 def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]:

@@ -27,8 +27,7 @@ class Optimizer:
     weight_decay : decoupled: this share of a parameter is added to its update, before the rate is applied.
     clip_norm : the largest norm that a gradient may have; a larger one is scaled down to it. 0: no limit.
     bias_correction : divide the moments by 1 - beta^t. The paper's code does not.
-    begin : parameters before this place in the buffer are frozen: they stay as they are, and their gradients
-        do not count.
+    begin : parameters before this place in the buffer are frozen, and their gradients do not count.
 
     Attributes
     ----------

@@ -7,8 +7,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -35,7 +35,7 @@ QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two fl
 tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-C then leaves none
 
 
-class RunLog:
+class RunLog(AbstractContextManager["RunLog"]):
     """Write down and show how a run goes.
 
     `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
@@ -69,9 +69,6 @@ class RunLog:
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
 
-    def __enter__(self) -> "RunLog":
-        return self
-
     def __exit__(self, kind: Any, *_: Any) -> None:
         self._bar.close()
         try:
@@ -83,10 +80,7 @@ class RunLog:
                     file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
-        """Append one line to `metrics.jsonl`, flushed, so that a crash of this process does not lose it.
-
-        Raise RunError when the disk is full.
-        """
+        """Append a line to `metrics.jsonl`, flushed in case of a crash; RunError when the disk is full."""
         with writing(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
@@ -118,8 +112,7 @@ class RunLog:
     ) -> None:
         """Record one step of training, from 1, and show its losses, accuracies and rate.
 
-        It took `seconds`, 0 for a step that says nothing of the speed of others, for so many `operations` in
-        floating point.
+        It took `seconds` (0: it says nothing of the speed of others) for so many floating-point `operations`.
         """
         spent = {"step_tokens": tokens, "step_operations": operations, "step_seconds": seconds}
         spent = spent if seconds else {}
@@ -201,11 +194,10 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """Show how much is done, and how long the rest will take.
 
-    It is counted in a `unit` such as "tokens"; without a total nobody knows how much there is. `show=False`
-    says nothing.
+    It is counted in a `unit` such as "tokens", with or without a `total`; `show=False` says nothing.
     """
 
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:
@@ -215,9 +207,6 @@ class Progress:
         self._lines = show and self._bar.disable  # no terminal
         self._total, self._done = total, 0
         self._began = self._shown = time.monotonic()
-
-    def __enter__(self) -> "Progress":
-        return self
 
     def __exit__(self, *_: Any) -> None:
         self._bar.close()
@@ -252,25 +241,26 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
 
 
 class EventFile:
-    """Write TensorBoard events at once: SummaryWriter, with a thread and a queue between, waits for ever
-    when the disk is full.
+    """Write TensorBoard events at once: SummaryWriter, with a queue between, waits for ever on a full disk.
 
-    The folder is made if it does not exist. TensorBoard forgets what earlier files say of later steps than
-    `step`.
+    The folder is made if it does not exist. TensorBoard forgets what earlier files say of steps after `step`.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
-        with _no_torch():
+        hides = "torch" not in sys.modules  # tensorboardX imports it where it can, which takes seconds
+        sys.modules.setdefault("torch", cast(Any, None))
+        try:
             from tensorboardX.proto import event_pb2, summary_pb2
             from tensorboardX.record_writer import RecordWriter
-
+        finally:
+            if hides:
+                del sys.modules["torch"]
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self._writer, self._flushed = RecordWriter(str(folder / name)), 0.0
         self._append(file_version="brain.Event:2")
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._append(step=step + 1, session_log=start)
+        self._append(step=step + 1, session_log=event_pb2.SessionLog(status=event_pb2.SessionLog.START))
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Write one event with all values of a step."""
@@ -281,8 +271,7 @@ class EventFile:
             self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Finish the file, which is closed even where a full disk does not take the rest: tensorboardX's
-        EventsWriter leaves it open then, and Python complains of that when it ends."""
+        """Close the file even where a full disk does not take the rest; tensorboardX would leave it open."""
         self._writer.close()
 
     def _append(self, **fields: Any) -> None:
@@ -298,15 +287,3 @@ class NoLog:
 
 
 Log: TypeAlias = RunLog | NoLog
-
-
-@contextmanager
-def _no_torch() -> Iterator[None]:
-    """Hide PyTorch: tensorboardX imports it where it is installed, which takes seconds."""
-    hides = "torch" not in sys.modules
-    sys.modules.setdefault("torch", cast(Any, None))
-    try:
-        yield
-    finally:
-        if hides:
-            del sys.modules["torch"]

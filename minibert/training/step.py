@@ -74,11 +74,9 @@ class HostSteps:
         self.grads = params.zeros_like()
 
     def prepare(self, batch: Batch, count: int) -> tuple[Batch, ...]:
-        """Cut a batch into micro-batches."""
         return tuple(batch.split(min(count, batch.E)))
 
     def needs_compiling(self, micro_batches: tuple[Batch, ...]) -> bool:
-        """Say no."""
         return False
 
     def step(self, micro_batches: tuple[Batch, ...], number: int, rate: float) -> dict[str, float]:
