@@ -1,7 +1,6 @@
 """One of several endings: SWAG (Zellers et al. 2018) as distributed; HellaSwag, COPA, CommonsenseQA.
 
-Each file becomes the same: a context, and endings of which one goes on from it. The model reads the context
-and, as a second segment, `start` with one ending.
+Of each example the model reads the context and, as a second segment, `start` with one of the endings.
 """
 
 from collections.abc import Iterator
@@ -12,9 +11,8 @@ from minibert.data.lines import field_of, json_lines, rows, shown
 from minibert.data.stand_ins import divided
 from minibert.errors import InputError
 
-SWAG_ENDINGS = [f"ending{i}" for i in range(4)]
-SWAG_START = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
-SWAG_COLUMNS = [*SWAG_START, *SWAG_ENDINGS, "label"]
+ENDINGS = [f"ending{i}" for i in range(4)]
+SWAG = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *ENDINGS, "label"]
 _COPA_QUESTIONS = {"cause": "What was the cause?", "effect": "What happened as a result?"}
 
 
@@ -36,8 +34,8 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
     path = Path(path)
     table = rows(path, ",")
     _, header = next(table, (0, []))
-    if missing := [name for name in SWAG_START[3:6] + SWAG_ENDINGS if name not in header]:
-        headers = f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG_COLUMNS)}."
+    if missing := [name for name in SWAG[3:6] + ENDINGS if name not in header]:
+        headers = f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG)}."
         raise InputError(f"{path} is not a file of SWAG: it lacks {shown(missing)}, {headers}")
     found = []
     for number, (line, row) in enumerate(table):
@@ -45,7 +43,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
         if len(row) != len(header):
             raise InputError(f"{where} has {len(row)} and the header {len(header)} columns; fetch it again.")
         cells = dict(zip(header, row, strict=True))
-        endings = tuple(cells[name] for name in SWAG_ENDINGS)
+        endings = tuple(cells[name] for name in ENDINGS)
         label = _index(cells["label"], len(endings), where) if "label" in cells else None
         id = cells.get("") or str(number)
         found.append(ChoiceExample(id, cells["sent1"], cells["sent2"], endings, label))
@@ -55,8 +53,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
 def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
     """Read HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
 
-    `ctx_b` begins the endings, "" where these are whole sentences. The id is the number of the line from 0:
-    the file's own `ind` occurs more than once.
+    `ctx_b`, which may be "", begins the endings. The id counts lines from 0: `ind` occurs more than once.
     """
     found = []
     for number, (where, item) in enumerate(_items(path)):
@@ -86,7 +83,10 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
     for where, item in _items(path):
         if isinstance(question := item.get("question"), dict):
             context = field_of(question, "stem", str, where)
-            choices = _columns(question.get("choices"), where)
+            listed = question.get("choices")
+            if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+                raise InputError(f"{where} has no list of objects 'choices'; check the file.")
+            choices = {key: [one.get(key) for one in listed] for key in ("label", "text")}
         else:
             context = field_of(item, "question", str, where)
             choices = field_of(item, "choices", dict, where)
@@ -97,16 +97,8 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
         if (key := item.get("answerKey")) not in (None, "", *letters):
             raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
         label = letters.index(key) if key in letters else None
-        id = str(field_of(item, "id", (str, int), where))
-        found.append(ChoiceExample(id, context, "", endings, label))
+        found.append(ChoiceExample(str(field_of(item, "id", (str, int), where)), context, "", endings, label))
     return _some(found, path)
-
-
-def _columns(choices: Any, where: str) -> dict[str, list[Any]]:
-    """Turn a list of choices, each with a label and a text, into two lists."""
-    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise InputError(f"{where} has no list of objects 'choices'; check the file.")
-    return {key: [choice.get(key) for choice in choices] for key in ("label", "text")}
 
 
 def _items(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import NoReturn
 
@@ -60,11 +60,10 @@ _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a nu
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """Find the text files that names of files, folders and globs stand for.
 
-    Return the files in the order of `paths`, sorted within a folder or glob, each once. A file stands for
-    itself, whatever its suffix; a folder for every .txt under it, compressed too, and in capitals, but no
-    hidden one and no vocab.txt, links to folders followed; any other name is a glob (`**` goes down into
-    folders). Raise InputError when a name matches no file or is a pipe, a folder can't be read, or nothing is
-    named.
+    Return them in the order of `paths`, sorted within a folder or glob, each once. A file stands for itself,
+    whatever its suffix; a folder for every .txt under it, compressed too, and in capitals, but no hidden one
+    and no vocab.txt, links to folders followed; any other name is a glob (`**` goes down into folders). Raise
+    InputError when a name matches no file or is a pipe, a folder can't be read, or nothing is named.
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names or "" in names:
@@ -114,8 +113,7 @@ class SentenceStream:
     """Every sentence of a corpus in order, with None between documents, as often as it is iterated over.
 
     Raise InputError at once for an unknown layout or a path that matches nothing; while iterating for a file
-    that is not UTF-8 (with the offset of the byte), a damaged compressed file, or, as `EmptyCorpusError`, a
-    corpus without any text.
+    that is damaged or not UTF-8, or, as `EmptyCorpusError`, a corpus without any text.
 
     Parameters
     ----------
@@ -124,28 +122,26 @@ class SentenceStream:
 
         - "sentences": one sentence a line, a blank line between documents (the format of Google's release).
         - "paragraphs": one paragraph a line, a blank line between documents.
-        - "prose": paragraphs wrapped over several lines, a blank line between paragraphs, two or more blank
-          lines between documents. Less than 400 characters before such a gap are a heading, and go with what
-          follows.
+        - "prose": paragraphs over several lines, a blank line between them, two or more between documents.
+          Less than 400 characters before such a gap are a heading, and go with what follows.
         - "wikitext": one paragraph a line; a line `= Title =` between blank lines begins a document, other
           blank lines mean nothing (the format of WikiText-2 and WikiText-103; Merity et al. 2016).
 
-        The end of a file always ends its document. Paragraphs and prose are cut into sentences by
-        `split_sentences`; a sentence of more than 4,096 characters is cut at a space.
+        The end of a file always ends its document. JSON lines and dumps of Wikipedia (`documents.text_of`)
+        tell themselves where documents end; their lines are paragraphs, or with "sentences" sentences.
+        Paragraphs and prose are cut by `split_sentences`, and sentences of more than 4,096 characters at a
+        space.
 
         "auto": when most lines that another line follows stop in the middle of a sentence, and none is longer
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
-
-        JSON lines and dumps of Wikipedia, by their suffixes (see `documents.text_of`), tell where documents
-        end; their lines are paragraphs, or with "sentences" sentences.
     column : of JSON lines, where the text is.
 
     Attributes
     ----------
     bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
     files, layout : what is read, and how.
-    found : layouts that "auto" found, each with how many files have it; as far as they are read.
+    found : layouts of the files that are read so far, as "auto" found them, each with how many have it.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto", column: str = "text"):
@@ -162,15 +158,13 @@ class SentenceStream:
         self.found.clear()
         finished = self.bytes_read = 0
         for file in self.files:
-            for sentence in self._of_file(file, finished):
-                if sentence is None:
-                    between = anything
-                else:
+            for sentence in chain(self._of_file(file, finished), [None]):
+                if sentence is not None:
                     if between:
                         yield None
-                    anything, between = True, False
+                    anything = True
                     yield sentence
-            between = anything
+                between = anything and sentence is None
             finished += file.stat().st_size
             self.bytes_read = finished
         if not anything:
@@ -186,8 +180,10 @@ class SentenceStream:
             self.found[form] += 1
             layout = "sentences" if layout == "sentences" else "paragraphs"
         elif layout == "auto":
-            head, pieces = _peek(pieces)
-            layout = sniff(head)
+            head = ""
+            while len(head) < SNIFFED_CHARACTERS and (piece := next(pieces, None)) is not None:
+                head += piece
+            layout, pieces = sniff(head), chain([head], pieces)
             if head.strip():
                 self.found[layout] += 1
         return _READERS[layout](_lines(pieces))
@@ -229,8 +225,7 @@ def _is_title(before: str, line: str, after: str) -> bool:
 def layouts_text(found: Mapping[str, int]) -> str:
     """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence."""
     ways = []
-    for layout in sorted(found, key=lambda layout: -found[layout]):
-        count = found[layout]
+    for layout, count in Counter(found).most_common():
         files = f"{counted(count, 'file')} with " if len(found) > 1 else ""
         ways.append(f"{files}{(LAYOUTS | DOCUMENTS)[layout]} ({layout})")
     return f"Read as {'; '.join(ways)}; --layout reads the text otherwise."
@@ -261,9 +256,8 @@ def split_sentences(text: str) -> list[str]:
         if _is_border(text, begin, mark, end, match.lastgroup == "stop"):
             found.append(text[begin:end].strip())
             begin = wordless = end
-    if last := text[begin:].strip():
-        found.append(last)
-    return found
+    last = text[begin:].strip()
+    return [*found, last] if last else found
 
 
 def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> bool:
@@ -292,17 +286,12 @@ def _cut(sentence: str) -> Iterator[str]:
 
 def _split_and_cut(text: str) -> Iterator[str]:
     found = split_sentences(text)
-    if len(text) <= SENTENCE_CHARACTERS:
-        return iter(found)
-    return (part for sentence in found for part in _cut(sentence))
+    return chain.from_iterable(map(_cut, found)) if len(text) > SENTENCE_CHARACTERS else iter(found)
 
 
 def _line_by_line(lines: Iterator[str], parts: Callable[[str], Iterator[str]]) -> Iterator[str | None]:
     for line in lines:
-        if line:
-            yield from parts(line)
-        else:
-            yield None
+        yield from parts(line) if line else [None]
 
 
 def _read_wikitext(lines: Iterator[str]) -> Iterator[str | None]:
@@ -315,29 +304,23 @@ def _read_wikitext(lines: Iterator[str]) -> Iterator[str | None]:
 
 
 def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
-    paragraph: list[str] = []
-    waiting = written = blank = 0  # characters in the paragraph, in the document so far; blank lines in a row
-    for line in lines:
-        if not line:
-            blank += 1
-            yield from _split_and_cut(" ".join(paragraph))
-            paragraph, waiting = [], 0
+    written = 0  # characters in the document so far
+    for is_blank, group in groupby(lines, lambda line: not line):
+        if is_blank:
+            if sum(1 for _ in group) >= 2 and written >= HEADING_CHARACTERS:
+                yield None
+                written = 0
             continue
-        if blank >= 2 and written >= HEADING_CHARACTERS:
-            yield None
-            written = 0
-        blank = 0
-        paragraph.append(line)
-        waiting += len(line) + 1
-        written += len(line) + 1
-        if waiting > LINE_CHARACTERS:
-            *done, last = split_sentences(" ".join(paragraph))
-            for sentence in done:
-                yield from _cut(sentence)
-            *done, last = _cut(last)
-            yield from done
-            paragraph, waiting = [last], len(last)
-    yield from _split_and_cut(" ".join(paragraph))
+        paragraph, waiting = list[str](), 0  # characters in it
+        for line in group:
+            paragraph.append(line)
+            waiting += len(line) + 1
+            written += len(line) + 1
+            if waiting > LINE_CHARACTERS:
+                *done, last = _split_and_cut(" ".join(paragraph))
+                yield from done
+                paragraph, waiting = [last], len(last)
+        yield from _split_and_cut(" ".join(paragraph))
 
 
 _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
@@ -363,13 +346,3 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
             rest = rest[end:]
     if rest.strip():
         yield " ".join(rest.split())
-
-
-def _peek(pieces: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """Read the beginning of a text; return it, and the text with that beginning."""
-    head = ""
-    for piece in pieces:
-        head += piece
-        if len(head) >= SNIFFED_CHARACTERS:
-            break
-    return head, chain([head], pieces)

@@ -7,14 +7,13 @@ every version of NumPy draws the same.
 import numpy as np
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: consecutive counters fall far apart
-_ONES = (1 << 64) - 1
 
 
 def key(*numbers: int) -> int:
     """Return one 64-bit key from whole numbers; their order matters."""
     found = 0
     for number in numbers:
-        found = int(mix(np.array([(found + GOLDEN + number) & _ONES], np.uint64))[0])
+        found = int(mix(np.array([(found + GOLDEN + number) & (2**64 - 1)], np.uint64))[0])
     return found
 
 

@@ -38,10 +38,8 @@ class GlueTask:
     label: str  # name of its column
     labels: tuple[str, ...]  # the classes in the order of the outputs; () for a score
     metrics: tuple[str, ...]  # of its leaderboard, the main one first
-    # Of each split the names of its file; the first that is there counts.
-    files: Mapping[str, tuple[str, ...]]
-    # Columns that make the id; without them "index", or the number of the row.
-    ids: tuple[str, ...] = ("index",)
+    files: Mapping[str, tuple[str, ...]]  # of each split the names of its file; the first there counts
+    ids: tuple[str, ...] = ("index",)  # columns that make the id; without them "index", or the row's number
     folders: tuple[str, ...] = ()  # other names of its folder; case, hyphens and underscores don't count
     bare: tuple[str, ...] = ()  # columns of train and dev files without a header
     broken_rows: bool = False  # whether official files hold rows that lack columns, which everyone leaves out
@@ -61,11 +59,8 @@ _INFERENCE = ("entailment", "neutral", "contradiction")
 _ACCURACY = ("accuracy",)
 _BOTH = ("f1", "accuracy")
 _PLAIN = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
-_MRPC = {
-    "train": ("train.tsv", _MICROSOFT),
-    "dev": ("dev.tsv", _MICROSOFT),
-    "test": ("test.tsv", "msr_paraphrase_test.txt"),
-}
+_MRPC = {split: (f"{split}.tsv", _MICROSOFT) for split in ("train", "dev")}
+_MRPC["test"] = ("test.tsv", "msr_paraphrase_test.txt")
 _AX = {"test": ("diagnostic.tsv", "AX.tsv")}
 _COLA = ("source", "label", "star", "sentence")
 _DUPLICATE = ("question1", "question2")
@@ -96,16 +91,13 @@ TASKS: dict[str, GlueTask] = {task.name: task for task in _ALL}
 def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     """Read the examples of one split of a task of GLUE, in the order of its file.
 
-    Text is taken to the letter, spaces at its ends included. Rows of QQP that lack columns are left out, with
-    a warning that counts them. MRPC may also lie as Microsoft distributes it, in msr_paraphrase_train.txt and
-    msr_paraphrase_test.txt; dev is then what the file dev_ids.tsv of GLUE names, and train is the rest.
+    Text is taken to the letter. A warning counts rows of QQP that are left out as they lack columns. MRPC may
+    also lie as Microsoft distributes it, in msr_paraphrase_train.txt and msr_paraphrase_test.txt; dev is then
+    what the file dev_ids.tsv of GLUE names, and train is the rest. In "test" every label is None.
 
-    Parameters
-    ----------
-    task : a key of `TASKS`: cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax. The dev and test files of
-        mnli are the matched ones, those of mnli-mm the mismatched ones; ax has "test" only.
-    folder : the folder of the task, or the one above it that holds all tasks. Files may be compressed.
-    split : "train", "dev" or "test"; in "test" every label is None.
+    The task is a key of `TASKS`: the dev and test files of mnli are the matched ones, those of mnli-mm the
+    mismatched ones; ax has "test" only. The folder is that of the task, or the one above it that holds all
+    tasks. Files may be compressed.
     """
     spec = _known(task)
     if split not in _PLAIN:
@@ -114,7 +106,16 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
         raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
     file = find_file(Path(folder), spec.files[split], (spec.title, *spec.folders), spec.title)
     examples = _examples(spec, file, split)
-    return _part(examples, file, split) if file.name.startswith(_MICROSOFT) else examples
+    if not file.name.startswith(_MICROSOFT):
+        return examples
+    if not (list_of_dev := file.parent / "dev_ids.tsv").is_file():
+        if split == "dev":
+            neither = f"no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are dev"
+            raise MissingFile(f"{file.parent} has {neither}; add one of them.")
+        warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.")
+        return examples
+    dev = {"-".join(line.split()) for _, line in numbered_lines(list_of_dev)}
+    return [example for example in examples if (example.id in dev) == (split == "dev")]
 
 
 def read_file(task: str, file: str | Path) -> list[TextExample]:
@@ -147,9 +148,7 @@ def _squeezed(name: str) -> str:
 
 def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     table = rows(file)
-    header = list(spec.bare) if split != "test" else []
-    if not header:
-        _, header = next(table, (0, []))
+    header = list(spec.bare) if spec.bare and split != "test" else next(table, (0, []))[1]
     wanted = (*spec.sentences, *([spec.label] if split != "test" else []))
     if missing := [name for name in wanted if name not in header]:
         why = f"it lacks {shown(missing)}, its header is {shown(header) or 'empty'}"
@@ -190,15 +189,3 @@ def label_in(
     expected = f"one of {', '.join(labels)}" if labels else "a number from {:g} to {:g}".format(*scores)
     label, check = (f"label of {title}", "the task and the folder") if title else ("label", "the folder")
     raise InputError(f"{where}: the {label} is {expected}, not {text[:60]!r}; check {check}.")
-
-
-def _part(examples: list[TextExample], file: Path, split: str) -> list[TextExample]:
-    """Keep what GLUE made train or dev of Microsoft's training file."""
-    if not (list_of_dev := file.parent / "dev_ids.tsv").is_file():
-        if split == "dev":
-            neither = f"no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are dev"
-            raise MissingFile(f"{file.parent} has {neither}; add one of them.")
-        warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.")
-        return examples
-    dev = {"-".join(line.split()) for _, line in numbered_lines(list_of_dev)}
-    return [example for example in examples if (example.id in dev) == (split == "dev")]

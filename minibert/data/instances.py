@@ -1,8 +1,7 @@
 """Training instances of BERT from token shards, made on the fly: spans, next-sentence pairs, masks.
 
-Section 3.1 and appendix A.2 of the paper; where it is silent, Google's create_pretraining_data.py. Every
-instance is a function of (seed, epoch, document, number in the document) alone, so a run can go on from any
-position, and nothing but the position has to be kept.
+Section 3.1 and appendix A.2 of the paper; where it is silent, Google's create_pretraining_data.py. Instances
+are functions of (seed, epoch, document, number in the document) alone: to go on, a run needs a position only.
 """
 
 import math
@@ -28,8 +27,7 @@ LONGEST = (1 << POSITION_BITS) - 1
 UNCUT = 128  # sequences of this length and more take sentences whole
 BLOCK_TOKENS = 1 << 18  # documents that are made into instances, and shuffled, together
 
-# What a key is for: the first number that goes into it.
-CONTENT, DOCUMENT_ORDER, BLOCK_ORDER = range(3)
+CONTENT, DOCUMENT_ORDER, BLOCK_ORDER = range(3)  # what a key is for: the first number that goes into it
 
 
 @dataclass(frozen=True)
@@ -46,15 +44,13 @@ class InstanceOptions:
     # Share of instances whose spans are gathered to a random shorter length. (Google's code draws this once
     # for a document; here every instance draws.)
     short_seq_prob: float = 0.1
-    # Share of positions to predict, [CLS] and [SEP] counted in the base; at least 1.
-    masked_lm_prob: float = 0.15
+    masked_lm_prob: float = 0.15  # share of positions to predict, at least 1; the base counts [CLS], [SEP]
     # Most positions to predict; None: masked_lm_prob of seq_length, rounded up (20 at 128, 77 at 512).
     max_predictions_per_seq: int | None = None
     mask_rates: tuple[float, float, float] = (0.8, 0.1, 0.1)  # of [MASK], the same token, a random one there
     whole_word_mask: bool = False  # predict all pieces of a word or none
     next_sentence: bool = True  # pairs of spans, with the question whether B follows A; else contiguous spans
-    # Predict every next token of contiguous spans and mask nothing; nothing is asked of next sentences then.
-    left_to_right: bool = False
+    left_to_right: bool = False  # predict every next token of contiguous spans; no masks, no next sentences
     # 0 draws new instances in each epoch; n makes n copies and reads copy `epoch mod n` (Google's static
     # masks, n = 10). The order of instances is drawn anew either way.
     dupe_factor: int = 0
@@ -63,9 +59,8 @@ class InstanceOptions:
         self._check("seq_length", SHORTEST <= self.seq_length <= LONGEST, f"from {SHORTEST} to {LONGEST:,}")
         self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1")
         self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1")
-        most = self.max_predictions_per_seq
+        most, rates = self.max_predictions_per_seq, self.mask_rates
         self._check("max_predictions_per_seq", most is None or most >= 1, "1 or more")
-        rates = self.mask_rates
         proper = len(rates) == 3 and min(rates) >= 0 and abs(sum(rates) - 1) < 1e-6
         self._check("mask_rates", proper, "three shares (MASK, SAME, RND) that sum to 1")
         self._check("dupe_factor", self.dupe_factor >= 0, "0 (new masks in each epoch) or more")
@@ -92,9 +87,8 @@ class InstanceOptions:
     @property
     def most_predictions(self) -> int:
         """`max_predictions_per_seq`, or what None stands for."""
-        if self.max_predictions_per_seq is not None:
-            return self.max_predictions_per_seq
-        return math.ceil(self.masked_lm_prob * self.seq_length - 1e-9)  # 0.07 * 100 is a little over 7
+        # 0.07 * 100 is a little over 7
+        return self.max_predictions_per_seq or math.ceil(self.masked_lm_prob * self.seq_length - 1e-9)
 
 
 class Position(NamedTuple):
@@ -113,9 +107,8 @@ class Instances:
     """Sequences made from some documents of token shards.
 
     An epoch permutes the documents, cuts them into blocks of about 262,144 tokens, and shuffles the instances
-    of each block. To resume at a position only one block has to be made again. Raise InputError when there is
-    no document; with next sentences, when there is only one document, or none with two sentences; when the
-    tokenizer is not that of the shards.
+    of each block. To resume at a position only one block has to be made again. Raise InputError for no
+    document, or, with next sentences, only one, or none with two sentences; for a tokenizer of other shards.
     """
 
     shards: TokenShards  # the text
@@ -127,7 +120,19 @@ class Instances:
     def __post_init__(self) -> None:
         self.documents = np.asarray(self.documents, np.int64)
         self.shards.check_vocabulary(self.tokenizer)
-        self._check_documents()
+        if not (n := len(self.documents)):
+            raise InputError("documents=[] gives no instance; choose at least one document.")
+        if self.documents.min() < 0 or self.documents.max() >= self.shards.n_documents:
+            asked = f"documents={self.documents.min()}…{self.documents.max()}"
+            raise InputError(f"{asked} are not all there; shards hold 0 to {self.shards.n_documents - 1}.")
+        if self.options.pairs and n == 1:
+            advice = "give more documents (blank lines divide them) or set $next_sentence."
+            what = "One document alone has no other to take a random next sentence from"
+            raise InputError(f"{what}; {advice}", next_sentence=False)
+        if self.options.pairs and self.shards.sentence_counts[self.documents].max() < 2:
+            lines = "one sentence a line, blank lines only between documents"
+            advice = f"give longer documents ({lines}) or set $next_sentence."
+            raise InputError(f"No document has two sentences; {advice}", next_sentence=False)
         self._lengths = self.shards.document_lengths[self.documents]
         self._choices = self.documents.tolist()
         self._borders = Borders(self.shards, self.options.longest_sentence)
@@ -137,11 +142,9 @@ class Instances:
     ) -> Iterator[tuple[Sequence | None, Position]]:
         """Yield instances without end from `position` on, each with the position after it.
 
-        The arrays of a sequence are read-only views of its block.
-
-        Of batches of `count` sequences that several machines share, each makes its own sequences only, from
-        slot `first` to `last` (exclusive; None: `count`): the tokens of the others are not read, they come as
-        None. Where those lie has to be drawn all the same. What is made is the same, byte for byte.
+        The arrays of a sequence are read-only views of its block. Of batches of `count` sequences that
+        several machines share, each makes its own only, from slot `first` to `last` (exclusive; None:
+        `count`), the same byte for byte; the tokens of the others are not read, and they come as None.
         """
         last = count if last is None else last
         if not 0 <= first < last <= count:
@@ -175,23 +178,6 @@ class Instances:
             advice = f"there are {count} {what}; go on with the text, the options and the seed it comes from."
             raise InputError(f"position={tuple(position)} does not exist: {advice}")
 
-    def _check_documents(self) -> None:
-        if not (n := len(self.documents)):
-            raise InputError("documents=[] gives no instance; choose at least one document.")
-        if self.documents.min() < 0 or self.documents.max() >= self.shards.n_documents:
-            asked = f"documents={self.documents.min()}…{self.documents.max()}"
-            raise InputError(f"{asked} are not all there; shards hold 0 to {self.shards.n_documents - 1}.")
-        if not self.options.pairs:
-            return
-        if n == 1:
-            advice = "give more documents (blank lines divide them) or set $next_sentence."
-            what = "One document alone has no other to take a random next sentence from"
-            raise InputError(f"{what}; {advice}", next_sentence=False)
-        if self.shards.sentence_counts[self.documents].max() < 2:
-            lines = "one sentence a line, blank lines only between documents"
-            advice = f"give longer documents ({lines}) or set $next_sentence."
-            raise InputError(f"No document has two sentences; {advice}", next_sentence=False)
-
     def _blocks(self, epoch: int) -> list[np.ndarray]:
         """Return the documents of each block of an epoch."""
         order = permutation(self.documents, key(DOCUMENT_ORDER, self.seed, epoch))
@@ -208,10 +194,9 @@ class Instances:
         keys: list[np.ndarray] = []
         for document in documents.tolist():
             document_key = key(CONTENT, self.seed, copy, document)
-            before = len(spans)
-            spans.extend(self._spans(document, Random(document_key)))
-            numbers = np.arange(len(spans) - before)
-            keys.append(draw(np.full(len(numbers), document_key, np.uint64), numbers))
+            own = list(self._spans(document, Random(document_key)))
+            spans += own
+            keys.append(draw(np.full(len(own), document_key, np.uint64), np.arange(len(own))))
         return np.array(spans, np.int64), np.concatenate(keys)
 
     # spans (N,5)  keys (N,)
@@ -254,10 +239,9 @@ def split_documents(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
 
-    The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
-    Return the numbers of both, ascending int64. At least one document is held out and one is not, two each
-    for `next_sentence`, as random next sentences need another document. Raise InputError when there are too
-    few documents, or the share is out of range.
+    Return the numbers of both, ascending int64. The held-out ones lie evenly over the corpus (each 20th by
+    default), so that every book has its share. At least one is held out and one is not, two each for
+    `next_sentence`. Raise InputError when there are too few documents, or the share is out of range.
     """
     if not 0 < held_out < 1:
         raise InputError("$held_out is not possible; give a share above 0 and below 1.", held_out=held_out)

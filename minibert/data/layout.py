@@ -33,8 +33,7 @@ class Block:
         rows, sequence = self.rows[chosen], self.sequence[chosen]
         self.masked_positions = (rows - self.begins[sequence]).astype(np.int32)
         self.masked_labels = self.input_ids[rows]
-        counts = np.bincount(sequence, minlength=len(self.next_labels))
-        self.masked_begins = [0, *np.cumsum(counts).tolist()]
+        self.masked_begins = [0, *np.cumsum(np.bincount(sequence, minlength=len(self.next_labels))).tolist()]
         self.input_ids[rows] = visible
 
     def predict_next_tokens(self) -> None:
@@ -64,8 +63,7 @@ class Block:
 def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Tokenizer) -> Block:
     """Fetch the tokens of N spans and put [CLS] and [SEP] around them; in `pairs` B has its own [SEP]."""
     a_begin, a_length, b_begin, b_length, next_labels = spans.T
-    lengths = a_length + b_length + (3 if pairs else 2)
-    begins = np.concatenate([[0], np.cumsum(lengths)])
+    begins = np.concatenate([[0], np.cumsum(a_length + b_length + (3 if pairs else 2))])
     # A and B of each sequence in turn: how long, from where in the shards, to which row
     part_length = spans[:, (1, 3)].ravel()
     rows = ranges(np.stack([begins[:-1] + 1, begins[:-1] + a_length + 2], 1).ravel(), part_length)

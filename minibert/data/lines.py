@@ -26,17 +26,14 @@ def numbered_lines(
     `reading` are further arguments of `byte_pieces`.
     """
     file = Path(file)
-    number = 0
-    for lines in whole_lines(byte_pieces(file, kept=kept, **reading), file):
-        for line in lines.splitlines(keepends=True):
-            number += 1
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            try:
-                text = line.decode(errors=errors)
-            except UnicodeDecodeError as error:
-                raise not_utf8(f"{file}, line {number}", error) from error
-            yield number, text if ends else text.rstrip("\r\n")
+    parts = whole_lines(byte_pieces(file, kept=kept, **reading), file)
+    for number, line in enumerate((line for part in parts for line in part.splitlines(keepends=True)), 1):
+        data = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        try:
+            text = data.decode(errors=errors)
+        except UnicodeDecodeError as error:
+            raise not_utf8(f"{file}, line {number}", error) from error
+        yield number, text if ends else text.rstrip("\r\n")
 
 
 def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
@@ -46,11 +43,8 @@ def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Ite
     means CSV: a column within quotation marks may hold delimiters, line ends and doubled quotation marks.
     """
     if delimiter == "\t":
-        return ((number, line.split("\t")) for number, line in numbered_lines(file, errors) if line)
-    return _quoted_rows(file, delimiter, errors)
-
-
-def _quoted_rows(file: str | Path, delimiter: str, errors: str) -> Iterator[tuple[int, list[str]]]:
+        yield from ((number, line.split("\t")) for number, line in numbered_lines(file, errors) if line)
+        return
     lines = (line for _, line in numbered_lines(file, errors, ends=True))  # errors name places in such text
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1  # line of the row that is being read

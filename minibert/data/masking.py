@@ -3,12 +3,15 @@
 Many sequences at once: N sequences with C candidate positions altogether, those that are not [CLS] or [SEP].
 """
 
+from typing import TypeAlias
+
 import numpy as np
 
 from minibert.data.draws import below, draw, uniform
 
 POSITION_BITS = 16  # sequences of up to 65,535 tokens
 DRAW_BITS = 24
+Rates: TypeAlias = tuple[float, float, float]  # of MASK, SAME and RND, in the order of the paper's Table 8
 # Counters of the draws of a sequence: which positions, what to do there, which token.
 CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
 
@@ -50,17 +53,11 @@ def choose_words(
 
 # original (M,)  keys (M,)  position (M,) -> (M,) int32
 def visible_tokens(
-    original: np.ndarray,
-    keys: np.ndarray,
-    position: np.ndarray,
-    rates: tuple[float, float, float],
-    mask_id: int,
-    vocab_size: int,
+    original: np.ndarray, keys: np.ndarray, position: np.ndarray, rates: Rates, mask_id: int, vocab_size: int
 ) -> np.ndarray:
     """Choose what the model sees at masked positions: [MASK], the same token or a random one.
 
-    `rates` are those of MASK, SAME and RND, in the order of the paper's Table 8. A random token is any of the
-    vocabulary, special ones and the original included.
+    A random token is any of the vocabulary, special ones and the original included.
     """
     action = uniform(draw(keys, ACTION + position))
     token = below(draw(keys, TOKEN + position), vocab_size)

@@ -5,7 +5,7 @@ same type. What is learnt and scored is BIO: every entity begins with B-.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,17 +29,13 @@ def read(
 ) -> list[TaggedSentence]:
     """Read the sentences of a file with one word a line and a blank line between sentences.
 
-    Columns stand between tabs, or between spaces in a line without tabs; other columns than those of the word
-    and of the tag are passed over. A line that begins with -DOCSTART- begins a document; a file without any
-    is one document.
+    Columns stand between tabs, or between spaces in a line without tabs. `words` and `tags` are their numbers
+    from 1, or from -1 at the end, `tags` None when there are none; a file of one column has words only. A
+    line that begins with -DOCSTART- begins a document; a file without any is one document.
 
-    Parameters
-    ----------
-    words, tags : numbers of the columns, from 1, or from -1 at the end; `tags` None when there are none. A
-        file of one column has words only.
-    entities : tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with # before
-        the first word of a sentence and does not end in such a tag is a comment. False takes any tags, such
-        as parts of speech, as they are, and knows no comments.
+    With `entities` tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with #
+    before the first word of a sentence and does not end in such a tag is a comment. Without, any tags, such
+    as parts of speech, are taken as they are, and there are no comments.
     """
     path = Path(path)
     found: list[TaggedSentence] = []
@@ -94,8 +90,6 @@ def to_bio(tags: Sequence[str]) -> Iterator[str]:
     >>> list(to_bio(["I-LOC", "I-LOC", "B-LOC", "O", "I-PER", "I-ORG"]))
     ['B-LOC', 'I-LOC', 'B-LOC', 'O', 'B-PER', 'B-ORG']
     """
-    before = "O"
-    for tag in tags:
+    for before, tag in pairwise(["O", *tags]):
         goes_on = tag[0] == "I" and before[2:] == tag[2:]
         yield tag if tag == "O" or goes_on else f"B-{tag[2:]}"
-        before = tag

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from minibert.data.shards.store import TokenShards
+from minibert.tokenizer.encoding import ranges
 
 IS_NEXT, NOT_NEXT, NOT_ASKED = 0, 1, -1
 DRAWS_OF_A_DOCUMENT = 10  # to hit another document than the current one; the tenth may still be the same
@@ -69,8 +70,7 @@ def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
     begins = np.concatenate([[0], ends[:-1]])
     lengths = ends - begins
     parts = -(-lengths // longest)
-    last_of = np.cumsum(parts)
-    number = np.arange(last_of[-1]) - np.repeat(last_of - parts, parts) + 1  # 1 .. parts, in each sentence
+    number = ranges(np.ones_like(parts), parts)  # 1 .. parts, in each sentence
     return np.repeat(begins, parts) + np.repeat(lengths, parts) * number // np.repeat(parts, parts)
 
 
@@ -92,8 +92,7 @@ def span_pairs(
 
     Whole sentences are gathered up to the target length and split into A and B at a random border. Half of
     the time B comes from elsewhere, from a random sentence on, and the sentences that B would have been are
-    used again. As in the released code, a single sentence as long as the target always gets a random B; with
-    short sequences that is often.
+    used again. As in the released code, a single sentence as long as the target always gets a random B.
     """
     begin, ends = borders(document)
     last = len(ends) - 1
@@ -104,7 +103,9 @@ def span_pairs(
         middle = first + int(rng.random() * (final - first))  # the last sentence of A; B has at least one
         a_length = ends[middle] - done
         if final == first or rng.random() < 0.5:
-            other = _another(document, documents, rng)
+            for _ in range(DRAWS_OF_A_DOCUMENT):
+                if (other := documents[int(rng.random() * len(documents))]) != document:
+                    break
             b_begin, b_length = _random_span(*borders(other), target - a_length, rng)
             label, first, used = NOT_NEXT, middle + 1, ends[middle]
         else:
@@ -134,13 +135,6 @@ def truncated(spans: Spans, room: int, rng: Random) -> Spans:
 def _target(room: int, short_seq_prob: float, rng: Random) -> int:
     """Return how many tokens to gather: all there is room for, or with `short_seq_prob` from 2 to that."""
     return 2 + int(rng.random() * (room - 1)) if rng.random() < short_seq_prob else room
-
-
-def _another(document: int, documents: list[int], rng: Random) -> int:
-    for _ in range(DRAWS_OF_A_DOCUMENT):
-        if (other := documents[int(rng.random() * len(documents))]) != document:
-            break
-    return other
 
 
 def _random_span(begin: int, ends: Ends, wanted: int, rng: Random) -> tuple[int, int]:

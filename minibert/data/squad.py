@@ -45,10 +45,9 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     within the whole words that its offset and length touch, white space apart, and is then given as it stands
     there; any other gets `start` -1, is good for scoring and not for training, and a warning counts them.
 
-    `impossible` is the file's `is_impossible` (2.0); where there is none, False for a question with answers
-    and None for one without, which is a test set's. With `listed` every answer in the file's list is given,
-    blank ones and those beside `is_impossible` too, which the official scripts score by and nothing is
-    trained on.
+    `impossible` is the file's `is_impossible` (2.0), else False for a question with answers and None for one
+    without, as in a test set. With `listed` every answer in the file's list is given, blank ones and those
+    beside `is_impossible` too, which the official scripts score by and nothing is trained on.
     """
     path = Path(path)
     ids: set[str] = set()

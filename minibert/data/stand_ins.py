@@ -6,8 +6,7 @@
     sick     for MNLI, sick-score for STS-B: Marelli et al. 2014
     qnli     for itself: its dev file divided, where there is no train file
 
-Where only dev and test files are at hand, the test file is taken to train on, as `STAND_INS` tells: what is
-measured on dev is then honest, and no score on "test" exists.
+Where only dev and test files are at hand, one trains on the test file: dev stays honest, "test" has no score.
 """
 
 import zlib
@@ -57,11 +56,10 @@ STAND_INS: dict[str, StandIn] = {
 def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     """Read one split of a stand-in, in the order of its file, labelled as the task it stands for.
 
-    Pairs of SNLI on which people did not agree (label "-") are left out, with a warning that counts them.
-    Quora's files hold half characters in places, which are read as U+FFFD, with a warning too. "qnli" divides
-    QNLI's dev file by question: those whose CRC-32 is a multiple of 5 are "dev", the others "train", so that
-    no question is in both. Scores of SICK are from 1 to 5. The name is a key of `STAND_INS`, or "qnli"; the
-    folder is that of the data, or the one above it. SICK has a split "test", too, with its labels.
+    The name is a key of `STAND_INS`, or "qnli"; the folder is that of the data, or the one above it. Warnings
+    count pairs of SNLI that are left out, as people did not agree (label "-"), and of Quora with bytes that
+    are not UTF-8, read as U+FFFD. "qnli" divides QNLI's dev file by question: those whose CRC-32 is a
+    multiple of 5 are "dev", the others "train". Scores of SICK are from 1 to 5; its "test" has labels.
     """
     if (spec := STAND_INS.get(name)) is None and name != "qnli":
         raise InputError(f"name={name!r} is no stand-in; choose from {', '.join(STAND_INS)}, qnli.")
@@ -75,15 +73,11 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
 
 
 def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:
-    """Divide a labelled file into train and dev by a text of each example, as `stays_dev` says."""
-    if not (found := [one for one in examples if stays_dev(text_of(one)) == (split == "dev")]):
+    """Divide a labelled file into train and dev, a fifth, by the CRC-32 of a text of each example."""
+    dev = [zlib.crc32(text_of(one).encode("utf-8", "surrogatepass")) % STAYS_DEV == 0 for one in examples]
+    if not (found := [one for one, is_dev in zip(examples, dev, strict=True) if is_dev == (split == "dev")]):
         raise InputError(f"Of {len(examples)} examples none becomes {split}; too few to be divided.")
     return found
-
-
-def stays_dev(text: str) -> bool:
-    """Return whether a text is one of dev, where one file is train and dev both: a fifth, by its CRC-32."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass")) % STAYS_DEV == 0
 
 
 def _examples(spec: StandIn, file: Path) -> list[TextExample]:

@@ -37,6 +37,8 @@ class MissingColumn(InputError):
 
 
 Column = str | int  # a name in the header, or a number from 1 (which may be written "1")
+Columns = Mapping[str, Column | None]  # by role, an argument of a reader
+Records = Iterator[tuple[int, dict[str, Any]]]  # the line of each row, and its cells by role
 
 
 def read_texts(
@@ -62,8 +64,7 @@ def read_texts(
         columns may be quoted.
     header : whether the first row names the columns; None means that it does when a column is given by name.
     numeric : labels are numbers, and are read as such.
-    several : a text has any number of labels, none included: in JSON Lines a list, elsewhere names with |
-        between them.
+    several : any number of labels, none included: in JSON Lines a list, elsewhere names with | between them.
     """
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
@@ -73,10 +74,9 @@ def read_texts(
         first = _text(row["text"], where, text)
         other = None if second is None else _text(row["second"], where, second)
         value: Any = None
-        if label is not None and several:
-            value = _several(row["label"], where, label, as_list)
-        elif label is not None:
-            value = _label(row["label"], where, label, numeric)
+        if label is not None:
+            cell = row["label"]
+            value = _several(cell, where, label, as_list) if several else _label(cell, where, label, numeric)
         found.append(TextExample(row["id"], first, other, value))
     return found
 
@@ -103,16 +103,16 @@ def read_tags(
 ) -> list[TaggedSentence]:
     """Return words with a tag each: a sentence a row, or a word a line.
 
-    Tags are as they stand in the file. In "sentences" each is a document of its own, in "words" lines that
-    begin with -DOCSTART- part documents.
+    Tags are as they stand in the file.
 
     Parameters
     ----------
     words, tags : columns by name or by number, from 1. By default "words" and "tags" where a row is a
         sentence, the first and the last where a line is a word.
-    layout : "sentences", a row for each: its words in one column and its tags in another, as many, between
-        spaces, or as lists in JSON Lines. "words", a line for each, columns between tabs or spaces, a blank
-        line between sentences. None takes "sentences" for .csv, .tsv and JSON Lines, else "words".
+    layout : "sentences", a row and a document for each: its words in one column and its tags in another, as
+        many, between spaces, or as lists in JSON Lines. "words", as in `ner.read`: a line for each, columns
+        between tabs or spaces, a blank line between sentences, -DOCSTART- before documents. None takes
+        "sentences" for .csv, .tsv and JSON Lines, else "words".
     labelled : False when there are no tags, or they are to be passed over.
     delimiter, header : as in `read_texts`, for "sentences".
     """
@@ -182,11 +182,7 @@ def read_questions(
 
 
 def _records(
-    path: Path,
-    columns: dict[str, Column | None],
-    delimiter: str | None,
-    header: bool | None,
-    lists: bool = False,
+    path: Path, columns: Columns, delimiter: str | None, header: bool | None, lists: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yield of every row the line, how errors name it, and wanted columns by role, None without a column.
 
@@ -204,9 +200,7 @@ def _records(
         raise InputError(f"{path} has no rows; check the file.")
 
 
-def _of_json(
-    path: Path, columns: dict[str, Column | None], lists: bool
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _of_json(path: Path, columns: Columns, lists: bool) -> Records:
     _require_own_columns(path, columns)
     for number, (line, value) in enumerate(json_lines(path)):
         row = {}
@@ -223,9 +217,7 @@ def _of_json(
         yield line, row
 
 
-def _of_table(
-    path: Path, columns: dict[str, Column | None], delimiter: str, header: bool | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _of_table(path: Path, columns: Columns, delimiter: str, header: bool | None) -> Records:
     if header is None:
         header = any(column is not None and _number(column) is None for column in columns.values())
     places = None
@@ -244,7 +236,7 @@ def _of_table(
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
 
 
-def _require_own_columns(path: Path, columns: Mapping[str, Column | None]) -> None:
+def _require_own_columns(path: Path, columns: Columns) -> None:
     """Raise InputError when one column would be two things."""
     of: dict[Column, str] = {}
     for role, column in columns.items():

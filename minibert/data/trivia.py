@@ -19,26 +19,24 @@ from minibert.reading import byte_pieces, decoded
 
 TOKENS = 400  # of a document, from its beginning
 _TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one mark of punctuation
+_LETTER = re.compile(r"\w")
+Documents = dict[str, tuple[str, Path]]  # by name: title and file
 _PAGES = {"EntityPages": "wikipedia", "SearchResults": "web"}  # the folder of the documents of each
 
 
 def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOKENS) -> list[Question]:
     """Return a question for every document whose first tokens hold one of its answers.
 
+    The file is the official JSON, such as qa/wikipedia-train.json, or a conversion of it to the layout of
+    SQuAD, whose paragraphs are cut and searched alike. `evidence` is the folder of the documents, or the one
+    that holds wikipedia and web; by default evidence beside `path` or its folder, as TriviaQA is packed. A
+    conversion needs none. A warning counts documents that are left out as they are missing.
+
     A token is a word or a mark of punctuation. An answer is any alias, found as whole words whatever the
     case; `answers` has each at its first place, in their order, the longest first where two begin together.
-    The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion. Documents that are missing among others
-    are left out, with a warning that counts them. Raise InputError when a file is not of either layout, has
-    no answers (TriviaQA's test files), names a document outside of the folder, or none of its documents is
-    there.
-
-    Parameters
-    ----------
-    path : the official JSON, such as qa/wikipedia-train.json, or a conversion of it to the layout of SQuAD,
-        whose paragraphs are cut and searched alike.
-    evidence : the folder of the documents, or the one that holds wikipedia and web; by default the folder
-        evidence beside `path` or beside its folder, as TriviaQA is packed. A conversion needs none.
-    tokens : how many of a document are read.
+    The id is "QUESTION--DOCUMENT", as in TriviaQA's own conversion. Raise InputError when a file is of
+    neither layout, has no answers (TriviaQA's test files), names a document outside of the folder, or none of
+    its documents is there.
     """
     path = Path(path)
     if tokens < 1:
@@ -46,13 +44,14 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
     home = path.resolve().parent
     beside = home if (home / "evidence").is_dir() else home.parent
     folder = Path(evidence) if evidence else beside / "evidence"
-    present = 0
-    absent: list[Path] = []
-    found: list[Question] = []
+    found, absent, present = list[Question](), list[Path](), 0
     for number, (key, item) in enumerate(array_items(path, ("Data", "data")), 1):
         where = f"{path}: item {number}"
         if key == "data":
-            found += _of_article(item, where, tokens)
+            for question in article_questions(item, where):
+                context = first_tokens([question.context], tokens)
+                if answers := find_answers(context, [answer.text for answer in question.answers]):
+                    found.append(question._replace(context=context, answers=answers, impossible=False))
         else:
             documents = _documents(item, folder, where)
             there = {name: page for name, page in documents.items() if isfile(page[1])}
@@ -70,15 +69,8 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
     return found
 
 
-def _of_article(article: Any, where: str, tokens: int) -> Iterator[Question]:
-    for question in article_questions(article, where):
-        context = first_tokens([question.context], tokens)
-        if answers := find_answers(context, [answer.text for answer in question.answers]):
-            yield question._replace(context=context, answers=answers, impossible=False)
-
-
-def _documents(item: Any, evidence: Path, where: str) -> dict[str, tuple[str, Path]]:
-    """Return the documents of an item by name: title and file."""
+def _documents(item: Any, evidence: Path, where: str) -> Documents:
+    """Return the documents of an item."""
     if not isinstance(item, dict) or not _PAGES.keys() & item.keys():
         raise InputError(f"{where} has none of {', '.join(_PAGES)}; a file of TriviaQA is expected.")
     found = {}
@@ -99,9 +91,7 @@ def _list(thing: Any, key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _of_item(
-    item: dict[str, Any], documents: dict[str, tuple[str, Path]], where: str, tokens: int
-) -> Iterator[Question]:
+def _of_item(item: dict[str, Any], documents: Documents, where: str, tokens: int) -> Iterator[Question]:
     id, text = (field_of(item, key, str, where) for key in ("QuestionId", "Question"))
     if not isinstance(answer := item.get("Answer"), dict):
         raise InputError(f"{where} has no 'Answer'; the test files of TriviaQA can't be trained on.")
@@ -123,21 +113,15 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
     """
     parts: list[str] = []
     count, in_word = 0, False  # of the text so far: its tokens, and whether it ends within a word
-    for piece in pieces:
+    for piece in filter(None, pieces):
         for token in _TOKEN.finditer(piece):
-            goes_on = in_word and token.start() == 0 and _is_of_word(piece[0])
+            goes_on = in_word and token.start() == 0 and _LETTER.match(piece)
             count += not goes_on
             if count > tokens:
                 return "".join([*parts, piece[: token.start()]]).rstrip()
-        if piece:
-            parts.append(piece)
-            in_word = _is_of_word(piece[-1])
+        parts.append(piece)
+        in_word = _LETTER.match(piece[-1]) is not None
     return "".join(parts).rstrip()
-
-
-def _is_of_word(character: str) -> bool:
-    """Return whether a character is one of `_TOKEN`'s words."""
-    return character.isalnum() or character == "_"
 
 
 def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:

@@ -6,6 +6,7 @@ A dump is read by expat in pieces, in memory for one page; mwparserfromhell find
 import re
 from collections.abc import Callable, Iterator
 from html import unescape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
@@ -123,16 +124,10 @@ def _unclosed(text: str) -> int:
 
 def passages(code: Any, hidden: set[str]) -> list[str]:
     """Return the paragraphs of a page of wikitext, as mwparserfromhell parsed it."""
-    found: list[str] = []
-    paragraph = ""
-    for line in [*_flat(code, hidden).split("\n"), ""]:
-        if line.strip() and LIST not in line:
-            paragraph += f" {line}"
-            continue
-        text, paragraph = _STYLE.sub("", unescape(paragraph)), ""
-        if any(map(str.isalpha, text)) and not _LEFT.search(text):
-            found.append(" ".join(text.split()))
-    return found
+    lines = _flat(code, hidden).split("\n")
+    paragraphs = groupby(lines, lambda line: bool(line.strip()) and LIST not in line)
+    texts = [_STYLE.sub("", unescape(" ".join(group))) for is_text, group in paragraphs if is_text]
+    return [" ".join(one.split()) for one in texts if any(map(str.isalpha, one)) and not _LEFT.search(one)]
 
 
 def _flat(code: Any, hidden: set[str]) -> str:

@@ -19,7 +19,7 @@ from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, read_labelled
 from minibert.finetuning.running import Run
-from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of, numbers_of
+from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
 from minibert.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.inference import Bert
 from minibert.model import bilstm
@@ -71,7 +71,7 @@ def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Pre
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
-    numbers = tuple(sorted(numbers_of(options.feature_based or "", config.L)))
+    numbers = tuple(sorted(layers_of(options.feature_based or "", config.L).numbers))
     train, known = read_labelled(task, options)
     return PreparedVectors(
         **known,

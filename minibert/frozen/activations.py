@@ -24,6 +24,7 @@ from minibert.tasks.tagging import NO_PIECE
 from minibert.training.runlog import Progress, say
 
 MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
+FILE = "layer-{:02d}.npy"  # of a hidden state, by its number
 CHECKSUMS = "crc32.json"  # of the files there
 
 
@@ -45,26 +46,6 @@ COMBINATIONS = {
 }
 
 
-def numbers_of(name: str, count: int) -> tuple[int, ...]:
-    """Return the hidden states that a combination takes of a model with `count` layers.
-
-    Raise InputError when there is no such combination, or the model has fewer layers.
-
-    Examples
-    --------
-    >>> numbers_of("concat-last-4", 12), numbers_of("sum-all", 3)
-    ((9, 10, 11, 12), (1, 2, 3))
-    """
-    if name not in COMBINATIONS:
-        known = ", ".join(COMBINATIONS)
-        raise InputError(f"$feature_based is unknown; choose one of {known}.", feature_based=name)
-    layers = COMBINATIONS[name].layers
-    if not isinstance(layers, str) and count < (n := len(layers)):
-        text = f"$feature_based takes {n} layers, and the model has {count}; choose another combination."
-        raise InputError(text, feature_based=name)
-    return layer_numbers(layers, count)
-
-
 class Layers(NamedTuple):
     """The hidden states that a tagger reads."""
 
@@ -73,13 +54,27 @@ class Layers(NamedTuple):
 
     def shape(self, H: int) -> tuple[int, int]:
         """Return `inputs` and `mixed` of the tagger's configuration, on a BERT of width H."""
-        count = len(self.numbers)
-        return (H, count) if self.mixed else (count * H, 0)
+        return (H, len(self.numbers)) if self.mixed else (len(self.numbers) * H, 0)
 
 
 def layers_of(name: str, count: int) -> Layers:
-    """Return what a tagger on a combination of layers reads of a model with `count` of them."""
-    return Layers(numbers_of(name, count), COMBINATIONS[name].mixed)
+    """Return the hidden states that a combination takes of a model with `count` layers.
+
+    Raise InputError when there is no such combination, or the model has fewer layers.
+
+    Examples
+    --------
+    >>> layers_of("concat-last-4", 12).numbers, layers_of("sum-all", 3).numbers
+    ((9, 10, 11, 12), (1, 2, 3))
+    """
+    if name not in COMBINATIONS:
+        known = ", ".join(COMBINATIONS)
+        raise InputError(f"$feature_based is unknown; choose one of {known}.", feature_based=name)
+    _, layers, mixed = COMBINATIONS[name]
+    if not isinstance(layers, str) and count < (n := len(layers)):
+        text = f"$feature_based takes {n} layers, and the model has {count}; choose another combination."
+        raise InputError(text, feature_based=name)
+    return Layers(layer_numbers(layers, count), mixed)
 
 
 @dataclass(frozen=True)
@@ -136,25 +131,24 @@ def stored_vectors(
 ) -> WordVectors:
     """Compute `word_vectors` into a `.npy` for each layer, in a folder that appears when all is there.
 
-    A folder that is there already is taken as it is. Raise InputError when it is of other data or another
-    model, or a file in it was altered.
+    One that is there is taken; raise InputError when it is of other data or another model, or was altered.
     """
     shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
+    files = [FILE.format(number) for number in numbers]
 
     def fill(temporary: Path) -> None:
-        layers = {number: _new_file(temporary / file_of(number), dtype, shape) for number in numbers}
+        layers = {number: _new_file(temporary / FILE.format(number), dtype, shape) for number in numbers}
         word_vectors(model, features, bounds, numbers, layers, done)
         for layer in layers.values():
             layer.flush()
-        checksums = {file_of(number): crc32_of(temporary / file_of(number)) for number in numbers}
-        (temporary / CHECKSUMS).write_text(json.dumps(checksums))
+        (temporary / CHECKSUMS).write_text(json.dumps({name: crc32_of(temporary / name) for name in files}))
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
     elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
         checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
-        require_intact(folder, {file_of(number): checksums.get(file_of(number), -1) for number in numbers})
-    layers = {number: _mapped(folder / file_of(number), dtype, shape) for number in numbers}
+        require_intact(folder, {name: checksums.get(name, -1) for name in files})
+    layers = {number: _mapped(folder / FILE.format(number), dtype, shape) for number in numbers}
     return WordVectors(layers, bounds, _seen(features))
 
 
@@ -166,10 +160,9 @@ def activations(
     folder: Path,
     show: bool = True,
 ) -> list[WordVectors]:
-    """Compute the vectors of several lists of sentences, all in memory if they fit, else on the disk.
+    """Compute the vectors of several lists of sentences, in memory up to `MOST_MEMORY`, else in the folder.
 
-    Of each list there are its windows in `parts`, and in `bounds` (S+1,) where its sentences begin. What does
-    not fit into `MOST_MEMORY` goes to the folder.
+    Of each list there are its windows in `parts`, and in `bounds` (S+1,) where its sentences begin.
     """
     words, H = sum(int(one[-1]) for one in bounds), model.config.H
     size = words * H * len(numbers) * model.params.flat.itemsize
@@ -205,16 +198,9 @@ def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.nd
     begin = write_header(header, shape, dtype)
     try:
         with open_file(file) as raw:
-            is_known = raw.read(begin) == header.getvalue()
-        layer = np.memmap(file, dtype, "r", begin, shape) if is_known else None
+            if raw.read(begin) == header.getvalue():
+                return np.memmap(file, dtype, "r", begin, shape)
     except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
         raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
-    if layer is None:
-        other = f"{file} does not hold {dtype} {shape}"
-        raise InputError(f"{other}: it is damaged, or of other data or another model; remove {file.parent}.")
-    return layer
-
-
-def file_of(number: int) -> str:
-    """Name the file of a hidden state."""
-    return f"layer-{number:02d}.npy"
+    other = f"{file} does not hold {dtype} {shape}"
+    raise InputError(f"{other}: it is damaged, or of other data or another model; remove {file.parent}.")

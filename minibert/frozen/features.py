@@ -2,8 +2,7 @@
 
     texts -> pieces -> batches of neighbours in length -> hidden states -> pool -> vectors in order
 
-Texts come one after another and vectors go to the disk in chunks, so a corpus of any length needs little
-memory.
+Texts are read one after another and vectors written in chunks: a corpus of any length needs little memory.
 """
 
 import json
@@ -32,8 +31,7 @@ TEXTS_AT_ONCE = 64  # tokenised together
 CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors would take more than
 CHUNK_BYTES = 1 << 27
 TOKEN_BUDGET = 4096  # of a batch
-Text = str | bytes
-Texts = Text | tuple[Text, Text]  # a pair is read as one sequence
+Texts = str | bytes | tuple[str | bytes, str | bytes]  # a pair is read as one sequence
 
 
 @dataclass
@@ -69,8 +67,7 @@ class Extractor:
         if self.pool == "cls" and config.is_decoder:
             why = "is the same vector for every text: left to right, [CLS] sees only itself"
             raise InputError(f"pool='cls' {why}; choose 'mean' or 'pooled'.")
-        if self.max_length is None:
-            self.max_length = config.P
+        self.max_length = config.P if self.max_length is None else self.max_length
         if not 2 <= self.max_length <= config.P:
             advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
             raise InputError(f"$max_length is not possible; {advice}", max_length=self.max_length)
@@ -84,7 +81,12 @@ class Extractor:
     def stream(self, texts: Iterable[Texts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield of each text its pieces (n,) and vector (width,), or with pool "none" vectors (n,width)."""
         for chunk in self._chunks(texts):
-            yield from zip((one.input_ids for one in chunk), self._vectors(chunk), strict=True)
+            lengths = np.array([len(one.input_ids) for one in chunk])
+            found: dict[int, np.ndarray] = {}
+            for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
+                batch = Batch.pack([chunk[n] for n in numbers])
+                found |= zip(numbers.tolist(), self._pooled(batch), strict=True)
+            yield from ((one.input_ids, found[number]) for number, one in enumerate(chunk))
 
     def _chunks(self, texts: Iterable[Texts]) -> Iterator[list[Sequence]]:
         """Yield lists of texts as sequences, as many as are sorted by length together."""
@@ -110,15 +112,17 @@ class Extractor:
         if chunk:
             yield chunk
 
-    def _vectors(self, chunk: list[Sequence]) -> list[np.ndarray]:
-        found: list[Any] = [None] * len(chunk)
-        lengths = np.array([len(one.input_ids) for one in chunk])
-        for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
-            batch = Batch.pack([chunk[n] for n in numbers])
-            vectors = pooled_states(self.model, batch, self.numbers, self.pool, self.normalize)
-            for number, vector in zip(numbers.tolist(), vectors, strict=True):
-                found[number] = vector
-        return found
+    # -> S of (width,) or (n,width)
+    def _pooled(self, batch: Batch) -> list[np.ndarray]:
+        """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
+        states = np.concatenate(self.model.hidden_states(batch, self.numbers), axis=-1)
+        if self.pool == "none":
+            return np.split(unit_rows(states) if self.normalize else states, batch.cu_seqlens[1:-1])
+        pooled = None
+        if self.pool == "pooled":
+            rows = batch.last_rows if self.model.config.is_decoder else batch.first_rows  # as classifiers do
+            pooled = np.asarray(self.model.ops.pooler(states, rows, self.model.params.tree["pooler"])[0])
+        return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(self.pool, self.normalize))
 
 
 def load_encoder(
@@ -136,21 +140,6 @@ def load_encoder(
     if pool == "pooled" and any("pooler" in name for name in model.missing):
         raise InputError(f"{folder} has no pooler; choose another pool than 'pooled'.")
     return model, read_tokenizer(folder)
-
-
-# -> S of (width,) or (n,width)
-def pooled_states(
-    model: Bert, batch: Batch, numbers: abc.Sequence[int], pool: str, normalize: bool = False
-) -> list[np.ndarray]:
-    """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
-    states = np.concatenate(model.hidden_states(batch, numbers), axis=-1)
-    if pool == "none":
-        return np.split(unit_rows(states) if normalize else states, batch.cu_seqlens[1:-1])
-    pooled = None
-    if pool == "pooled":
-        rows = batch.last_rows if model.config.is_decoder else batch.first_rows  # as classifiers read it
-        pooled = np.asarray(model.ops.pooler(states, rows, model.params.tree["pooler"])[0])
-    return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(pool, normalize))
 
 
 def layer_numbers(layers: str | int | abc.Sequence[int], count: int) -> tuple[int, ...]:
@@ -172,28 +161,22 @@ def layer_numbers(layers: str | int | abc.Sequence[int], count: int) -> tuple[in
         found = ()
     numbers = tuple(number + count + 1 if number < 0 else number for number in found)
     if not numbers or len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(count + 1)):
-        raise InputError(
-            "$layers are not hidden states of this model; give different numbers from 0 (the embeddings) "
-            f"to {count} or from -1 back to {-count - 1} with commas between, all, or embeddings.",
-            layers=layers,
-        )
+        numbered = f"0 (the embeddings) to {count} or from -1 back to {-count - 1} with commas between"
+        advice = f"give different numbers from {numbered}, all, or embeddings."
+        raise InputError(f"$layers are not hidden states of this model; {advice}", layers=layers)
     return numbers
 
 
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
     """Write vectors of texts to a file, which appears when all are there.
 
+    `out` is a `.npy`, one array with a row for each text; with pool "none" one for each token, and beside it
+    NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or it is a `.jsonl`, a line for
+    each text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}. Texts are read once.
+
     Return how many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts were
     `cut`. Raise InputError when the file is to be of another kind; RunError when the disk is full; nothing is
     left behind.
-
-    Parameters
-    ----------
-    extractor : makes the vectors.
-    texts : read once, in order.
-    out : `.npy`, one array with a row for each text; with pool "none" a row for each token, and beside it
-        NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or `.jsonl`, a line for each
-        text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}.
     """
     out = Path(out)
     check_format(out)
@@ -210,7 +193,8 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
             _write_rows(path, rows, (extractor.width,), extractor.model.params.flat.dtype)
             borders_file(out).unlink(missing_ok=True)  # of the rows that these replace
         else:
-            _write_lines(path, counted(), extractor.tokenizer.vocab)
+            with open(path, "w", encoding="utf-8", newline="\n") as file:
+                file.writelines(_line(ids, vector, extractor.tokenizer.vocab) for ids, vector in counted())
 
     write_atomically(out, write)
     if out.suffix == ".npy" and extractor.pool == "none":
@@ -218,8 +202,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
         write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
     if extractor.cut:
         warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and lost their end.")
-    counts = {"texts": len(lengths), "tokens": sum(lengths)}
-    return counts | {"width": extractor.width, "cut": extractor.cut}
+    return {"texts": len(lengths), "tokens": sum(lengths), "width": extractor.width, "cut": extractor.cut}
 
 
 def check_format(out: Path) -> None:
@@ -256,17 +239,12 @@ def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]")
     return file.tell()
 
 
-def _write_lines(
-    path: Path, vectors: Iterable[tuple[np.ndarray, np.ndarray]], vocab: abc.Sequence[str]
-) -> None:
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for ids, vector in vectors:
-            if vector.ndim == 1:
-                file.write(f'{{"vector": {_numbers(vector)}}}\n')
-                continue
-            tokens = json.dumps([vocab[i] for i in ids.tolist()], ensure_ascii=False)
-            rows = ", ".join(map(_numbers, vector))
-            file.write(f'{{"tokens": {tokens}, "vectors": [{rows}]}}\n')
+def _line(ids: np.ndarray, vector: np.ndarray, vocab: abc.Sequence[str]) -> str:
+    if vector.ndim == 1:
+        return f'{{"vector": {_numbers(vector)}}}\n'
+    tokens = json.dumps([vocab[i] for i in ids.tolist()], ensure_ascii=False)
+    rows = ", ".join(map(_numbers, vector))
+    return f'{{"tokens": {tokens}, "vectors": [{rows}]}}\n'
 
 
 def _numbers(vector: np.ndarray) -> str:

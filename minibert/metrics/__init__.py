@@ -1,9 +1,8 @@
 """How good predictions are: the official metric of every downstream task, and how sure one can be of it.
 
-`accuracy`, `f1`, `macro_f1`, `matthews`, `pearson`, `spearman` and `confusion` compare two sequences,
-`label_f1` classes of which several apply; `squad` scores answers to questions and `entities` tagged sentences
-by the rules of the official scripts; `bootstrap` and `paired_bootstrap` put an interval around any of them.
-Nothing here knows a file or a model.
+Most compare two sequences, `label_f1` classes of which several apply; `squad` scores answers to questions and
+`entities` tagged sentences by the rules of the official scripts; `bootstrap` and `paired_bootstrap` put an
+interval around any of them. Nothing here knows a file or a model.
 """
 
 from minibert.metrics import entities, squad

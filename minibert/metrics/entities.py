@@ -8,8 +8,9 @@ one behind any tag, which makes BIOES right; and a tag without a hyphen, other t
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +30,7 @@ class Chunk(NamedTuple):
 
 
 def chunks(tags: Sequence[str]) -> list[Chunk]:
-    """Return the chunks of one sentence.
-
-    Each word has a tag: O, or B, I, E or S with a hyphen and a type.
+    """Return the chunks of a sentence. Tags are O, or B, I, E or S with a hyphen and a type.
 
     Examples
     --------
@@ -39,14 +38,12 @@ def chunks(tags: Sequence[str]) -> list[Chunk]:
     [Chunk(kind='PER', start=0, end=2), Chunk(kind='LOC', start=3, end=4), Chunk(kind='LOC', start=4, end=5)]
     """
     found: list[Chunk] = []
-    start, before = None, OUTSIDE
-    for place, tag in enumerate([*tags, OUTSIDE]):
-        if start is not None and _parted(before, tag):
-            found.append(Chunk(_kind(before), start, place))
-            start = None
-        if start is None and not _is_outside(tag):
+    for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
+        if _is_outside(before):
             start = place
-        before = tag
+        elif _parted(before, tag):
+            found.append(Chunk(_kind(before), start, place))
+            start = place
     return found
 
 
@@ -74,23 +71,18 @@ def _kind(tag: str) -> str:
 def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
     """Compute the metrics of conlleval, in percent.
 
-    Both sides have the tags of each sentence, one for each word, and need not be of one scheme. Return
-    `accuracy` (of tags), `precision`, `recall`, `f1`; `words`; `gold`, `found`, `correct`: how many chunks
-    there are, how many were found, and rightly; `types`: the same of each type, without accuracy and words. A
-    metric that would be divided by nothing is 0. Raise InputError when there is no word, or a sentence has
-    not as many tags on both sides.
+    Both sides have the tags of each sentence, and need not be of one scheme. Return `accuracy` (of tags),
+    `precision`, `recall`, `f1`, each 0 where it would be divided by nothing; `words`; `gold`, `found`,
+    `correct`: how many chunks there are, were found, were found rightly; `types`: the same of each type, but
+    for `accuracy` and `words`. Raise InputError without any word, or for unequal numbers of tags.
     """
-    _check(gold, predicted)
     counts: list[Counter[str]] = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
-    words = right = 0
-    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        expected, found = set(chunks(gold_tags)), set(chunks(predicted_tags))
-        for counter, of_sentence in zip(counts, (expected, found, expected & found), strict=True):
+    for sides in _compared(gold, predicted):
+        for counter, of_sentence in zip(counts, sides, strict=True):
             counter.update(chunk.kind for chunk in of_sentence)
-        words += len(gold_tags)
-        right += sum(map(operator.eq, gold_tags, predicted_tags))
-    kinds = sorted(counts[0] | counts[1])
-    types = {kind: _rates(*(counter[kind] for counter in counts)) for kind in kinds}
+    words = sum(map(len, gold))
+    right = sum(sum(map(operator.eq, *tags)) for tags in zip(gold, predicted, strict=True))
+    types = {kind: _rates(*(counter[kind] for counter in counts)) for kind in sorted(counts[0] | counts[1])}
     rates = _rates(*(counter.total() for counter in counts))
     return {"accuracy": 100 * right / words, **rates, "words": words, "types": types}
 
@@ -109,9 +101,7 @@ def sentence_counts(gold: Sentences, predicted: Sentences) -> np.ndarray:
     Return (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it.
     So `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
     """
-    _check(gold, predicted)
-    pairs = [(set(chunks(a)), set(chunks(b))) for a, b in zip(gold, predicted, strict=True)]
-    return np.array([(len(a), len(b), len(a & b)) for a, b in pairs], np.int64)
+    return np.array([list(map(len, sides)) for sides in _compared(gold, predicted)], np.int64)
 
 
 def f1_of(counts: np.ndarray) -> float:
@@ -124,11 +114,8 @@ def report(metrics: Mapping[str, Any]) -> str:
 
     For tags without types the script may print their one line twice; here it stands once.
     """
-    lines = [
-        f"processed {metrics['words']} tokens with {metrics['gold']} phrases; "
-        f"found: {metrics['found']} phrases; correct: {metrics['correct']}.",
-        f"accuracy: {metrics['accuracy']:6.2f}%; {_row(metrics)}",
-    ]
+    first = "processed {words} tokens with {gold} phrases; found: {found} phrases; correct: {correct}."
+    lines = [first.format(**metrics), f"accuracy: {metrics['accuracy']:6.2f}%; {_row(metrics)}"]
     lines += [f"{kind:>17}: {_row(row)}  {row['found']}" for kind, row in metrics["types"].items()]
     return "\n".join(lines)
 
@@ -137,7 +124,8 @@ def _row(metrics: Mapping[str, Any]) -> str:
     return "precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}".format(**metrics)
 
 
-def _check(gold: Sentences, predicted: Sentences) -> None:
+def _compared(gold: Sentences, predicted: Sentences) -> Iterator[tuple[set[Chunk], ...]]:
+    """Return the chunks of each sentence that there are, were found, were found rightly."""
     if len(gold) != len(predicted):
         advice = "give the same ones."
         raise InputError(f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; {advice}")
@@ -147,3 +135,5 @@ def _check(gold: Sentences, predicted: Sentences) -> None:
             raise InputError(f"{found}; give one of each for every word.")
     if not any(map(len, gold)):
         raise InputError("There is no word to score; give one sentence at least.")
+    pairs = ((set(chunks(a)), set(chunks(b))) for a, b in zip(gold, predicted, strict=True))
+    return ((expected, found, expected & found) for expected, found in pairs)

@@ -21,8 +21,7 @@ TEXT = "USO"  # kinds of arrays that hold words
 def accuracy(gold: Labels, predicted: Labels) -> float:
     """Return the share of examples whose label is right.
 
-    Raise InputError when there is none, the lengths differ, or only one of the two holds words; so with every
-    metric here.
+    Raise InputError, as every metric here, for no example, unequal lengths, or words on one side only.
     """
     gold, predicted = _aligned(gold, predicted)
     return float(np.mean(gold == predicted))
@@ -31,11 +30,10 @@ def accuracy(gold: Labels, predicted: Labels) -> float:
 def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     """Return the harmonic mean of precision and recall of one label.
 
-    It is 2 TP / (2 TP + FP + FN), and 0 where there is no `positive` on either side; every other label is the
-    rest.
+    It is 2 TP / (2 TP + FP + FN), and 0 without a `positive` on either side; all other labels are the rest.
     """
     gold, predicted = _aligned(gold, predicted)
-    if _is_text(gold) != isinstance(positive, str):
+    if (gold.dtype.kind in TEXT) != isinstance(positive, str):
         raise InputError(f"{positive=} can't be among labels like {_first(gold)!r}; give one of the labels.")
     is_gold, is_predicted = gold == positive, predicted == positive
     marked = int(is_gold.sum() + is_predicted.sum())
@@ -61,8 +59,6 @@ def macro_f1(gold: Labels, predicted: Labels) -> float:
 def matthews(gold: Labels, predicted: Labels) -> float:
     """Compute Matthews' correlation coefficient of any number of classes, 0 where either side has one only.
 
-    References
-    ----------
     Gorodkin (2004), "Comparing two K-category assignments by a K-category correlation coefficient".
     """
     table = confusion(gold, predicted)
@@ -126,7 +122,7 @@ def _ranks(x: np.ndarray) -> np.ndarray:
 
 def _numbers(x: Numbers, y: Numbers) -> tuple[np.ndarray, np.ndarray]:
     x, y = _aligned(x, y)
-    if _is_text(x):
+    if x.dtype.kind in TEXT:
         raise InputError(f"A correlation is of numbers, and {_first(x)!r} is none; give numbers.")
     if len(x) < 2:
         raise InputError("One pair of numbers has no correlation; give two at least.")
@@ -140,14 +136,10 @@ def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"{shapes}; give one of each for every example.")
     if not len(gold):
         raise InputError("There is no example to score; give one at least.")
-    if _is_text(gold) != _is_text(predicted):
+    if (gold.dtype.kind in TEXT) != (predicted.dtype.kind in TEXT):
         both = f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r}"
         raise InputError(f"{both} are a word and a number; give words on both sides, or numbers.")
     return gold, predicted
-
-
-def _is_text(values: np.ndarray) -> bool:
-    return values.dtype.kind in TEXT
 
 
 def _first(values: np.ndarray) -> Any:

@@ -70,7 +70,19 @@ def question_scores(questions: Questions, predictions: Answers, version: str = A
     See `score` for parameters and errors. For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
     """
     version = version_of(questions, version)
-    _check(questions, predictions)
+    if not questions:
+        raise InputError("There is no question to score; give one at least.")
+    if not any(_has_text(question) or question.impossible for question in questions):
+        none = f"None of the {len(questions):,} questions has an answer or is said to have none"
+        raise InputError(f"{none}; give the gold file, with answers.")
+    if not any(question.id in predictions for question in questions):
+        none = f"None of the {len(predictions):,} predictions is for one of the {len(questions):,} questions"
+        advice = f"the first of which has the id {questions[0].id}; give the predictions for these questions."
+        raise InputError(f"{none}, {advice}")
+    for question in questions:
+        if not isinstance(given := predictions.get(question.id, ""), str):
+            found = f"The prediction for question {question.id} is {given!r:.50}"
+            raise InputError(f'{found}; give a text, "" where there is no answer.')
     exact, f1 = np.zeros((2, len(questions)))
     for row, question in enumerate(questions):
         if (prediction := predictions.get(question.id)) is not None:
@@ -86,7 +98,15 @@ def with_threshold(
 
     The odds tell how likely each question has no answer: a probability, or a difference of scores.
     """
-    silent = _odds(questions, predictions, null_odds) > threshold
+    odds = np.full(len(questions), np.nan)  # (n,), not-a-number for questions without a prediction
+    for row, question in enumerate(questions):
+        if question.id in predictions:
+            value = null_odds.get(question.id)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+                advice = "give a number for every question that has a prediction."
+                raise InputError(f"The null odds of question {question.id} are {value!r:.50}; {advice}")
+            odds[row] = value
+    silent = odds > threshold
     right = np.array([not question.answers for question in questions], np.float64)
     return Scores(np.where(silent, right, scores.exact), np.where(silent, right, scores.f1))
 
@@ -107,9 +127,8 @@ def score(
 
     Parameters
     ----------
-    questions : gold.
-    predictions : an answer for each id, "" for none. Questions without one count as wrong, and a warning says
-        how many; the script of 2.0 breaks down there. Predictions for other ids are left alone.
+    questions, predictions : gold, and an answer for each id, "" for none. A warning counts questions without
+        one, which are wrong; the script of 2.0 breaks down there. Predictions for other ids are left alone.
     null_odds : for each id that has a prediction, how likely it has no answer; 2.0 only.
     threshold : where the null odds are above it, "" is taken for the prediction; 1 in the script as well.
     version : "1.1", "2.0", or "auto": 2.0 where a question has no answer.
@@ -139,13 +158,10 @@ def score(
 
 
 def _metrics(scores: Scores, rows: Any) -> dict[str, Any]:
-    exact, f1 = scores.exact[rows], scores.f1[rows]
-    return {"exact": _percent(exact), "f1": _percent(f1), "total": len(exact)}
-
-
-def _percent(values: np.ndarray) -> float:
     """Average from left to right, as the scripts do; NumPy's sum has another order and last digit."""
-    return 100.0 * float(np.add.accumulate(values)[-1]) / len(values)
+    n = len(scores.exact[rows])
+    sums = {name: np.add.accumulate(values[rows])[-1] for name, values in scores._asdict().items()}
+    return {name: 100.0 * float(total) / n for name, total in sums.items()} | {"total": n}
 
 
 def _best_threshold(
@@ -153,16 +169,13 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """Return the best percentage that a threshold of the null odds reaches, and the lowest such threshold.
 
-    From answering nothing, which is right for every question without an answer, to answering everything, one
-    question at a time in the order of the odds. Like the script it may stop among equal odds, where no
-    threshold can.
+    From answering nothing, which is right for every question without an answer, on by one question at a time
+    in the order of the odds. Like the script it may stop among equal odds, where no threshold can.
     """
     rows = {question.id: row for row, question in enumerate(questions) if question.id in predictions}
     order = sorted((id for id in null_odds if id in rows), key=null_odds.__getitem__)
     nothing = sum(not questions[row].answers for row in rows.values())
-    gains = [
-        values[rows[id]] if questions[rows[id]].answers else -float(predictions[id] != "") for id in order
-    ]
+    gains = [values[rows[id]] if questions[rows[id]].answers else -bool(predictions[id]) for id in order]
     reached = np.add.accumulate([float(nothing), *gains])
     best = int(reached.argmax())
     return 100.0 * float(reached[best]) / len(questions), null_odds[order[best - 1]] if best else 0.0
@@ -174,8 +187,7 @@ def version_of(questions: Questions, version: str = AUTO) -> str:
         raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
     if version != AUTO:
         return version
-    answered = all(_has_text(question) and not question.impossible for question in questions)
-    return V1 if answered else V2
+    return V1 if all(_has_text(question) and not question.impossible for question in questions) else V2
 
 
 def _has_text(question: Any) -> bool:
@@ -187,33 +199,3 @@ def official_text(metrics: Mapping[str, Any]) -> str:
     if "HasAns_total" in metrics or "NoAns_total" in metrics:
         return json.dumps(dict(metrics), indent=2)
     return json.dumps({"exact_match": metrics["exact"], "f1": metrics["f1"]})
-
-
-def _check(questions: Questions, predictions: Answers) -> None:
-    if not questions:
-        raise InputError("There is no question to score; give one at least.")
-    if not any(_has_text(question) or question.impossible for question in questions):
-        none = f"None of the {len(questions):,} questions has an answer or is said to have none"
-        raise InputError(f"{none}; give the gold file, with answers.")
-    if not any(question.id in predictions for question in questions):
-        raise InputError(
-            f"None of the {len(predictions):,} predictions is for one of the {len(questions):,} questions, "
-            f"the first of which has the id {questions[0].id}; give the predictions for these questions."
-        )
-    for question in questions:
-        if not isinstance(prediction := predictions.get(question.id, ""), str):
-            found = f"The prediction for question {question.id} is {prediction!r:.50}"
-            raise InputError(f'{found}; give a text, "" where there is no answer.')
-
-
-def _odds(questions: Questions, predictions: Answers, null_odds: NullOdds) -> np.ndarray:
-    """Return (n,) float64; not-a-number for questions without a prediction."""
-    odds = np.full(len(questions), np.nan)
-    for row, question in enumerate(questions):
-        if question.id in predictions:
-            value = null_odds.get(question.id)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-                advice = "give a number for every question that has a prediction."
-                raise InputError(f"The null odds of question {question.id} are {value!r:.50}; {advice}")
-            odds[row] = value
-    return odds

@@ -20,7 +20,7 @@ from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import evaluate, finetune
 from minibert.frozen import activations
-from minibert.frozen.activations import COMBINATIONS, numbers_of, stored_vectors, word_vectors
+from minibert.frozen.activations import COMBINATIONS, layers_of, stored_vectors, word_vectors
 from minibert.frozen.feature_tagger import FeatureTagger, TaggerFile
 from minibert.model import bilstm
 from minibert.ops import Ops
@@ -74,7 +74,7 @@ def asked(examples, tokenizer, **kind):
 
 
 def test_combinations_are_the_rows_of_table_7():
-    numbers = {name: numbers_of(name, 12) for name in COMBINATIONS}
+    numbers = {name: layers_of(name, 12).numbers for name in COMBINATIONS}
     assert numbers == {
         "embeddings": (0,),
         "second-to-last": (11,),
@@ -85,9 +85,9 @@ def test_combinations_are_the_rows_of_table_7():
     }
     assert {name for name, one in COMBINATIONS.items() if one.mixed} == {"sum-last-4", "sum-all"}
     with pytest.raises(InputError, match="takes 4 layers, and the model has 3"):
-        numbers_of("concat-last-4", 3)
+        layers_of("concat-last-4", 3)
     with pytest.raises(InputError, match="feature_based='middle' is unknown; choose one of embeddings"):
-        numbers_of("middle", 12)
+        layers_of("middle", 12)
 
 
 @pytest.mark.parametrize("by_document", [True, False])

@@ -32,7 +32,14 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
         advice = "make them with minibert data, or tell with --shards where they are."
         raise InputError(f"{folder} is not there, so it holds no token shards; {advice}")
     if (folder / ELSEWHERE).exists():
-        return _linked(folder, tokenizer)
+        recorded = _read_link(folder)
+        place = Path(recorded["folder"])
+        if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
+            what = f"names {place}, which holds no shards but names another folder"
+            raise InputError(f"{folder / ELSEWHERE} {what}; tell with --shards where they are.")
+        shards = open_shards(place, tokenizer)
+        _require_same(recorded, shards)
+        return shards
     if parts := parts_in(folder):
         return JoinedShards(folder, parts, tokenizer)
     return TokenShards(folder, tokenizer)
@@ -59,18 +66,6 @@ class JoinedShards(TokenShards):
 
     def __init__(self, folder: Path, parts: dict[Part, Path], tokenizer: Tokenizer | None = None):
         self.folder = folder
-        opened = self._open(parts, tokenizer)
-        self.n_documents, self.n_sentences, self.n_tokens = (
-            sum(getattr(one, f"n_{name}") for one in opened) for name in COUNTS
-        )
-        self.vocab_size, self.vocab_sha256 = opened[0].vocab_size, opened[0].vocab_sha256
-        self.tokens = EndToEnd([one.tokens for one in opened])
-        self.sentence_lengths = EndToEnd([one.sentence_lengths for one in opened])
-        self.token_ends = _continued([one.token_ends for one in opened])
-        self.sentence_ends = _continued([one.sentence_ends for one in opened])
-
-    def _open(self, parts: dict[Part, Path], tokenizer: Tokenizer | None) -> list[TokenShards]:
-        """Return those that have text, after all were seen to belong together."""
         one, *others = {part.parts for part in parts}
         if others:
             raise InputError(f"{self.folder} holds parts of {one} and of {others[0]}; keep those of one N.")
@@ -81,7 +76,7 @@ class JoinedShards(TokenShards):
         first, *rest = manifests.items()
         for place, manifest in rest:
             first[1].require_same_source(manifest, place)
-        opened = []
+        opened = []  # those that have text
         for (part, place), manifest in zip(parts.items(), manifests.values(), strict=True):
             shards = TokenShards(place, tokenizer) if (place / META).exists() else None
             made = (shards.n_documents if shards else 0), *part
@@ -93,7 +88,14 @@ class JoinedShards(TokenShards):
         for shards in opened[1:]:
             if (shards.vocab_size, shards.vocab_sha256) != (opened[0].vocab_size, opened[0].vocab_sha256):
                 raise self._damaged(f"{shards.folder} belongs to another vocabulary than {opened[0].folder}")
-        return opened
+        self.n_documents, self.n_sentences, self.n_tokens = (
+            sum(getattr(one, f"n_{name}") for one in opened) for name in COUNTS
+        )
+        self.vocab_size, self.vocab_sha256 = opened[0].vocab_size, opened[0].vocab_sha256
+        self.tokens = EndToEnd([one.tokens for one in opened])
+        self.sentence_lengths = EndToEnd([one.sentence_lengths for one in opened])
+        self.token_ends = _continued([one.token_ends for one in opened])
+        self.sentence_ends = _continued([one.sentence_ends for one in opened])
 
 
 class EndToEnd:
@@ -144,17 +146,6 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
     atomic_json(folder / ELSEWHERE, recorded)
 
 
-def _linked(folder: Path, tokenizer: Tokenizer | None) -> TokenShards:
-    recorded = _read_link(folder)
-    place = Path(recorded["folder"])
-    if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
-        what = f"names {place}, which holds no shards but names another folder"
-        raise InputError(f"{folder / ELSEWHERE} {what}; tell with --shards where they are.")
-    shards = open_shards(place, tokenizer)
-    _require_same(recorded, shards)
-    return shards
-
-
 def _read_link(folder: Path) -> dict[str, Any]:
     fields = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "folder": str}
     recorded = read_json(folder / ELSEWHERE, fields, "remove it and say with --shards where token shards are")
@@ -169,8 +160,6 @@ def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
     """Raise InputError when shards are not the recorded ones. It is their size that is compared."""
     if not _identity(shards).items() <= recorded.items():
         found = f"{counted(shards.n_documents, 'document')} and {counted(shards.n_tokens, 'token')}"
-        known = f"{recorded['documents']:,} and {recorded['tokens']:,}"
-        raise InputError(
-            f"The token shards in {shards.folder} are not those that the run began with: {found}, where "
-            f"those were {known}, or another vocabulary; tell with --shards where those are."
-        )
+        known = f"{recorded['documents']:,} and {recorded['tokens']:,}, or another vocabulary"
+        what = f"are not those that the run began with: {found}, where those were {known}"
+        raise InputError(f"The token shards in {shards.folder} {what}; tell with --shards where those are.")

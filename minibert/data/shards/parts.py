@@ -12,13 +12,14 @@ part alone is the folder itself; of several, each has a folder of its own in it:
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 from minibert.data.corpus import EmptyCorpusError
-from minibert.data.shards.store import fill_with_shards
+from minibert.data.shards.store import Stream, fill_with_shards
 from minibert.errors import InputError
 from minibert.files import atomic_json, remove_unfinished, write_folder_atomically
 from minibert.json_files import misfit_of, read_json
@@ -50,7 +51,6 @@ class Part(NamedTuple):
         return f"{self.number}/{self.parts}"
 
     def folder_in(self, folder: Path) -> Path:
-        """Return where this part lies."""
         return folder if self.parts == 1 else folder / f"{self.number:05}-of-{self.parts:05}"
 
 
@@ -68,7 +68,6 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of the part in a folder."""
         path = folder / MANIFEST
         again = f"make that part again with minibert data, elsewhere or without its files in {folder}"
         fields = read_json(path, advice=again)
@@ -93,13 +92,10 @@ class Manifest:
 def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
     """Choose the files of one part, perhaps none: those whose middle byte lies in its share of all bytes."""
     sizes = [file.stat().st_size for file in files]
-    total, before, own = sum(sizes), 0, []
-    for file, size in zip(files, sizes, strict=True):
-        share = (2 * before + size) * part.parts // (2 * total) if total else 0
-        if min(share, part.parts - 1) == part.number - 1:
-            own.append(file)
-        before += size
-    return own
+    total = max(1, sum(sizes))
+    middles = [2 * end - size for size, end in zip(sizes, accumulate(sizes), strict=True)]  # in half bytes
+    shares = [min(middle * part.parts // (2 * total), part.parts - 1) for middle in middles]
+    return [file for file, share in zip(files, shares, strict=True) if share == part.number - 1]
 
 
 def plan_part(
@@ -108,11 +104,10 @@ def plan_part(
     """Return a part's manifest, its documents not counted yet, and the files to read."""
     own = files_of_part(files, part)
     made_with = {name: value for name, value in tokenizer.__getstate__().items() if name != "core"}
+    every, chosen = ([(file.name, file.stat().st_size) for file in some] for some in (files, own))
     manifest = Manifest(
-        *part, layout=layout, tokenizer_sha256=_sha256(made_with),
-        corpus_sha256=_sha256([(file.name, file.stat().st_size) for file in files]),
-        files=tuple((file.name, file.stat().st_size) for file in own),
-    )  # fmt: skip
+        *part, layout, corpus_sha256=_sha256(every), tokenizer_sha256=_sha256(made_with), files=tuple(chosen)
+    )
     return manifest, own
 
 
@@ -130,8 +125,18 @@ def parts_in(folder: Path) -> dict[Part, Path]:
 def finished_part(folder: Path, planned: Manifest) -> Manifest | None:
     """Return the part that is planned, if `folder` has it already."""
     part = Part(planned.part, planned.parts)
-    if part.parts > 1:
-        _check_neighbours(folder, planned)
+    if part.parts > 1:  # other parts of the same whole may be there, and nothing else
+        parts = parts_in(folder)
+        visible = [path for path in folder.iterdir() if path.name[0] != "."] if folder.is_dir() else [folder]
+        if folder.exists() and len(visible) > len(parts):
+            what = "something else than parts of token shards"
+            raise InputError(f"{folder} holds {what}; choose another --out.")
+        for other, beside in parts.items():
+            if other.parts != planned.parts:
+                both = f"{other}, which can't stand beside part {planned.part}/{planned.parts}"
+                advice = "make all parts with the same N, or choose another --out."
+                raise InputError(f"{folder} holds part {both}; {advice}")
+            planned.require_same_source(Manifest.read(beside), beside)
     elif not (folder / MANIFEST).exists():
         require_free(folder)
     place = part.folder_in(folder)
@@ -152,23 +157,7 @@ def require_free(folder: Path) -> None:
     raise InputError(f"{folder} is there and is no empty folder; choose another --out.")
 
 
-def _check_neighbours(folder: Path, planned: Manifest) -> None:
-    """Check that a folder holds other parts of the same whole, or nothing."""
-    parts = parts_in(folder)
-    visible = [path for path in folder.iterdir() if path.name[0] != "."] if folder.is_dir() else [folder]
-    if folder.exists() and len(visible) > len(parts):
-        raise InputError(f"{folder} holds something else than parts of token shards; choose another --out.")
-    for part, place in parts.items():
-        if part.parts != planned.parts:
-            both = f"{part}, which can't stand beside part {planned.part}/{planned.parts}"
-            advice = "make all parts with the same N, or choose another --out."
-            raise InputError(f"{folder} holds part {both}; {advice}")
-        planned.require_same_source(Manifest.read(place), place)
-
-
-def write_part(
-    stream: Iterable[str | None], tokenizer: Tokenizer, folder: Path, planned: Manifest
-) -> Manifest:
+def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Manifest) -> Manifest:
     """Make a part as `plan_part` says, whole or not at all. One of several may be empty."""
     place = Part(planned.part, planned.parts).folder_in(folder)
 

@@ -12,9 +12,10 @@ Numbers are little-endian. With English sentences that is about 2.1 bytes a toke
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -35,6 +36,8 @@ LONGEST_SENTENCE = (1 << 16) - 1  # what uint16 can count; a longer one is store
 LONGEST_DOCUMENT = 1 << 17  # tokens; a longer one is stored as several, which bounds the memory of a reader
 BUFFERED = 1 << 20  # characters that are encoded together
 GROUPS_AHEAD = 2  # beside the one being read: one being encoded, one waiting to be written
+Stream: TypeAlias = Iterable[str | None]  # sentences, with None between documents
+Group: TypeAlias = tuple[list[str], list[int]]  # sentences; how many stand before each border of documents
 
 
 def vocabulary_hash(vocab: Iterable[str]) -> str:
@@ -42,14 +45,13 @@ def vocabulary_hash(vocab: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(vocab).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def write_shards(stream: Iterable[str | None], tokenizer: Tokenizer, folder: str | Path) -> "TokenShards":
+def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "TokenShards":
     """Tokenize a corpus into a folder of shards. The folder appears when it is complete, or not at all.
 
-    Sentences without tokens and documents without sentences are left out. A document of more than 131,072
-    tokens becomes several, cut between sentences. Return the shards, opened. Sentences have None between
-    documents, as `data.corpus.sentences` gives them; ids are made in a thread of its own beside the reading.
-    Raise InputError when the corpus holds no token, or `folder` holds something already; RunError when the
-    disk is full or the folder can't be written.
+    The stream is one of `data.corpus.sentences`. Sentences without tokens and documents without sentences are
+    left out; a document of more than 131,072 tokens becomes several, cut between sentences. Return the
+    shards, opened. Raise InputError when the corpus holds no token, or `folder` holds something already;
+    RunError when the disk is full or the folder can't be written.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -58,31 +60,25 @@ def write_shards(stream: Iterable[str | None], tokenizer: Tokenizer, folder: str
     return TokenShards(folder, tokenizer)
 
 
-def fill_with_shards(stream: Iterable[str | None], tokenizer: Tokenizer, place: Path) -> int:
-    """Write shards as `write_shards` does, into a folder that exists and that somebody else names.
+def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
+    """Fill a folder as `write_shards` does; return how many documents, or raise EmptyCorpusError for none."""
 
-    Return the number of documents; without one, EmptyCorpusError is raised beside empty files.
-    """
-    with (
-        open(place / "tokens.bin", "wb") as tokens,
-        open(place / "sentences.bin", "wb") as sentences,
-        open(place / "documents.bin", "wb") as documents,
-    ):
-        writer = _Writer((tokens, sentences, documents), token_type(tokenizer.vocab_size))
+    def encode(group: Group) -> BatchEncoding:
+        return tokenizer.encode_batch(group[0], add_special_tokens=False, threads=1)
 
-        def encode(group: _Group) -> BatchEncoding:
-            return tokenizer.encode_batch(group.sentences, add_special_tokens=False, threads=1)
-
-        for group, batch in in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD):
-            writer.add(batch.ids, batch.cu_seqlens, group.borders)
+    with ExitStack() as stack:
+        names = ("tokens.bin", "sentences.bin", "documents.bin")
+        files = [stack.enter_context(open(place / name, "wb")) for name in names]
+        writer = _Writer(files, token_type(tokenizer.vocab_size))
+        # In a thread of its own, beside the reading.
+        for (_, borders), batch in in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD):
+            writer.add(batch.ids, batch.cu_seqlens, borders)
         writer.close()
     if not writer.n_documents:
         raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
-    meta = {
-        "format": FORMAT, "version": VERSION,
-        "tokens": writer.n_tokens, "sentences": writer.n_sentences, "documents": writer.n_documents,
-        "vocab_size": tokenizer.vocab_size, "vocab_sha256": vocabulary_hash(tokenizer.vocab),
-    }  # fmt: skip
+    counts = {name: getattr(writer, f"n_{name}") for name in COUNTS[:3]}
+    vocabulary = {"vocab_size": tokenizer.vocab_size, "vocab_sha256": vocabulary_hash(tokenizer.vocab)}
+    meta = {"format": FORMAT, "version": VERSION} | counts | vocabulary
     meta["crc32"] = writer.crc32 | {META: _crc32_of_meta(meta)}
     (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     return writer.n_documents
@@ -94,26 +90,19 @@ def _crc32_of_meta(meta: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
-class _Group(NamedTuple):
-    """Sentences that are encoded together."""
-
-    sentences: list[str]
-    borders: list[int]  # how many of them stand before each border of documents
-
-
-def _groups(stream: Iterable[str | None]) -> Iterator[_Group]:
-    """Yield groups of about BUFFERED characters, the last one smaller or empty."""
-    group, waiting = _Group([], []), 0
+def _groups(stream: Stream) -> Iterator[Group]:
+    """Yield what is encoded together: about BUFFERED characters, at the end fewer or none."""
+    sentences, borders, waiting = list[str](), list[int](), 0
     for sentence in stream:
         if sentence is None:
-            group.borders.append(len(group.sentences))
+            borders.append(len(sentences))
             continue
-        group.sentences.append(sentence)
+        sentences.append(sentence)
         waiting += len(sentence)
         if waiting >= BUFFERED:
-            yield group
-            group, waiting = _Group([], []), 0
-    yield group
+            yield sentences, borders
+            sentences, borders, waiting = [], [], 0
+    yield sentences, borders
 
 
 def token_type(vocab_size: int) -> np.dtype:
@@ -124,7 +113,7 @@ def token_type(vocab_size: int) -> np.dtype:
 class _Writer:
     """Three growing files, their checksums and the counts."""
 
-    def __init__(self, files: tuple[BinaryIO, BinaryIO, BinaryIO], dtype: np.dtype):
+    def __init__(self, files: Sequence[BinaryIO], dtype: np.dtype):
         self.files, self.dtype = files, dtype
         self.crc32 = {Path(file.name).name: 0 for file in files}
         self.n_tokens = self.n_sentences = self.n_documents = 0
@@ -135,7 +124,9 @@ class _Writer:
         """Write sentences; `borders` tells how many of them stand before each border of documents."""
         ends = self.n_tokens + ends.astype(np.int64)
         stops = ends[borders].tolist()
-        ends = _in_parts(np.unique(ends))  # a sentence without tokens is none
+        long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)  # too long to be counted: in parts
+        parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in long]
+        ends = np.unique(np.concatenate([ends, *parts]))  # a sentence without tokens is none
         documents = []
         for stop, border in [*((stop, True) for stop in stops), (self.n_tokens + len(ids), False)]:
             while stop - self.begin > LONGEST_DOCUMENT:
@@ -163,25 +154,15 @@ class _Writer:
         self.n_documents += len(token_ends)
 
 
-# ends (k + 1,) -> (m + 1,)
-def _in_parts(ends: np.ndarray) -> np.ndarray:
-    """Add the ends of full parts within sentences that are too long to be counted."""
-    long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)
-    parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in long]
-    return np.unique(np.concatenate([ends, *parts])) if parts else ends
-
-
 class TokenShards:
     """A folder of shards, memory-mapped: pages come in as they are read.
 
-    Opening reads every file once to compare its checksum, some 2 GB a second where the system has them in
-    memory already. Shards of version 0.1 have no checksums and are taken as they are. A `tokenizer` is
-    checked to be the one that the ids were made with. Raise InputError when the folder is not one of shards,
-    is cut short or damaged, or belongs to another vocabulary.
+    Opening reads every file once to compare its checksum, some 2 GB a second from memory; shards of version
+    0.1 have none. A `tokenizer` is checked to be the one that the ids were made with. Raise InputError when
+    the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
 
     Attributes
     ----------
-    n_documents, n_sentences, n_tokens, vocab_size : counts.
     tokens : (n_tokens,) every token; `sentence_lengths` (n_sentences,) tokens in each sentence.
     token_ends, sentence_ends : (n_documents,) tokens and sentences up to the end of each document.
     """
@@ -200,8 +181,9 @@ class TokenShards:
         ends = self._map("documents.bin", np.dtype("<u8"), 2 * self.n_documents)
         ends = ends.reshape(-1, 2).astype(np.int64)  # 16 bytes a document, in memory
         self.token_ends, self.sentence_ends = np.ascontiguousarray(ends.T)
-        self._check_ends(self.token_ends, self.n_tokens)
-        self._check_ends(self.sentence_ends, self.n_sentences)
+        for own, total in ((self.token_ends, self.n_tokens), (self.sentence_ends, self.n_sentences)):
+            if own[-1] != total or own[0] < 1 or np.any(np.diff(own) < 1):
+                raise self._damaged("documents.bin does not rise to the counts of meta.json")
 
     @property
     def document_lengths(self) -> np.ndarray:  # (n_documents,) int64
@@ -277,10 +259,6 @@ class TokenShards:
         if crc32 != self._crc32.get(name):
             raise self._damaged(f"the checksum of {name} differs")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
-
-    def _check_ends(self, ends: np.ndarray, total: int) -> None:
-        if ends[-1] != total or ends[0] < 1 or np.any(np.diff(ends) < 1):
-            raise self._damaged("documents.bin does not rise to the counts of meta.json")
 
     def _damaged(self, what: str) -> InputError:
         return InputError(f"The token shards in {self.folder} are damaged: {what}; write them again.")
