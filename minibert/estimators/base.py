@@ -144,10 +144,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
-        """Return what a task reads of some rows, checked; with `labelled` what is expected of each, too.
-
-        With `labelled` one that is not fitted learns of the first what classes there are.
-        """
+        """Return what a task reads of some rows, checked; if `labelled` with answers, learning classes."""
 
     @abstractmethod
     def _row(self, example: Any) -> dict[str, Any]:
@@ -320,28 +317,21 @@ class Estimator(ABC):
         if (folder / "training.json").exists():
             raise InputError(f"{folder} holds a pre-training run, which this would replace; choose another.")
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
-        model.save_pretrained(folder, self._columns_of_tables())
+        columns = getattr(model.task, "columns", {})  # by the names that they have in a person's tables
+        named = {name: getattr(self, name, None) or column for name, column in columns.items()}
+        asked = {"label": self._asked} if "label" in named and getattr(self, "_asked", None) else {}
+        model.save_pretrained(folder, named | asked)
         if hasattr(self, "report_"):
             atomic_json(folder / REPORT, self.report_ | {"folder": str(folder), "page": ""})
         else:
             (folder / REPORT).unlink(missing_ok=True)  # of another model
-
-    def _columns_of_tables(self) -> dict[str, str]:
-        """Return what columns are called in tables of a person's, for those that the commands are given."""
-        columns = getattr(self._model.task, "columns", {})
-        named = {name: getattr(self, name, None) or column for name, column in columns.items()}
-        return named | ({"label": self._asked} if "label" in named and getattr(self, "_asked", None) else {})
 
     def _stored(self) -> dict[str, Any]:
         """Return what `estimator.json` holds."""
         given = self.get_params().items()
         kept = {name: os.fspath(one) if isinstance(one, os.PathLike) else plain(one) for name, one in given}
         kept = {n: one for n, one in kept.items() if isinstance(one, str | int | float | list | dict | None)}
-        return {"estimator": type(self).__name__, "parameters": kept, **self._names()}
-
-    def _names(self) -> dict[str, Any]:
-        """Return what the answers are called, for JSON."""
-        return {}
+        return {"estimator": type(self).__name__, "parameters": kept}
 
     @classmethod
     def load(
@@ -381,7 +371,7 @@ class Estimator(ABC):
         self.report_ = Figures({n: value for n, value in report.items() if n not in ("folder", "page")})
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
-        """Take over what `_names` has stored."""
+        """Take over what `_stored` of a subclass has beside the parameters."""
         return
 
     def __getstate__(self) -> dict[str, Any]:
@@ -394,13 +384,7 @@ class Estimator(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set some parameters.
-
-        Raises
-        ------
-        InputError
-            When there is none of that name.
-        """
+        """Set some parameters; raise InputError when there is none of that name."""
         known = self.get_params().keys()
         for name in parameters.keys() - known:
             advice = did_you_mean(name, known, f"there are {', '.join(known)}.")

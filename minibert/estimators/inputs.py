@@ -31,10 +31,7 @@ def column_names(data: Any) -> dict[str, Any] | None:
 
 
 def column(data: Any, name: str, role: str) -> list[Any]:
-    """Return a column of a table.
-
-    Raise InputError when the table has none of that name; `role` is the argument that names it.
-    """
+    """Return a column of a table; raise InputError when it has none of the name, given as argument `role`."""
     if callable(getattr(data, "collect", None)):
         raise InputError("The table is a lazy one; give what its collect() returns.")
     if (name := str(name)) not in (names := column_names(data) or {}):
@@ -48,10 +45,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
 
 
 def listed(values: Any, name: str) -> list[Any]:
-    """Return what is given one after another as a list: of an array its rows.
-
-    Raise InputError when it is a single text, or nothing that can be gone through.
-    """
+    """Return what is given one after another as a list, of an array its rows; InputError for all else."""
     if isinstance(values, str | bytes):
         raise InputError(f"{name}={short(values)} is one text; give a list of them.")
     if hasattr(values, "toarray"):
@@ -96,9 +90,8 @@ def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str 
     if not rows:
         raise InputError("X has no row; give at least one text.")
     found = [_text_pair(row, number) for number, row in enumerate(rows)]
-    first_is_pair = found[0][1] is not None
     for number, (_, other) in enumerate(found):
-        if (other is not None) != first_is_pair:
+        if (other is None) != (found[0][1] is None):
             raise InputError(f"X mixes texts and pairs of texts (row {number:,}); give all or none a second.")
     return found
 
@@ -122,10 +115,7 @@ def _require_text(value: Any, where: str) -> None:
 
 
 def word_rows(data: Any, words: str) -> list[list[str]]:
-    """Return the words of each row: of a list of lists, or of the column `words` of a table.
-
-    Raise InputError as `text_pairs` does.
-    """
+    """Return the words of each row, of a list of lists or a column of a table; errors as of `text_pairs`."""
     names = column_names(data)
     words = words if names is None or len(names) > 1 else next(iter(names), words)
     rows = listed(data, "X") if names is None else column(data, words, "words")
@@ -142,8 +132,7 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
 def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
     """Return what is expected of each of `n` rows: `y`, a list or a column of the table X, by default `name`.
 
-    Of a table y it is the only column. Raise InputError when there is no such column, or there are not as
-    many of them as rows.
+    Of a table y it is the only column. Raise InputError for no such column, or more or fewer than `n`.
     """
     if y is None and column_names(X) is None:
         raise InputError("This requires y to be passed, but the target y is None; give a value for each row.")

@@ -33,8 +33,7 @@ def load(folder: str | Path, engine: str = "auto", threads: int | None = None, d
     Raises
     ------
     InputError
-        When the folder holds no whole model, or one that no estimator asks; the message names the command
-        that does.
+        When the folder holds no whole model, or one that no estimator asks: the message names the command.
     """
     if not is_finetuned(folder := Path(folder)):
         return Bert.from_pretrained(folder, engine, dtype, threads)

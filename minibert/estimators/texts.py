@@ -44,10 +44,8 @@ class _OfTexts(Estimator):
         answers: list[Any] = [None] * len(pairs)
         if labelled:
             answers, self._pairs = self._answers(X, y, len(pairs)), are_pairs
-        return [
-            TextExample(str(number), first, other, answer)
-            for number, ((first, other), answer) in enumerate(zip(pairs, answers, strict=True))
-        ]
+        rows = enumerate(zip(pairs, answers, strict=True))
+        return [TextExample(str(number), *pair, answer) for number, (pair, answer) in rows]
 
     @abstractmethod
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
@@ -174,8 +172,8 @@ class TextClassifier(_OfTexts):
         """Return the accuracy."""
         return float(self.evaluate(X, y)["scores"]["accuracy"])
 
-    def _names(self) -> dict[str, Any]:
-        return {"classes": self.classes_.tolist()}
+    def _stored(self) -> dict[str, Any]:
+        return super()._stored() | {"classes": self.classes_.tolist()}
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         super()._learn_stored(stored)

@@ -21,21 +21,16 @@ ADVICE = "put an intact copy there and go on with --resume, or start again in an
 
 
 def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
-    """Write the best epoch so far into a folder, and return the checksums of its files.
-
-    What was found is `step`, `epoch`, `scores`, `predictions` and whatever else it takes to deliver the
-    model, which `save` writes into a folder.
-    """
+    """Write the best epoch so far, what was found and what `save` writes; return its files' checksums."""
     atomic_json(place / BEST_FILE, found, indent=None)  # first: from here on the files are those of this step
     save(place)
     return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
 
 def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callable[[str], None]) -> None:
-    """See, before a resumed run trains on, whether the best epoch that its checkpoint knows is still there.
+    """Warn, before a resumed run trains on, where the best epoch that its checkpoint knows is damaged.
 
-    Where a later epoch has taken its place after the checkpoint, that epoch comes again, and the earlier one
-    is forgotten. Where it is damaged, a warning says so: a better epoch may yet take its place.
+    Where a later epoch has taken its place since, that epoch comes again, and the earlier one is forgotten.
     """
     if "best" not in state.plan:
         return
@@ -51,8 +46,8 @@ def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callab
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
     """Return what was found of the best epoch, once all its files have proved to be as they were written.
 
-    A file may lie in the folder of the run already, where its delivery was cut off. `names` are those of the
-    model's files. Raise InputError when one is missing or was altered; nothing has been deleted then.
+    A file of the model, of which `names` are given, may lie in the folder of the run already, where its
+    delivery was cut off. Raise InputError when one is missing or was altered; nothing is deleted then.
     """
     checksums = state.plan.get(CHECKSUMS, {})
     for name in (*names, BEST_FILE):
@@ -67,5 +62,4 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    path = folder / BEST / BEST_FILE
-    return read_json(path, FIELDS, ADVICE, largest=sys.maxsize)  # as much as there are examples
+    return read_json(folder / BEST / BEST_FILE, FIELDS, ADVICE, largest=sys.maxsize)  # any number of examples

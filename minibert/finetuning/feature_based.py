@@ -42,28 +42,21 @@ class PreparedVectors(Prepared):
 
     model: Bert
     lacking: tuple[str, ...]  # Hugging Face's names of what the encoder has no weights for
-    numbers: tuple[int, ...]  # of the hidden states that are read
+    layers: Layers  # the hidden states that the tagger reads
     folder: Path  # for vectors that do not fit into memory
     show: bool
 
     @cached_property
     def vectors(self) -> list[WordVectors]:
         """What the encoder makes of the words of train and dev; computed when it is first asked for."""
-        parts = self.train, self.dev_examples
-        asked = [
-            list(self.task.features(part, self.tokenizer, self.labels, self.max_length, training=False))
-            for part in parts
-        ]
+        parts, how = (self.train, self.dev_examples), (self.tokenizer, self.labels, self.max_length)
+        asked = [list(self.task.features(part, *how, training=False)) for part in parts]
         bounds = list(map(sentence_bounds, parts))
-        return activations(self.model, asked, bounds, self.numbers, self.folder, self.show)
+        return activations(self.model, asked, bounds, sorted(self.layers.numbers), self.folder, self.show)
 
 
 def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> PreparedVectors:
-    """Read and check model and data; nothing is computed or written.
-
-    Raise InputError when the task tags no words, a file is missing or of another task, or model and data
-    don't fit.
-    """
+    """Read model and data; raise InputError for whatever is wrong with them before anything is written."""
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
         message = f"$feature_based is for tags of words, and {task.name} has none; leave it out."
@@ -71,7 +64,7 @@ def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Pre
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
-    numbers = tuple(sorted(layers_of(options.feature_based or "", config.L).numbers))
+    layers = layers_of(options.feature_based or "", config.L)
     train, known = read_labelled(task, options)
     return PreparedVectors(
         **known,
@@ -80,7 +73,7 @@ def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Pre
         train=train,
         model=Bert(config, params, ops),
         lacking=report.missing,
-        numbers=numbers,
+        layers=layers,
         folder=folder / ACTIVATIONS,
         show=show,
     )
@@ -113,20 +106,11 @@ class FeatureBasedRun(Run):
     prepare = staticmethod(prepare)
 
     @property
-    def combination(self) -> str:
-        """The name of the layers in Table 7."""
-        return self.options.feature_based or ""
-
-    @property
-    def layers(self) -> Layers:
-        """The hidden states that the tagger reads."""
-        return layers_of(self.combination, self.prepared.model.config.L)
-
-    @property
     def config(self) -> BilstmConfig:
         """The tagger's shape."""
-        o, (inputs, mixed) = self.options, self.layers.shape(self.prepared.model.config.H)
-        return BilstmConfig(inputs, len(self.prepared.labels), o.width, mixed=mixed, dropout=o.dropout)
+        o, data = self.options, self.prepared
+        inputs, mixed = data.layers.shape(data.model.config.H)
+        return BilstmConfig(inputs, len(data.labels), o.width, mixed=mixed, dropout=o.dropout)
 
     @property
     def epoch_size(self) -> int:
@@ -141,14 +125,14 @@ class FeatureBasedRun(Run):
         return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
 
     def batches(self, position: Position | None) -> Iterator[tuple[VectorBatch, Position]]:
-        vectors, learnt, layers, o = self.prepared.vectors[0], self._learnt, self.layers, self.options
-        tags = np.split(tag_numbers(self.prepared.train, self.prepared.labels), vectors.bounds[1:-1])
+        data, learnt, vectors = self.prepared, self._learnt, self.prepared.vectors[0]
+        tags = np.split(tag_numbers(data.train, data.labels), vectors.bounds[1:-1])
 
         def packed(chosen: list[int]) -> VectorBatch:
-            inputs = [vectors.sentence(one, *layers) for one in chosen]
+            inputs = [vectors.sentence(one, *data.layers) for one in chosen]
             return VectorBatch.pack_vectors(inputs, [tags[one] for one in chosen])
 
-        order = drawn(len(learnt), self.batch_size, o.seed, position)
+        order = drawn(len(learnt), self.batch_size, self.options.seed, position)
         return ((packed(learnt[places].tolist()), after) for places, after in order)
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
@@ -157,7 +141,7 @@ class FeatureBasedRun(Run):
     def predict(self, state: State) -> dict[str, Any]:
         params: Any = state.params
         vectors = self.prepared.vectors[1]
-        scores = scores_of(self.ops, params, vectors, self.layers)
+        scores = scores_of(self.ops, params, vectors, self.prepared.layers)
         require_finite_outputs([scores], state.step, self.options.learning_rate)
         return {"predictions": predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)}
 
@@ -168,16 +152,17 @@ class FeatureBasedRun(Run):
         folder, o, data = self.folder, self.options, self.prepared
         hub.save_hf(folder, data.model.config, data.model.params, omit=data.lacking)
         data.tokenizer.save_pretrained(folder, data.model.config.P)
-        shape = o.columns, self.combination, self.config.to_dict()
+        shape = o.columns, o.feature_based or "", self.config.to_dict()
         TaggerFile(data.task.name, data.labels, data.max_length, *shape).save(folder)
         return {"feature_based": o.feature_based, "width": o.width}
 
     def headline(self, state: State) -> str:
         o, config, data = self.options, self.config, self.prepared
+        title = COMBINATIONS[o.feature_based or ""].title
         return (
             f"{data.task.title}; {learnt_text(data.train_tasks, 'sentence')}, "
             f"{len(data.dev_examples):,} to measure on.\n"
-            f"{COMBINATIONS[self.combination].title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
+            f"{title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {state.params.count() / 1e6:.1f}M parameters.\n"
             + self.plan_text
         )

@@ -93,17 +93,11 @@ class Finetuned:
         dtype: str = "float32",
         task: Task | None = None,
     ) -> "Finetuned":
-        """Load the folder of a fine-tuning run.
+        """Load the folder of a fine-tuning run, as `minibert finetune` leaves it.
 
-        Raise InputError when there is no finished fine-tuned model in the folder, or it is for something else
-        than `task`.
-
-        Parameters
-        ----------
-        folder : as `minibert finetune` leaves it.
-        engine, threads, dtype : of the engine.
-        task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
-            table of one's own, which has the columns "text" and, for a model of pairs, "second".
+        `task` is what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
+        table of one's own, which has the columns "text" and, for a model of pairs, "second". Raise InputError
+        when there is no finished fine-tuned model in the folder, or it is for something else than `task`.
         """
         if not (folder := Path(folder)).is_dir():
             raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
@@ -112,8 +106,7 @@ class Finetuned:
         asked = own if task is None else task
         means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
         alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
-        agree = alike and asked.labels(()) in ((), stored.labels)
-        if task and not (means_the_same and agree):
+        if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
             trained = f"The model in {folder} was fine-tuned for {stored.task}"
             raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
         if asked.name == own.name:
@@ -163,8 +156,7 @@ class Finetuned:
     def save_pretrained(self, folder: str | Path, columns: Mapping[str, str] | None = None) -> None:
         """Write the model as a folder that the commands, `from_pretrained` and `transformers` load.
 
-        `columns` are those of tables that the commands are to be given; those that it has learnt from when
-        left out.
+        `columns` are those of tables given to the commands; those that it has learnt from when left out.
         """
         folder = Path(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)
@@ -176,9 +168,8 @@ class Finetuned:
 
     def features(self, examples: Sequence[Any]) -> Features:
         """Make the features of some examples."""
-        return gathered(
-            self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
-        )
+        made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        return gathered(made)
 
     def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`."""
@@ -197,10 +188,7 @@ def open_model(
     dtype: str = "float32",
     task: Task | None = None,
 ) -> Any:
-    """Load whatever fine-tuning has left in a folder, a whole model or LSTMs on a frozen one.
-
-    Arguments, result and errors are those of `Finetuned.from_pretrained`.
-    """
+    """Load a whole model or LSTMs on a frozen one from a folder, as `Finetuned.from_pretrained` does."""
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads, dtype, task)
     if task is not None:

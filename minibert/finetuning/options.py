@@ -47,10 +47,8 @@ RECIPES = {
 def _each(rules: Rules) -> Rules:
     """Make rules of one value those of several."""
     one_by_one = ((what, lambda x, holds=holds: all(map(holds, _listed(x)))) for what, holds in rules)
-    return *one_by_one, (
-        "each value once, at least one",
-        lambda x: 0 < len(set(_listed(x))) == len(_listed(x)),
-    )
+    once = "each value once, at least one", lambda x: 0 < len(set(_listed(x))) == len(_listed(x))
+    return *one_by_one, once
 
 
 @dataclass(frozen=True)
@@ -248,12 +246,9 @@ class FinetuneOptions(RunOptions):
 
     def resolved(self) -> "FinetuneOptions":
         """Return the same with every `None` that the recipe of the task answers filled in."""
-        recipe = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, TaskRecipe())
-        answers: dict[str, Any] = {
-            "epochs": recipe.epochs,
-            "batch_size": recipe.batch_size,
-            "learning_rates": (recipe.learning_rate * (LAMB_RATE if self.optimizer == "lamb" else 1),),
-        }
+        epochs, size, rate = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, TaskRecipe())
+        rates = (rate * (LAMB_RATE if self.optimizer == "lamb" else 1),)
+        answers: dict[str, Any] = {"epochs": epochs, "batch_size": size, "learning_rates": rates}
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
@@ -271,10 +266,7 @@ class FinetuneOptions(RunOptions):
         return {name: values for name, values in both.items() if isinstance(values, tuple)}
 
     def runs(self) -> dict[str, "FinetuneOptions"]:
-        """Return the single runs of a sweep, setting by setting, by the names of their folders.
-
-        Values that differ in their last digit differ in the name.
-        """
+        """Return the single runs of a sweep, setting by setting, by the names of their folders."""
         found, varied, seeds = {}, self.varied, range(self.seed, self.seed + self.restarts)
         for size, rate, epochs, seed in product(*(_listed(getattr(self, name)) for name in SWEPT), seeds):
             batch = f"-batch{size}" * ("batch_size" in varied)

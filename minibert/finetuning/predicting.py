@@ -25,12 +25,8 @@ def predict_examples(
 ) -> Iterator[Any]:
     """Yield the prediction of each example, in their order, made as they are asked for.
 
-    Parameters
-    ----------
-    models : one, or several whose outputs are averaged (the paper's ensemble); see `check_ensemble`. What
-        each has chosen on dev, such as a threshold, is averaged too.
-    source : what errors call the place that the examples are from.
-    cuts : counts what is cut of their texts.
+    Outputs of several models are averaged (the paper's ensemble; see `check_ensemble`), as is what each has
+    chosen on dev, such as a threshold. Errors name the `source` of the examples; `cuts` counts what is cut.
     """
     first = models[0]
     tuned = {name: sum(model.tuned[name] for model in models) / len(models) for name in first.tuned}
@@ -48,14 +44,12 @@ def predict_examples(
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
     """Return what tells the progress of whole examples when so many tokens are done."""
-    done = reported = 0
+    done = 0
 
     def add(count: int) -> None:
-        nonlocal done, reported
-        done += count
-        whole = examples * done // tokens
-        progress.add(whole - reported)
-        reported = whole
+        nonlocal done
+        before, done = done, done + count
+        progress.add(examples * done // tokens - examples * before // tokens)
 
     return add
 

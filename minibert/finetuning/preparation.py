@@ -52,13 +52,9 @@ class Prepared:
 
 
 def prepare(options: FinetuneOptions) -> Prepared:
-    """Read model and data, and find whatever is wrong with them before anything is written.
-
-    Raise InputError when a file is missing or of another task, the model is not whole, or the two don't fit.
-    """
-    long = None
-    if options.long == "windows":
-        long = LongTexts(options.pool or POOLS[0], options.stride, options.most_windows or MOST_WINDOWS)
+    """Read model and data; raise InputError for whatever is wrong with them before anything is written."""
+    windows = LongTexts(options.pool or POOLS[0], options.stride, options.most_windows or MOST_WINDOWS)
+    long = windows if options.long == "windows" else None
     task = registry.create(options.task, dict(options.columns), long)
     check_balance(options, task)
     train, known = read_labelled(task, options)
@@ -108,11 +104,9 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         labels = tuple(task.labels(train))
     labelled = [task.is_labelled(example) for example in dev]
     if not (any(labelled) if task.skips_unlabelled else all(labelled)):
-        where = f"the first without is number {labelled.index(False) + 1:,}"
-        raise InputError(
-            f"{options.data} has {labelled.count(False):,} of {len(dev):,} examples of dev without a "
-            f"label, on which nothing can be measured ({where}); give a dev file with labels."
-        )
+        what = f"{labelled.count(False):,} of {len(dev):,} examples of dev without a label"
+        why = f"on which nothing can be measured (the first without is number {labelled.index(False) + 1:,})"
+        raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     task.warn_unknown(dev, labels)
@@ -192,17 +186,12 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
 def asked_examples(
     task: Task, folder: Path, data: str | Path | None, split: str, own: bool, labelled: bool = True
 ) -> list[Any]:
-    """Read what a fine-tuned model is asked about: never by mistake what it has learnt from.
+    """Read what the model in a folder is asked about: never by mistake what it has learnt from.
 
-    Raise InputError when the files can't be read, or a divided file is asked for its test part.
-
-    Parameters
-    ----------
-    folder : of the model.
-    data : folder of the task's files, or one file; None for those that the model was fine-tuned on. Of what
-        the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
-    own : the task is that of the model.
-    labelled : False where a table of one's own may lack the column of what is expected.
+    `data` is a folder of the task's files, or one file; None for those that the model was fine-tuned on. Of
+    what the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
+    `own`: the task is that of the model; without `labelled` a table of one's own may lack what is expected.
+    Raise InputError when the files can't be read, or a divided one is asked for its test part.
     """
     try:
         return _asked(task, folder, data, split, own)
@@ -236,20 +225,19 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
     """Tell whether a run has divided these data in two, by their path or as a copy of the file."""
     if options.split_dev is None:
         return False
-    if data.resolve() == Path(options.data).resolve():
-        return True
+    is_same = data.resolve() == Path(options.data).resolve()
     try:
-        return data.is_file() and task.read(data, "dev") == _the_one_file(task, options)
+        return is_same or (data.is_file() and task.read(data, "dev") == _the_one_file(task, options))
     except InputError:  # what is wrong is told where the data are read
         return False
 
 
 def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[list[Any], list[Any]]:
-    """Divide examples in two at random, each part in their order: all but a share, and that share.
+    """Divide examples in two at random, always alike, each part in order: all but a share, and that share.
 
-    The parts are always the same ones. Those of one document, or about one paragraph, come to the same part:
-    what was read is not measured on. Where `stratified`, of each class the second part has its share, by
-    largest remainder, and never all examples. Raise InputError when a part would be empty.
+    Those of one document, or about one paragraph, come to the same part: what was read is not measured on.
+    Where `stratified`, of each class the second part has its share, by largest remainder, and never all
+    examples. Raise InputError when a part would be empty.
     """
     if stratified:
         held = set(_drawn_by_class(strata(examples), share))

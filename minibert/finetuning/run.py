@@ -24,7 +24,7 @@ from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
 from minibert.finetuning.preparation import asked_examples
-from minibert.finetuning.running import run_once, write_sweep_page
+from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.machine import cores
@@ -60,7 +60,7 @@ def finetune(
 
     Returns
     -------
-    report : what `report.json` holds; `reports.results.report_text` makes it readable.
+    What `report.json` holds; `reports.results.report_text` makes it readable.
 
     Raises
     ------
@@ -79,40 +79,31 @@ def finetune(
         places = [out, *(out / name for name in runs if len(runs) > 1)]
         for place in places:
             require_own(place)
-        _check_folder(options, out, places, resume)
-        if resume and (report := results.finished_report(out)) is not None:
-            return report
+        if resume:
+            options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
+            if (report := results.finished_report(out)) is not None:
+                return report
+        elif (out / OPTIONS_FILE).exists():
+            advice = "go on with it by --resume, or choose another --out."
+            raise InputError(f"{out} already holds a run: {advice}")
+        for place in places:
+            if not resume and (held := [name for name in RUN_FILES if (place / name).exists()]):
+                raise InputError(f"{place} holds {', '.join(held)} of something else; choose another --out.")
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
             prepared = kind.prepare(options, ops, out, show)  # once for all runs
-            peak = None
-            if kind is WholeRun:  # of LSTMs nobody counts the operations
-                peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
+            is_counted = kind is WholeRun  # of LSTMs nobody counts the operations
+            peak = engines.peak(options.threads or cores(), options.dtype, ops=ops) if is_counted else None
             if show:
                 say(f"Engine {engine}.")
 
-            def run_one(one: FinetuneOptions, folder: Path, began: float) -> dict[str, Any]:
-                return run_once(kind(one, prepared, ops, folder, peak, show, on_log), began)
-
-            def write_page(one: FinetuneOptions, folder: Path, report: dict[str, Any], page: Path) -> None:
-                write_sweep_page(kind(one, prepared, ops, folder), report, page)
+            def run(one: FinetuneOptions, folder: Path) -> Run:
+                return kind(one, prepared, ops, folder, peak, show, on_log)
 
             if len(runs) == 1:
-                return run_one(options, out, began)
-            return sweep(options, run_one, write_page, out, show, began)
-
-
-def _check_folder(options: FinetuneOptions, out: Path, places: Sequence[Path], resume: bool) -> None:
-    """See that the folders of a run or a sweep are its own to write into; nothing is written."""
-    if resume:
-        options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
-        return
-    if (out / OPTIONS_FILE).exists():
-        raise InputError(f"{out} already holds a run: go on with it by --resume, or choose another --out.")
-    for place in places:
-        if held := [name for name in RUN_FILES if (place / name).exists()]:
-            raise InputError(f"{place} holds {', '.join(held)} of something else; choose another --out.")
+                return run_once(run(options, out), began)
+            return sweep(options, run, out, show, began)
 
 
 class _Asked:
@@ -172,8 +163,7 @@ def evaluate(
     Raises
     ------
     InputError
-        When a folder holds no fine-tuned model, models can't be averaged, or the data are of another task or
-        not labelled.
+        When a model is not fine-tuned or can't be averaged, or data are of another task or not labelled.
     """
     asked = _Asked(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
@@ -266,6 +256,9 @@ def classify(
 ) -> list[dict[str, Any]]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
 
+    For each return `label`, or `labels` where several may apply, and `probabilities`; or `value`. Raise
+    InputError when the model answers something else, a text is empty, or a second one is lacking or too many.
+
     Parameters
     ----------
     folder : of a model whose task has one answer for a text, a class or a number.
@@ -273,16 +266,6 @@ def classify(
     engine, threads : of the engine.
     model : the folder's, where it is loaded already.
     cuts : counts what is cut of the texts, in place of a warning.
-
-    Returns
-    -------
-    For each `label`, or `labels` where several may apply, and `probabilities`; or `value`.
-
-    Raises
-    ------
-    InputError
-        When the model answers something else, a text is empty, or a pair lacks its second text or has one too
-        many.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from minibert.errors import InputError
 from minibert.files import atomic_json, atomic_text, crc32_of, remove_leftovers
@@ -93,14 +93,12 @@ class Run(ABC):
     @property
     def batch_size(self) -> int:
         """Examples in a step; the options of a run have it, from the recipe of the task perhaps."""
-        size: Any = self.options.batch_size  # one, and no sweep's
-        return size or 1
+        return cast(int, self.options.batch_size) or 1  # one, and no sweep's
 
     @property
     def epochs(self) -> float:
         """How often each example is shown; likewise."""
-        epochs: Any = self.options.epochs
-        return epochs or 0
+        return cast(float, self.options.epochs) or 0
 
     @property
     def epoch_steps(self) -> int:
@@ -202,8 +200,7 @@ class Run(ABC):
 def run_once(run: Run, began: float) -> dict[str, Any]:
     """Train, or go on with it, leave a finished folder behind, and return what its `report.json` holds.
 
-    What follows the training can be done again when it was cut off. `began` is `time.monotonic()` when the
-    work began.
+    What follows the training can be done again when it was cut off. `began` is `time.monotonic()` before it.
     """
     folder, data = run.folder, run.prepared
     if not (folder / OPTIONS_FILE).exists():
@@ -242,10 +239,7 @@ def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
 
 
 def stored_predictions(folder: Path, examples: int) -> list[Any]:
-    """Return the predictions of so many examples of dev that a finished run has left.
-
-    Raise InputError when there is no such list; whether it was altered `require_intact` tells.
-    """
+    """Return the predictions that a finished run has left; raise InputError where there are not so many."""
     path, found = folder / DEV_PREDICTIONS, None
     with suppress(ValueError):
         found = parse_json(b"".join(byte_pieces(path, kept=True, streams=False)).decode("utf-8"))

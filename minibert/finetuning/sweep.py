@@ -10,28 +10,24 @@ from typing import Any
 from minibert.errors import DivergedError, MissingFile, RunError
 from minibert.files import atomic_json, require_intact, write_atomically
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.running import Run, run_once, write_sweep_page
 from minibert.json_files import read_json
 from minibert.reports.results import REPORT, RUN, SETTING, finished_report, remove_spent, settings
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import METRICS, say
 
-# options of one run, its folder, when it began -> report
-RunOne = Callable[[FinetuneOptions, Path, float], dict[str, Any]]
-# options of the best run, its folder, the report of the sweep, the page to write
-WritePage = Callable[[FinetuneOptions, Path, dict[str, Any], Path], None]
 FAILED = "failed.json"  # in the folder of a run that has diverged
 KEPT = (*SETTING, "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
 
 
 def sweep(
-    options: FinetuneOptions, run_one: RunOne, write_page: WritePage, out: Path, show: bool, began: float
+    options: FinetuneOptions, run: Callable[[FinetuneOptions, Path], Run], out: Path, show: bool, began: float
 ) -> dict[str, Any]:
     """Do every run in a folder of its own, skip finished ones, and copy the best to the top.
 
     A run that diverges is noted in its folder, and the others go on; RunError when every run has diverged.
     Return the report of the best run, with `runs`: a few metrics of each, or under `failed` what became of
-    it. `began` is `time.monotonic()` when the work began. Raise InputError when the model of the best run was
-    altered after that run had finished.
+    it. Raise InputError when the model of the best run was altered after that run had finished.
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
@@ -44,13 +40,12 @@ def sweep(
             say(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
-                report = run_one(one, folder, time.monotonic())
+                report = run_once(run(one, folder), time.monotonic())
             except DivergedError as error:
-                # Resumed, it would diverge again: it is noted, and its checkpoints are dropped.
                 report = {"learning_rate": one.learning_rate, "seed": one.seed, "folder": str(folder)}
                 report["failed"] = str(error)
                 atomic_json(folder / FAILED, report)
-                remove_spent(folder)
+                remove_spent(folder)  # resumed, it would diverge again
                 if show:
                     say(f"Given up: {error}")
         reports.append(report | {name: getattr(one, name) for name in options.varied})
@@ -67,7 +62,7 @@ def sweep(
     report = best | {"runs": kept, "settings": settings(kept, best["metric"])}
     report |= {"seconds": round(time.monotonic() - began, 1), "folder": str(out)}
     report["page"] = str(out / Path(best["page"]).name)
-    write_page(runs[folder.name], folder, report, Path(report["page"]))
+    write_sweep_page(run(runs[folder.name], folder), report, Path(report["page"]))
     atomic_json(out / REPORT, report)
     remove_spent(out)
     return report

@@ -66,8 +66,20 @@ class WholeRun(Run):
 
     @staticmethod
     def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
-        if (prepared := prepare(options)).head.kind == "contrastive":
-            _check_contrasts(options, len(prepared.train), getattr(runtime_of(ops), "mesh", None))
+        if (prepared := prepare(options)).head.kind != "contrastive":
+            return prepared
+        mesh: Any = getattr(runtime_of(ops), "mesh", None)
+        # A pair is told from the others of its batch: there have to be some, and all of them in one place.
+        if len(prepared.train) < 2:
+            what = "has one pair to learn from, and none to tell it from; give more."
+            raise InputError(f"{options.data} {what}")
+        if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
+            why = "$batch_size leaves a pair no other to be told from; give 2 or more."
+            raise InputError(why, batch_size=1)
+        for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
+            if parts:
+                why = f"${name} would split the pairs of a batch, each contrasted with all others; give 1."
+                raise InputError(why, **{name: getattr(options, name) or mesh.size})
         return prepared
 
     @property
@@ -162,15 +174,3 @@ class WholeRun(Run):
             + self.plan_text
             + (f"\nMeasuring takes most of the time: {costs}; --dev-examples N measures on fewer." * is_most)
         )
-
-
-def _check_contrasts(options: FinetuneOptions, examples: int, mesh: Any) -> None:
-    """Raise InputError when pairs would have no others, or not those of the whole batch, to be told from."""
-    if examples < 2:
-        raise InputError(f"{options.data} has one pair to learn from, and none to tell it from; give more.")
-    if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-        raise InputError("$batch_size leaves a pair no other to be told from; give 2 or more.", batch_size=1)
-    for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
-        if parts:
-            why = f"${name} would split the pairs of a batch, each contrasted with all others; give 1."
-            raise InputError(why, **{name: getattr(options, name) or mesh.size})

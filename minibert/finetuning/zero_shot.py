@@ -14,15 +14,13 @@ from minibert.finetuning.models import Finetuned
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.task import softmax
 
-TEMPLATE = "This text is about {}."
-
 
 def zero_shot(
     folder: str | Path,
     texts: Sequence[str],
     classes: Sequence[str],
     *,
-    template: str = TEMPLATE,
+    template: str = "This text is about {}.",
     several: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -33,6 +31,10 @@ def zero_shot(
 
     One class is chosen by the softmax of the scores of entailment over the classes. With `several`, each is
     judged by itself: by the softmax of its scores of entailment and contradiction (or the only other label).
+    Return for each text `probabilities` by class, and the `label` of the highest; with `several` the `labels`
+    of at least 0.5 in its place, the likeliest first. Raise InputError when the model does not know
+    entailment, a class is empty or named twice or there is nothing to choose from, the template has no {}, or
+    a text is empty.
 
     Parameters
     ----------
@@ -43,17 +45,6 @@ def zero_shot(
     template : the hypothesis, with {} where the name of the class stands.
     several : whether several classes, or none, may be right.
     engine, threads, model, cuts : as of `finetuning.run.classify`.
-
-    Returns
-    -------
-    For each text `probabilities` by class, and the `label` of the highest; with `several` the `labels` of at
-    least 0.5 in its place, the likeliest first.
-
-    Raises
-    ------
-    InputError
-        When the model does not know entailment, a class is empty or named twice or there is nothing to choose
-        from, the template has no {}, or a text is empty.
     """
     texts, classes = (list(one) if isinstance(one, Iterator) else one for one in (texts, classes))
     for name, value in {"texts": texts, "classes": classes}.items():
@@ -75,10 +66,8 @@ def zero_shot(
         raise InputError("A text is empty; give one with words in it.")
     model = model or Finetuned.from_pretrained(folder, engine, threads)
     entailed, denied = _entailment(model)
-    examples = [
-        TextExample(one, text, template.replace("{}", one), None) for text in texts for one in classes
-    ]
-    features = model.features(examples)
+    pairs = (TextExample(one, text, template.replace("{}", one), None) for text in texts for one in classes)
+    features = model.features(list(pairs))
     counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
     for begin in range(0, len(features), len(classes)):  # a text counts once, with what costs it most
         asked = features[begin : begin + len(classes)]
@@ -107,9 +96,8 @@ def _entailment(model: Finetuned) -> tuple[int, int]:
     others = [number for number in range(len(names)) if number not in entailing]
     denying = [number for number in others if names[number].startswith("contradict")] or others
     if model.task.kind != "classify" or not model.pair or len(entailing) != 1 or len(denying) != 1:
-        raise InputError(
-            f"The model in {model.folder} was fine-tuned for {model.task.name} on "
-            f"{'pairs' if model.pair else 'single texts'} with the labels {', '.join(model.labels) or '-'}, "
-            "and can't tell what a text entails from what it contradicts; use a model of mnli, snli or rte."
-        )
+        what = f"{'pairs' if model.pair else 'single texts'} with the labels {', '.join(model.labels) or '-'}"
+        trained = f"The model in {model.folder} was fine-tuned for {model.task.name} on {what}"
+        why = "can't tell what a text entails from what it contradicts"
+        raise InputError(f"{trained}, and {why}; use a model of mnli, snli or rte.")
     return entailing[0], denying[0]

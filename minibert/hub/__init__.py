@@ -35,34 +35,27 @@ def load(
     tensors of the file were of no use, and which were changed. A warning counts those of no use that lie in
     the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
     missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the encoder are
-    missing, or a shape is not the configuration's; when a weight is not a finite number.
+    missing, a shape is not the configuration's, or a weight is not a finite number.
 
     Parameters
     ----------
     source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and
         an index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
         endings will do, too; or `RUN@STEP`, a checkpoint of that step in the folder of a run.
-    dtype : of the parameters.
     head : what is to stand on the encoder. Left out, it is what was saved: by the architecture that the
         configuration names or, where it names none, by the tensors.
-    seed : of the initial values of what the file lacks.
+    dtype, seed : of the parameters, and of the initial values of what the file lacks.
     """
-    weights = weights_of(source)
-    if weights is not None and weights == locate(source).checkpoint:
-        return _load_checkpoint(weights, dtype, head, seed)
-    if weights is None:
+    path = weights_of(source)
+    if path is not None and path == locate(source).checkpoint:
+        params = load_checkpoint(path, warn=warn).params
+        if not isinstance(params, Parameters):
+            raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
+        fields = hugging_face.fields_of(params.config, params.head)
+        return load_source(Source(path, path, fields, to_hf(params), {}), dtype, head, seed)
+    if path is None:
         check_index(source)
         if not Path(source).is_dir():
             raise no_such_model(source)
-    is_tensorflow = weights is not None and weights.name not in hugging_face.WEIGHTS
+    is_tensorflow = path is not None and path.name not in hugging_face.WEIGHTS
     return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)
-
-
-def _load_checkpoint(
-    path: Path, dtype: Any, head: Head | None, seed: int
-) -> tuple[BertConfig, Parameters, LoadReport]:
-    params = load_checkpoint(path, warn=warn).params
-    if not isinstance(params, Parameters):
-        raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
-    fields = hugging_face.fields_of(params.config, params.head)
-    return load_source(Source(path, path, fields, to_hf(params), {}), dtype, head, seed)

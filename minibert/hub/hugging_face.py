@@ -22,8 +22,7 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
 INDEX = ".index.json"  # behind either name: which of several files each tensor is in
-# The first that a folder has is read.
-WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))
+WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))  # in this order
 LABELLED = [name for name, kind in KINDS.items() if kind.names_outputs]  # in the configuration
 Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others
 # Floating-point types as safetensors calls them, and how their bytes are read; NumPy has no bfloat16.
@@ -47,11 +46,9 @@ def save_hf(
     Parameters
     ----------
     folder : made if it does not exist; a model that is there is replaced, each file in one step.
-    config : the model's configuration.
-    params : with any head. LSTMs below it, as `finetune --bilstm` trains them, are read by minibert only:
-        `transformers` knows none, leaves them out and computes something else.
-    labels : names of the outputs of a head of kind "classify", "multilabel", "tag" or "regress"; numbers when
-        left out.
+    config, params : of the model, with any head. LSTMs below it, as `finetune --bilstm` trains them, are read
+        by minibert only: `transformers` knows none, leaves them out and computes something else.
+    labels : names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
     dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
     omit : Hugging Face's names of tensors to leave out: what only has its initial value.
     """
@@ -59,9 +56,7 @@ def save_hf(
     fields = fields_of(config, params.head, labels, omit)
     stored = {name: narrowed(name, value, dtype) for name, value in to_hf(params).items() if name not in omit}
     atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
-    if dtype != "float32":
-        fields["dtype"] = dtype
-    atomic_json(folder / CONFIG_FILE, fields)
+    atomic_json(folder / CONFIG_FILE, fields if dtype == "float32" else fields | {"dtype": dtype})
 
 
 def fields_of(
@@ -76,11 +71,10 @@ def fields_of(
         raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
     kind = KINDS[head.kind]
     fields = config.to_dict() | {"architectures": [kind.architecture]}
-    if head.kind == "pretraining":
-        if "cls.predictions.bias" in omit:
-            fields["architectures"] = ["BertModel"]
-        elif "cls.seq_relationship.bias" in omit:
-            fields["architectures"] = ["BertForMaskedLM"]
+    if head.kind == "pretraining" and "cls.predictions.bias" in omit:
+        fields["architectures"] = ["BertModel"]
+    elif head.kind == "pretraining" and "cls.seq_relationship.bias" in omit:
+        fields["architectures"] = ["BertForMaskedLM"]
     if kind.names_outputs:
         names = labels or [f"LABEL_{number}" for number in range(head.outputs)]
         fields["id2label"] = {str(number): name for number, name in enumerate(names)}
@@ -100,7 +94,12 @@ def load_hf(
     """
     folder = Path(folder)
     fields = read_config(folder / CONFIG_FILE)
-    path, tensors, others = _read_weights(folder)
+    if (path := weights_in(folder)) is None:
+        raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
+    read: Reader = _read_tensors
+    if path.name.startswith(PICKLED_FILE):
+        from minibert.hub.pytorch.pickled import read_pickled as read
+    tensors, others = _read_parts(path, read) if path.name.endswith(INDEX) else read(path)
     return load_source(Source(path, folder / CONFIG_FILE, fields, tensors, others), dtype, head, seed)
 
 
@@ -110,16 +109,6 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
     paths = (folder / name for name in (CONFIG_FILE, "bert_config.json"))
     path = next((path for path in paths if path.exists()), folder / CONFIG_FILE)
     return labels_of(read_config(path), path)
-
-
-def _read_weights(folder: Path) -> tuple[Path, Tensors, dict[str, str]]:
-    """Return the file that leads to the weights, and what is in it or in those that it names."""
-    if (path := weights_in(folder)) is None:
-        raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
-    read = _read_tensors
-    if path.name.startswith(PICKLED_FILE):
-        from minibert.hub.pytorch.pickled import read_pickled as read
-    return path, *(_read_parts(path, read) if path.name.endswith(INDEX) else read(path))
 
 
 def weights_in(folder: Path) -> Path | None:
@@ -161,8 +150,7 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
             if kind in FLOATS:
                 first, last = header[name]["data_offsets"]
                 flat = data[begin + first : begin + last].view(FLOATS[kind])
-                flat = widened(flat) if kind == "BF16" else flat
-                tensors[name] = flat.reshape(header[name]["shape"])
+                tensors[name] = (widened(flat) if kind == "BF16" else flat).reshape(header[name]["shape"])
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); {COPY_AGAIN}.") from error
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have

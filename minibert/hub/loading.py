@@ -53,10 +53,9 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         return read_json(path, advice=COPY_AGAIN)
     except MissingFile as error:
-        commands = [command for file, command in RUNS.items() if (path.parent / file).exists()]
-        advice = "give the folder of a BERT"
-        if commands:
-            advice = f"the run there is not finished: {commands[0]} --resume --out {path.parent}"
+        command = next((one for file, one in RUNS.items() if (path.parent / file).exists()), "")
+        unfinished = f"the run there is not finished: {command} --resume --out {path.parent}"
+        advice = unfinished if command else "give the folder of a BERT"
         raise InputError(f"{path} is missing; {advice}.") from error
 
 
@@ -86,11 +85,9 @@ def load_source(
         list(pool.map(lambda one: _fill(source.path, *one), there))  # errors are raised by what list reads
     reset(params, [ours for ours, _ in missing], seed)
     if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
-        warn(
-            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
-            f"{source.config_path.name} has no place, the first is {beyond[0]}; without what is left out it "
-            "computes something else."
-        )
+        what = f"for which the BERT of {source.config_path.name} has no place, the first is {beyond[0]}"
+        many = f"{counted(len(beyond), 'tensor')} of the encoder {what}"
+        warn(f"{source.path} has {many}; without what is left out it computes something else.")
     unused = tuple(sorted([*tensors, *other]))
     return config, params, LoadReport(tuple(theirs for _, theirs in missing), unused)
 
@@ -140,8 +137,7 @@ def _choose_head(
     if asked == stored or asked.kind == "pretraining":
         return asked, {}
     weight, bias = head_names(asked)
-    fits = weight in tensors and tensors[weight].shape == (asked.outputs, config.H)
-    if fits and not is_certain:
+    if not is_certain and weight in tensors and tensors[weight].shape == (asked.outputs, config.H):
         return asked, {}
     return asked, {name: tensors.pop(name) for name in (weight, bias) if name in tensors}
 
@@ -179,10 +175,9 @@ def _outputs(source: Source, tensors: Tensors) -> int:
     if weight is None or weight.ndim != 2 or not len(weight):
         return labels or 2  # Hugging Face's own default
     if labels and labels != len(weight):
-        both = (
-            f"has {counted(len(weight), 'row')}, {source.config_path.name} names {counted(labels, 'label')}"
-        )
-        raise InputError(f"{source.path}: classifier.weight {both}; take both files from one model.")
+        rows, names = counted(len(weight), "row"), counted(labels, "label")
+        both = f"has {rows}, {source.config_path.name} names {names}; take both files from one model."
+        raise InputError(f"{source.path}: classifier.weight {both}")
     return len(weight)
 
 

@@ -47,8 +47,8 @@ TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-# What a model may have lost, being meant for something else.
-REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")
+LINEAR = "weight"  # as ours of linear layers end; embeddings are tables, alike in both layouts
+REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")  # what a model for something else may have lost
 QUERY, POOL_QUERY = "head.query", "classifier.query"  # of attention over windows, which it has not either
 # As the parameters of LSTMs begin, which Hugging Face has no counterpart of: they keep names and layout.
 LSTM = "lstm."
@@ -70,7 +70,7 @@ def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
     for entry in parameters.table:
         names = _theirs(entry, parameters.head)
         for theirs, part in zip(names, np.split(parameters[entry.name], len(names), axis=-1), strict=True):
-            yield entry.name, theirs, part.T if _is_transposed(entry) else part
+            yield entry.name, theirs, part.T if entry.name.endswith(LINEAR) else part
 
 
 def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -79,7 +79,7 @@ def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int
         names = _theirs(entry, head)
         shape = (*entry.shape[:-1], entry.shape[-1] // len(names))
         for theirs in names:
-            yield entry.name, theirs, shape[::-1] if _is_transposed(entry) else shape
+            yield entry.name, theirs, shape[::-1] if entry.name.endswith(LINEAR) else shape
 
 
 def head_names(head: Head) -> tuple[str, str]:
@@ -96,12 +96,6 @@ def _theirs(entry: Entry, head: Head) -> list[str]:
         return [POOL_QUERY]
     if entry.name.startswith("head."):
         return [head_names(head)[entry.name == "head.bias"]]
-    theirs = NAMES[re.sub(r"\d+", "*", entry.name)]
-    if number := re.search(r"\d+", entry.name):
-        theirs = theirs.replace("*", number[0])
+    number = re.search(r"\d+", entry.name)
+    theirs = NAMES[re.sub(r"\d+", "*", entry.name)].replace("*", number[0] if number else "")
     return [theirs.format(part) for part in ("query", "key", "value")] if "{}" in theirs else [theirs]
-
-
-def _is_transposed(entry: Entry) -> bool:
-    """Return whether it is the weight of a linear layer; embeddings are tables, alike in both layouts."""
-    return entry.name.endswith("weight")

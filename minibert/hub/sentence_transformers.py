@@ -14,14 +14,10 @@ POOLS = ("mean", "cls")  # what it has in common with `minibert features`
 def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
     """Write what tells sentence-transformers how to use the model of a folder (any version from 0.3 on).
 
-    Raise InputError when the pool is another one, the folder has no `config.json`, or the model can't read so
-    many tokens.
-
-    Parameters
-    ----------
-    folder : with a BERT as `save_hf` writes it; `config.json` says how wide its vectors are.
-    length : most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
-    pool : "mean" of all tokens, [CLS] and [SEP] included, or the last hidden state of "cls".
+    The folder is one of `save_hf`; `config.json` says how wide its vectors are. The longest text has `length`
+    tokens, [CLS] and [SEP] included; longer texts lose their end. The pool is "mean" of all tokens, also of
+    these two, or the last hidden state of "cls". Raise InputError when it is another one, the folder has no
+    `config.json`, or the model can't read so many tokens.
     """
     folder = Path(folder)
     if pool not in POOLS:
@@ -37,5 +33,5 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
     atomic_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
     atomic_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     pooling = {f"pooling_mode_{one}": one.split("_")[0] == pool for one in ("cls_token", "mean_tokens")}
-    pooling |= {"word_embedding_dimension": config["hidden_size"]}
-    atomic_json(folder / POOLING / "config.json", pooling)
+    width = {"word_embedding_dimension": config["hidden_size"]}
+    atomic_json(folder / POOLING / "config.json", pooling | width)

@@ -16,7 +16,7 @@ from small_tasks import (
 )
 
 from minibert.errors import InputError, RunError
-from minibert.finetuning import predicting, run as finetuning, running
+from minibert.finetuning import predicting, running, sweep
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, evaluate, finetune, predict
@@ -49,7 +49,7 @@ def swept(model, sst2, tmp_path_factory):
         return running.run_once(one, began)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning, "run_once", run_once)
+        patch.setattr(sweep, "run_once", run_once)
         with pytest.raises(KeyboardInterrupt):
             finetune(options, out, show=False)
     before = {name: (out / name / "report.json").stat().st_mtime_ns for name in done}
@@ -92,7 +92,7 @@ def test_the_best_run_of_a_sweep_stands_at_its_top(swept):
 
 def test_a_finished_sweep_is_not_run_again(swept, model, sst2, monkeypatch):
     out, report = swept
-    monkeypatch.setattr(finetuning, "run_once", None)
+    monkeypatch.setattr(sweep, "run_once", None)
     options = FinetuneOptions.load(out / "finetune.json")
     assert finetune(options, out, resume=True, show=False) == report
 
@@ -120,7 +120,7 @@ def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monke
     rows = [line.split() for line in sweep_table(report["runs"], "accuracy").splitlines()]
     assert rows[1] == ["1e+300", "0", "failed", "-", "lr1e+300-seed0"] and rows[2][3] == "*"
     (tmp_path / "report.json").unlink()
-    monkeypatch.setattr(finetuning, "run_once", None)  # neither is run again
+    monkeypatch.setattr(sweep, "run_once", None)  # neither is run again
     assert finetune(options, tmp_path, resume=True, show=False)["runs"] == report["runs"]
 
 

@@ -24,7 +24,6 @@ from minibert.hub.pytorch.unpickling import BFLOAT16, Hostile, Machine, Storage,
 MOST_VIEWS = 4  # of a number, on average; tied weights have two
 PICKLE_LIMIT = 1 << 20  # bytes; that of a BERT-large has some 60,000
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # with which the older layout begins
-_LONGEST_REASON = 200  # characters
 # A RuntimeError is zipfile's word for a password and for a compression that it does not know.
 _DAMAGED = (ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile)
 _FLOATS = ("<f4", "<f8", "<f2", BFLOAT16)
@@ -51,13 +50,11 @@ def read_pickled(path: Path) -> Read:
         advice = "get the model as model.safetensors, or from somebody you trust."
         raise InputError(f"{path} {what}: {advice}") from error
     except _DAMAGED as error:
-        reason = str(error)[:_LONGEST_REASON]  # some of pickletools' quote the rest of the file
-        what = f"is damaged or no dictionary of tensors ({reason})"
+        what = f"is damaged or no dictionary of tensors ({str(error)[:200]})"  # some quote the rest of it
         raise InputError(f"{path} {what}; copy or save it again.") from error
 
 
 def _read_archive(file: BinaryIO) -> Read:
-    length = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         if len(pickles := [name for name in archive.namelist() if name.endswith("/data.pkl")]) != 1:
             raise ValueError(f"the archive has {len(pickles)} members data.pkl in place of one")
@@ -75,7 +72,7 @@ def _read_archive(file: BinaryIO) -> Read:
             raise ValueError("its numbers are not little-endian")
         machine = Machine()
         tensors = machine.run(io.BytesIO(read("data.pkl")))
-        if sum(storage.size for storage in machine.storages.values()) > length:
+        if sum(storage.size for storage in machine.storages.values()) > os.fstat(file.fileno()).st_size:
             raise ValueError("its storages are longer than the file")
         return _arrays(tensors, lambda storage: read(f"data/{storage.key}", storage.size))
 
@@ -128,17 +125,11 @@ def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
     found = {}
     for name, (storage, offset, shape, strides) in floats.items():
         if storage.key not in rows:
-            rows[storage.key] = _row(storage, read(storage))
+            if len(data := read(storage)) != storage.size:  # for views of the row are taken unchecked
+                raise ValueError("it ends too early")
+            numbers = np.frombuffer(data, "<u2" if storage.dtype == BFLOAT16 else storage.dtype)
+            rows[storage.key] = widened(numbers) if storage.dtype == BFLOAT16 else numbers
         row = rows[storage.key][offset:]
         steps = [stride * row.itemsize for stride in strides]
         found[name] = np.lib.stride_tricks.as_strided(row, shape, steps, writeable=False)
     return found, {name: np.dtype(one.storage.dtype).name for name, one in others.items()}
-
-
-def _row(storage: Storage, data: bytes) -> np.ndarray:
-    """Read (count,) numbers; all of them, since views of the row are taken unchecked."""
-    if len(data) != storage.size:
-        raise ValueError("it ends too early")
-    if storage.dtype == BFLOAT16:
-        return widened(np.frombuffer(data, "<u2"))
-    return np.frombuffer(data, storage.dtype)

@@ -24,6 +24,7 @@ _PUSHED = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
     *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
 }
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 
 
 class Hostile(Exception):
@@ -45,7 +46,7 @@ class Storage:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of all of them."""
         return self.count * self.itemsize
 
 
@@ -98,14 +99,10 @@ class Machine:
                 pass
             case _ if name in _PUSHED:
                 push(argument)
-            case "NONE":
-                push(None)
-            case "NEWTRUE" | "NEWFALSE":
-                push(name == "NEWTRUE")
+            case _ if name in _CONSTANTS:
+                push(_CONSTANTS[name])
             case "MARK":
                 self._marks.append(len(self._stack))
-            case "EMPTY_TUPLE":
-                push(())
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 push(tuple(self._pop(int(name[-1]))))
             case "TUPLE":

@@ -20,14 +20,12 @@ from minibert.hub.precisions import narrowed, widened
 from minibert.hub.tensorflow import sstable
 from minibert.hub.tensorflow.checksums import crc32c, masked
 
-_BFLOAT16 = 14
+_BFLOAT16 = 14  # in tensorflow/core/framework/types.proto, as the others
 FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
-_OTHERS = {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
-_DTYPES = FLOATS | _OTHERS  # of tensorflow/core/framework/types.proto
+_DTYPES = FLOATS | {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
 _STORED = {"float32": 1, "float16": 19, "bfloat16": _BFLOAT16}
 # One data file; version 1 of the format.
 _HEADER = sstable.number_field(1, 1) + sstable.bytes_field(3, sstable.number_field(1, 1))
-_MOST_FILES = 99_999  # five digits of their names
 
 
 class Entry(NamedTuple):
@@ -53,13 +51,12 @@ class Bundle:
         try:
             with open_file(self.index) as file:
                 data = file.read(sstable.LIMIT + 1)
-        except OSError as error:
-            raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
-        try:
             table = sstable.read_table(data)
             self.files = _count_files(table.pop(b"", None))
             self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
             _require_apart(self.entries)
+        except OSError as error:
+            raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
         except ValueError as error:
             what = f"is damaged or no index of a checkpoint ({error})"
             raise InputError(f"{self.index} {what}; copy it again.") from error
@@ -118,7 +115,7 @@ def _count_files(header: bytes | None) -> int:
     files, is_big_endian = found.get(1, 0), found.get(2, 0)
     if is_big_endian:
         raise ValueError("its numbers are big-endian")
-    if not isinstance(files, int) or not 0 < files <= _MOST_FILES:
+    if not isinstance(files, int) or not 0 < files <= 99_999:  # five digits of their names
         raise ValueError(f"it claims {short(files)} data files")
     return files
 

@@ -13,7 +13,6 @@ _POLYNOMIAL = 0x82F63B78  # reflected: the lowest bit comes first
 _ONES = 0xFFFFFFFF
 _FOLDS = 16
 _CHUNK = 4 << _FOLDS  # bytes folded to one word at a time
-_MASK_DELTA = 0xA282EAD8
 
 
 def crc32c(data: bytes | memoryview) -> int:
@@ -38,7 +37,7 @@ def crc32c(data: bytes | memoryview) -> int:
 
 def masked(check: int) -> int:
     """Return how checks of data that may themselves hold checks are stored (LevelDB's log format)."""
-    return ((check >> 15 | check << 17) + _MASK_DELTA) & _ONES
+    return ((check >> 15 | check << 17) + 0xA282EAD8) & _ONES
 
 
 # words (2^k,) -> one word that has the same check
@@ -70,5 +69,4 @@ def _move(level: int) -> np.ndarray:
     if not level:
         return np.array([_POLYNOMIAL, *(1 << bit for bit in range(31))], "<u4")
     half = _move(level - 1)
-    bits = half[:, None] >> np.arange(32, dtype="<u4") & 1
-    return np.bitwise_xor.reduce(bits * half, axis=1)
+    return np.bitwise_xor.reduce((half[:, None] >> np.arange(32, dtype="<u4") & 1) * half, axis=1)

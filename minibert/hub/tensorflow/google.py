@@ -126,10 +126,9 @@ def save_tf(
 ) -> None:
     """Write `bert_config.json` and `bert_model.ckpt.*` as Google's code reads them; arguments of `save_hf`.
 
-    The configuration also says what Google's code passes over: the labels, and which head this is. Whatever
-    form of GELU a model has, it is called "gelu" there; `load_tf` finds the form again, and
-    `google_differences` tells what Google's code makes of it. Raise InputError as `save_hf`, and when the
-    model is causal, which Google's code has no word for.
+    The configuration also says what Google's code passes over: labels, head, and the form of GELU, which
+    `load_tf` finds again; `google_differences` tells what that code makes of it. Raise InputError as
+    `save_hf`, and when the model is causal, which Google's code has no word for.
     """
     if config.is_decoder:
         what = "makes attention causal, and Google's code would let every token see all others"
@@ -138,11 +137,8 @@ def save_tf(
     fields = fields_of(config, params.head, labels, omit)
     if config.hidden_act != "gelu":
         fields |= {"hidden_act": "gelu", _ACTIVATION: config.hidden_act}
-    tensors = {}
-    for name, value in to_hf(params).items():
-        if name not in omit:
-            theirs = google_name(name)
-            tensors[theirs] = value.T if theirs.endswith("/kernel") else value
+    named = {google_name(name): value for name, value in to_hf(params).items() if name not in omit}
+    tensors = {name: value.T if name.endswith("/kernel") else value for name, value in named.items()}
     write_bundle(folder / CHECKPOINT, tensors, dtype)
     atomic_json(folder / TF_CONFIG_FILE, fields)
 

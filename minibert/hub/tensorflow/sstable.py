@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from minibert.hub.tensorflow.checksums import crc32c, masked
 
-# Kinds of fields in the wire format of Protocol Buffers.
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # kinds of fields in the format of Protocol Buffers
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER, _TRAILER = 48, 5  # bytes
 _PLAIN = 0  # how a block is compressed: not at all, as TensorFlow writes an index since its release 1.2
