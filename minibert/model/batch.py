@@ -139,13 +139,10 @@ class Batch:
         begins = np.concatenate([[0], np.cumsum(lengths)])
         masked = _joined(sequences, "masked_positions")
         counts = [len(sequence.masked_positions) for sequence in sequences]
-        outside = (masked < 0) | (masked >= np.repeat(lengths, counts))
-        if outside.any():
-            at = int(outside.argmax())
-            raise InputError(
-                f"masked_positions has {masked[at]} in a sequence of {np.repeat(lengths, counts)[at]} "
-                "tokens; count from its [CLS], which is 0."
-            )
+        within = np.repeat(lengths, counts)  # tokens of the sequence of each
+        if len(bad := np.flatnonzero((masked < 0) | (masked >= within))):
+            found = f"masked_positions has {masked[bad[0]]} in a sequence of {within[bad[0]]} tokens"
+            raise InputError(f"{found}; count from its [CLS], which is 0.")
         masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
         next_labels = whole_numbers("next_sentence_label", [s.next_sentence_label for s in sequences])
         asked = next_labels >= 0
@@ -188,11 +185,8 @@ class Batch:
         return map(self.take, borders, borders[1:])
 
     def validate(self, config: BertConfig) -> None:
-        """Check every index against the model it is meant for.
-
-        Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
-        the positions.
-        """
+        """Raise InputError when an id is outside the model's vocabulary or segments, or a sequence is longer
+        than its positions."""
         tokenize, segments = "tokenize with this model's own vocabulary", "give segments that it has"
         for name, values, limit, field, advice in (
             ("input_ids", self.input_ids, config.V, "vocab_size", tokenize),
@@ -200,8 +194,7 @@ class Batch:
             ("token_type_ids", self.token_type_ids, config.type_vocab_size, "type_vocab_size", segments),
             ("masked_rows", self.masked_rows, self.T, "the number of tokens", "count rows from 0"),
         ):
-            bad = np.flatnonzero((values < 0) | (values >= limit))
-            if len(bad):
+            if len(bad := np.flatnonzero((values < 0) | (values >= limit))):
                 found = f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit})"
                 raise InputError(f"{found}; {advice}.")
         labels = self.next_sentence_labels
@@ -210,20 +203,15 @@ class Batch:
             raise InputError(f"{found} is unknown; give 0 (IsNext), 1 (NotNext) or -1 (not asked).")
         longest = int(self.positions.max()) + 1
         if longest > config.P:
-            raise InputError(
-                f"A sequence of {longest} tokens is longer than the model's {config.P} positions; "
-                f"shorten the input or pre-train with $max_positions.",
-                max_positions=longest,
-            )
+            found = f"A sequence of {longest} tokens is longer than the model's {config.P} positions"
+            advice = "shorten the input or pre-train with $max_positions."
+            raise InputError(f"{found}; {advice}", max_positions=longest)
         config.warn_untrained(longest)
 
 
 @dataclass(frozen=True)
 class BatchPart(Batch):
-    """One machine's part of a global batch, with the limits of the whole batch, which fix the shapes.
-
-    Its weights are those of a batch of just this part.
-    """
+    """One machine's part of a batch, weighted by itself; the limits of the whole batch fix the shapes."""
 
     parts: int  # how many there are
     sequences: int  # in the global batch
@@ -305,7 +293,6 @@ class TaskBatch(Batch):
         )
 
     def take(self, first: int, last: int) -> Self:
-        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch."""
         begins = np.arange(0, self.S, self.choices) if self.windows is None else self.windows[:, 0]
         begin, end = np.append(begins, self.S)[[first, last]].tolist()
         before = np.concatenate([[0], np.cumsum(self.row_counts)])
@@ -349,7 +336,6 @@ class VectorBatch(TaskBatch):
         return cls(**vars(batch), vectors=np.concatenate(vectors, axis=-2))
 
     def take(self, first: int, last: int) -> Self:
-        """Return sequences `first` to `last` (exclusive), with weights and numbers of the global batch."""
         begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
         return dataclasses.replace(super().take(first, last), vectors=self.vectors[..., begin:end, :])
 

@@ -147,13 +147,7 @@ def attention_maps(ops: Ops, config: BertConfig, x: Array, params: Params, batch
 def pretraining_loss(
     ops: Ops, config: BertConfig, params: Params, batch: Batch, drop: Dropout | None = None
 ) -> tuple[PretrainingLoss, Saved]:
-    """Compute the masked-LM and next-sentence loss of one batch.
-
-    Returns
-    -------
-    result : the loss, its parts, and what was predicted.
-    saved : what `pretraining_loss_backward` needs.
-    """
+    """Compute the masked-LM and next-sentence loss of one batch."""
     rows, first, masked = _last_layer_rows(ops, config, batch)
     x, saved_encoder = encoder(ops, config, params, batch, drop, rows)
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
@@ -201,10 +195,6 @@ def pretraining_loss_backward(
     dx_mlm, mlm, word = ops.masked_lm_head_backward(
         saved.mlm_weights, saved.mlm, params["mlm"], grads["mlm"], grads["embeddings"]["word"], config
     )
-    grads = grads | {
-        "nsp": nsp,
-        "pooler": pooler,
-        "mlm": mlm,
-        "embeddings": grads["embeddings"] | {"word": word},
-    }
+    embeddings = grads["embeddings"] | {"word": word}
+    grads = grads | {"nsp": nsp, "pooler": pooler, "mlm": mlm, "embeddings": embeddings}
     return encoder_backward(ops, config, dx + dx_mlm, saved.encoder, params, grads)

@@ -29,13 +29,7 @@ TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None whe
 
 @dataclass(frozen=True)
 class BilstmConfig:
-    """Everything that fixes the shapes of a tagger.
-
-    Raises
-    ------
-    InputError
-        When a field is out of range.
-    """
+    """Everything that fixes the shapes of a tagger; raise InputError when a field is out of range."""
 
     inputs: int  # I, numbers in a vector
     outputs: int  # K, tags
@@ -57,13 +51,7 @@ class BilstmConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BilstmConfig":
-        """Read what `to_dict` gave.
-
-        Raises
-        ------
-        InputError
-            When that is something else.
-        """
+        """Read what `to_dict` gave; raise InputError when that is something else."""
         known = {field.name for field in dataclasses.fields(cls)}
         if values.get("model_type") != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
             advice = f"expected {MODEL_TYPE!r} with inputs and outputs."
@@ -81,10 +69,6 @@ class BilstmParameters(FlatParameters):
     def __init__(self, config: BilstmConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
         self.config = config
         super().__init__(parameter_table(config), flat, dtype)
-
-    @property
-    def description(self) -> dict[str, Any]:
-        return {"config": self.config.to_dict()}
 
 
 def parameter_table(config: BilstmConfig) -> list[Entry]:
@@ -119,26 +103,6 @@ def logits(
     return scores, TaggerSaved(saved_mix, saved_lstm, saved_rows, saved_linear)
 
 
-# dlogits (N,K) -> dvectors (T,I) or (N,T,I), grads
-def logits_backward(
-    ops: Ops, config: BilstmConfig, dlogits: Array, saved: Saved, params: Params, grads: Grads, frozen: bool
-) -> tuple[Array | None, Grads]:
-    """Compute the gradients of `logits`: of the vectors afresh, of the parameters added to `grads`.
-
-    Where the encoder is `frozen`, nobody learns from the gradient of the vectors: None comes in its place.
-    """
-    d_read, dweight, dbias = ops.linear_backward(dlogits, saved.linear)
-    dy = ops.take_rows_backward(d_read, saved.rows)
-    unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
-    dx, lstm = ops.bilstm_block_backward(dy, saved.lstm, params["lstm"], grads["lstm"], unread)
-    head = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
-    grads = grads | {"lstm": lstm, "head": head}
-    if config.mixed:
-        dx, d_weights = ops.layer_mix_backward(dx, saved.mix, frozen)
-        grads = grads | {"mix": ops.add_gradients(grads["mix"], weights=d_weights)}
-    return None if frozen else dx, grads
-
-
 def loss(
     ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch, drop: Dropout | None = None
 ) -> tuple[HeadLoss, Saved]:
@@ -156,9 +120,21 @@ def loss(
 def loss_backward(
     ops: Ops, config: BilstmConfig, saved: Saved, params: Params, grads: Grads, frozen: bool = False
 ) -> tuple[Array | None, Grads]:
-    """Compute the gradients of `loss`, as `logits_backward` does those of `logits`."""
+    """Compute the gradients of `loss`: of the vectors afresh, of the parameters added to `grads`.
+
+    Where the encoder is `frozen`, nobody learns from the gradient of the vectors: None comes in its place.
+    """
+    saved_logits = saved.logits
     dlogits = ops.softmax_cross_entropy_backward(saved.dnll, saved.loss)
-    return logits_backward(ops, config, dlogits, saved.logits, params, grads, frozen)
+    d_read, dweight, dbias = ops.linear_backward(dlogits, saved_logits.linear)
+    dy = ops.take_rows_backward(d_read, saved_logits.rows)
+    unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
+    dx, lstm = ops.bilstm_block_backward(dy, saved_logits.lstm, params["lstm"], grads["lstm"], unread)
+    grads = grads | {"lstm": lstm, "head": ops.add_gradients(grads["head"], weight=dweight, bias=dbias)}
+    if config.mixed:
+        dx, d_weights = ops.layer_mix_backward(dx, saved_logits.mix, frozen)
+        grads = grads | {"mix": ops.add_gradients(grads["mix"], weights=d_weights)}
+    return None if frozen else dx, grads
 
 
 # -> (N,K)

@@ -66,8 +66,8 @@ class BertConfig:
                 f"num_attention_heads={self.num_attention_heads}; every head needs the same share of it."
             )
         if not isinstance(self.hidden_act, str) or self.hidden_act not in GELU_FORMS:
-            advice = f"use one of {', '.join(GELU_FORMS)}."
-            raise InputError(f"hidden_act={self.hidden_act!r} is not known; {advice}")
+            known = ", ".join(GELU_FORMS)
+            raise InputError(f"hidden_act={self.hidden_act!r} is not known; use one of {known}.")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value < 1:
@@ -88,13 +88,8 @@ class BertConfig:
         if not layers * hidden * heads or hidden % heads:
             known = f"{', '.join(SIZES)}, or L-H-A such as 3-192-3, with H a multiple of A"
             raise InputError(f"$size is no size of a BERT; give {known}.", size=name)
-        fields = {
-            "num_hidden_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-            "intermediate_size": 4 * hidden,
-        }
-        return cls(**(fields | overrides))
+        shape = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
+        return cls(**(shape | {"intermediate_size": 4 * hidden} | overrides))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
@@ -104,11 +99,9 @@ class BertConfig:
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
-        kind = values.get("model_type", "bert")
-        if kind != "bert":
+        if (kind := values.get("model_type", "bert")) != "bert":
             raise InputError(f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'.")
-        positions = values.get("position_embedding_type", "absolute")
-        if positions != "absolute":
+        if (positions := values.get("position_embedding_type", "absolute")) != "absolute":
             raise InputError(f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'.")
         if values.get("add_cross_attention"):
             raise InputError("add_cross_attention=true is not BERT's; give an encoder without it.")
@@ -117,13 +110,8 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of a `config.json` that `transformers` reads as a `BertForPreTraining`."""
-        fields = {
-            "architectures": ["BertForPreTraining"],
-            "model_type": "bert",
-            **dataclasses.asdict(self),
-            "pad_token_id": 0,
-            "tie_word_embeddings": True,
-        }
+        fields = {"architectures": ["BertForPreTraining"], "model_type": "bert", **dataclasses.asdict(self)}
+        fields |= {"pad_token_id": 0, "tie_word_embeddings": True}
         return {name: value for name, value in fields.items() if value is not None}
 
     def warn_untrained(self, longest: int) -> None:

@@ -40,12 +40,9 @@ def pooler_operations(config: BertConfig, n_sequences: int) -> int:
     return 2 * n_sequences * config.H**2
 
 
-# lengths masked (S,)
+# lengths (S,) masked (S,), how many of the tokens of each sequence are to be predicted
 def step_operations(config: BertConfig, lengths: np.ndarray, masked: np.ndarray) -> int:
-    """Count a pre-training step: forward, and twice as many backward, for each operand's gradient.
-
-    `masked` is how many of the tokens of each sequence are to be predicted.
-    """
+    """Count a pre-training step: forward, and twice as many backward, for each operand's gradient."""
     rows = np.asarray(masked) + 1  # and the first
     every = config.is_decoder or rows.sum() >= np.sum(lengths)
     encoder = encoder_operations(config, lengths, None if every else rows)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
 POOLS = ("mean", "max", "attention")  # how the windows of a long text are made one
-CLASSIFIER, MULTILABEL = "BertForSequenceClassification", "multi_label_classification"
+CLASSIFIER = "BertForSequenceClassification"
+SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 
 
 class HeadKind(NamedTuple):
@@ -25,11 +26,9 @@ class HeadKind(NamedTuple):
 
 KINDS = {
     "pretraining": HeadKind(SEQUENCES, 0, "BertForPreTraining"),
-    "classify": HeadKind(
-        SEQUENCES, None, CLASSIFIER, names_outputs=True, problem_type="single_label_classification"
-    ),
+    "classify": HeadKind(SEQUENCES, None, CLASSIFIER, names_outputs=True, problem_type=SINGLE),
     "multilabel": HeadKind(
-        SEQUENCES, None, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=MULTILABEL
+        SEQUENCES, None, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=SEVERAL
     ),
     "regress": HeadKind(SEQUENCES, 1, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"),
     "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),

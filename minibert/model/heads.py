@@ -45,19 +45,13 @@ class HeadLoss(NamedTuple):
     logits: Array  # (S,K), (S,1), (T,2) or (N,K)
 
 
-def head_site(config: BertConfig) -> int:
-    """Return the dropout site in front of the output layer, the one after those of the encoder."""
-    return 3 * config.L + 1
-
-
 # -> (S,K), (S,1), (T,2) or (N,K)
 def logits(
     ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch, drop: Dropout | None = None
 ) -> tuple[Array, Saved]:
     """Compute the scores of the output layer, before any softmax."""
-    rows = _rows_read(config, head, batch)
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, rows))
-    scores, saved = _output_layer(ops, config, head, x, rows, params, batch, drop)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, batch))
+    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
     return scores, LogitsSaved(saved_encoder, saved)
 
 
@@ -144,8 +138,7 @@ def loss_backward(
     """
     dnll, saved_loss = saved.dnll, saved.loss
     if head.kind == "span":
-        both = (saved_loss.start, saved_loss.end)
-        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in both]
+        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in saved_loss]
         dlogits = ops.xp.stack(dscores, axis=1)
     elif head.kind == "regress":
         dlogits = ops.squared_error_backward(dnll, saved_loss)[:, None]
@@ -161,10 +154,8 @@ def loss_backward(
 # -> (S,K), (S,1), (T,2) or (N,K)
 def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
     """Compute `logits` without dropout, and keep nothing for backward."""
-    rows = _rows_read(config, head, batch)
-    wanted = _encoder_rows(config, head, rows)
-    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, wanted)
-    return _output_layer(ops, config, head, x, rows, params, batch, None)[0]
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, _encoder_rows(config, head, batch))
+    return _output_layer(ops, config, head, x, params, batch, None)[0]
 
 
 def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
@@ -184,34 +175,28 @@ def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
     return batch.label_rows if KINDS[head.kind].reads == LABELS else None
 
 
-# rows (S,) or (N,) -> the same or None
-def _encoder_rows(config: BertConfig, head: Head, rows: Array) -> Array:
+# -> (S,) or (N,), or None
+def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
     """Return the rows that the encoder computes to the end; None: all, for LSTMs and left-to-right models."""
-    return None if head.lstm or config.is_decoder else rows
+    return None if head.lstm or config.is_decoder else _rows_read(config, head, batch)
 
 
 # x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
 def _output_layer(
-    ops: Ops,
-    config: BertConfig,
-    head: Head,
-    x: Array,
-    rows: Array | None,
-    params: Params,
-    batch: TaskBatch,
-    drop: Dropout | None,
+    ops: Ops, config: BertConfig, head: Head, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
 ) -> tuple[Array, Saved]:
-    """Apply LSTMs, pooler, dropout and the output layer, as far as the head has them, to these rows."""
+    """Apply LSTMs, pooler, dropout and the output layer, as far as the head has them, to what it reads."""
+    site = 3 * config.L + 1  # of dropout in front of the output layer, the one after those of the encoder
     saved_lstm = saved_rows = saved_pool = saved_drop = None
+    rows = _rows_read(config, head, batch)
     places = rows  # where these rows are in x
-    if rows is not None and _encoder_rows(config, head, rows) is not None:
+    if _encoder_rows(config, head, batch) is not None:
         places = ops.xp.arange(len(rows), dtype=rows.dtype)
     if head.lstm:
-        site = head_site(config) + 1
-        x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site)
+        x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site + 1)
     if head.pooled:
         read, saved_rows = ops.pooler(x, places, params["pooler"])
-        if head.pool and rows is not None:
+        if head.pool:
             read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, params["head"].get("query"))
             rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
     elif head.kind == "tag":
@@ -220,7 +205,7 @@ def _output_layer(
     else:
         read = ops.upcast(x)
     if rows is not None and drop is not None and drop.rate:
-        mask = ops.dropout_mask(drop.at(rows), head_site(config), read.shape[-1], read.dtype)
+        mask = ops.dropout_mask(drop.at(rows), site, read.shape[-1], read.dtype)
         read, saved_drop = read * mask, DropoutSaved(mask)
     scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
     return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)

@@ -5,7 +5,6 @@ them together are one (L, size of a layer) view; an optimizer sweeps over the wh
 """
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -181,7 +180,7 @@ def nest(named: dict[str, Array]) -> Params:
     return tree
 
 
-class FlatParameters(ABC):
+class FlatParameters:
     """All parameters of a model (or their gradients, or any tree of that shape) in one flat buffer.
 
     The buffer `flat` is (N,), N being the sum of the table's sizes; zeros of `dtype` when left out.
@@ -202,10 +201,9 @@ class FlatParameters(ABC):
 
     @flat.setter
     def flat(self, flat: Array) -> None:
-        if flat.shape != (self.count(),):
-            raise ValueError(
-                f"flat has shape {flat.shape}, but this configuration has {self.count():,} parameters."
-            )
+        count = self.count()
+        if flat.shape != (count,):
+            raise ValueError(f"flat has shape {flat.shape}, but this configuration has {count:,} parameters.")
         self._flat = flat
         self.__dict__.pop("tree", None)
 
@@ -230,9 +228,9 @@ class FlatParameters(ABC):
         return {name: value for name, value in self.__dict__.items() if name != "tree"}
 
     @property
-    @abstractmethod
     def description(self) -> dict[str, Any]:
         """What a checkpoint says, in JSON, so that the same table can be made again."""
+        return {"config": self.config.to_dict()}
 
     def __getitem__(self, name: str) -> np.ndarray:
         begin, entry = self._places[name]
@@ -248,19 +246,15 @@ class FlatParameters(ABC):
     @property
     def decayed(self) -> np.ndarray:
         """(K,2) int64: the ranges [begin, end) of the buffer that have weight decay, neighbours joined."""
-        ranges: list[list[int]] = []
-        for begin, entry in self._places.values():
-            if entry.decays and ranges and ranges[-1][1] == begin:
-                ranges[-1][1] = begin + entry.size
-            elif entry.decays:
-                ranges.append([begin, begin + entry.size])
-        return np.array(ranges, np.int64).reshape(-1, 2)
+        begins, ends, decays = self.tensors.T
+        change = np.diff(decays, prepend=0, append=0)  # 1 where a range begins, -1 behind its last tensor
+        return np.stack([begins[change[:-1] == 1], ends[change[1:] == -1]], axis=1)
 
     @property
     def tensors(self) -> np.ndarray:
         """(K,3) int64: begin, end and whether it has weight decay, of all tensors in the buffer in order."""
-        places = self._places.values()
-        return np.array([(begin, begin + entry.size, entry.decays) for begin, entry in places], np.int64)
+        rows = [(begin, begin + entry.size, entry.decays) for begin, entry in self._places.values()]
+        return np.array(rows, np.int64)
 
     @property
     def matrices(self) -> np.ndarray:
@@ -286,10 +280,7 @@ class FlatParameters(ABC):
 
 
 class Parameters(FlatParameters):
-    """All parameters of one BERT and of its head, as `bert.py` and `heads.py` take them.
-
-    `flat` and `dtype` are as for `FlatParameters`.
-    """
+    """All parameters of one BERT and of its head; `flat` and `dtype` are as for `FlatParameters`."""
 
     def __init__(
         self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: Head = PRETRAINING
@@ -299,13 +290,12 @@ class Parameters(FlatParameters):
 
     @property
     def description(self) -> dict[str, Any]:
-        return {"config": self.config.to_dict(), "head": list(self.head)[: None if self.head.pool else 3]}
+        return super().description | {"head": list(self.head)[: None if self.head.pool else 3]}
 
     def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
         """Return the same encoder under another head, as a copy, and the names of the tensors that are new.
 
-        The weights of a head that equals the present one are kept; what is new has the initial values of the
-        seed.
+        The weights of a head that equals the present one are kept; what is new has the seed's initial values.
         """
         other = Parameters(self.config, dtype=self.flat.dtype, head=head)
         kept = {name for name in self if head == self.head or not name.startswith("head.")}

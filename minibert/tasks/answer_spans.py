@@ -52,9 +52,7 @@ def best_spans(starts: np.ndarray, ends: np.ndarray, count: int, longest: int) -
     padded = np.concatenate([ends, np.full(longest, -np.inf)])
     behind = np.lib.stride_tricks.sliding_window_view(padded, longest)[: len(starts)]  # (n, longest)
     scores = (starts[:, None] + behind).ravel()
-    least = -np.inf
-    if count < len(scores):
-        least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    least = np.partition(scores, -count)[-count] if count < len(scores) else -np.inf
     chosen = np.flatnonzero((scores >= least) & (scores > -np.inf))
     chosen = chosen[np.argsort(-scores[chosen], kind="stable")][:count]
     first, more = np.divmod(chosen, longest)
@@ -65,41 +63,32 @@ def best_spans(starts: np.ndarray, ends: np.ndarray, count: int, longest: int) -
 def decode(
     windows: Windows, example: int, outputs: Sequence[np.ndarray], text: str, count: int, longest: int
 ) -> Answers:
-    """Find the best answers to one question in all its windows.
+    """Find up to `count` answers of at most `longest` tokens to a question, `example` being its number.
 
+    `outputs` are scores of every token as start and as end, for each of its windows; `text` the paragraph.
     A span begins only in the window in which its first token has most context. The score of no answer is the
     lowest that any window gives it, since no window may hold an answer then.
-
-    Parameters
-    ----------
-    windows, example : with those of the question, and its number there.
-    outputs : start and end scores of every token, for each of its windows.
-    text : the paragraph.
-    count, longest : most answers, and most tokens of one.
     """
     outputs = [np.asarray(output, np.float64) for output in outputs]
     lowest = min(outputs, key=lambda output: output[0].sum())
     null = Candidate("", *lowest[0].tolist())
     sources, numbers = [], range(*windows.bounds[example : example + 2].tolist())
     for number, most, output in zip(numbers, windows.most_context(example), outputs, strict=True):
-        first = windows.first_row(number)
-        starts, ends = output[first : first + len(most)].T
+        row = windows.first_row(number)
+        starts, ends = output[row : row + len(most)].T
         sources.append((np.where(most, starts, -np.inf), ends, windows.offsets(number)))
     wanted = count * MARGIN
     while True:
-        spans = [_spans(*source, wanted, longest) for source in sources]
+        spans = []  # (k,4) of each window: start score, end score, first character, the one behind the last
+        for starts, ends, offsets in sources:
+            first, last = best_spans(starts, ends, wanted, longest)
+            spans.append(np.stack([starts[first], ends[last], offsets[first, 0], offsets[last, 1]], axis=1))
         rows = np.concatenate(spans)
         best = _different(rows[np.argsort(-rows[:, :2].sum(1), kind="stable")], text, count)
         unseen = max((float(s[-1, :2].sum()) for s in spans if len(s) == wanted), default=-np.inf)
         if (best[-1].score if len(best) == count else -np.inf) >= unseen:  # nothing better was left out
             return Answers(best, null)
         wanted *= MARGIN
-
-
-# -> (k,4) start score, end score, first character, the one behind the last
-def _spans(starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray, count: int, longest: int) -> np.ndarray:
-    first, last = best_spans(starts, ends, count, longest)
-    return np.stack([starts[first], ends[last], offsets[first, 0], offsets[last, 1]], axis=1)
 
 
 def _different(rows: np.ndarray, text: str, count: int) -> list[Candidate]:

@@ -19,13 +19,12 @@ from minibert.files import atomic_json
 from minibert.metrics import squad as metrics
 from minibert.metrics.intervals import Statistic, mean_of
 from minibert.tasks.answer_spans import Answers, Candidate, decode
-from minibert.tasks.own_files import check_columns, matching, read_own
+from minibert.tasks.own_files import check_columns, matching, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows
 from minibert.training.runlog import Progress
 
-# Arguments of `tables.read_questions`.
-COLUMNS = ("question", "context", "answer", "start", "id", "delimiter", "header")
+COLUMNS = ("question", "context", "answer", "start", "id", "delimiter", "header")  # of `read_questions`
 NULL_THRESHOLD = "null_threshold"  # of the null odds, above which there is no answer
 OFFICIAL = ("text", "probability", "start_logit", "end_logit")  # in nbest_predictions.json of Google's code
 NO_ANSWER = "(no answer)"
@@ -66,7 +65,7 @@ class Answering(Task):
         if not self.may_be_none(examples):
             return {}
         odds, texts = [], {}
-        for question, answers in zip(examples, self._decoded(examples, features, outputs), strict=True):
+        for question, answers in self._decoded(examples, features, outputs):
             odds.append(answers.null_odds)
             texts[question.id] = answers.best[0].text if answers.best else ""
         answered = metrics.question_scores(examples, texts, metrics.V2).f1
@@ -77,15 +76,15 @@ class Answering(Task):
         self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
         threshold = tuned.get(NULL_THRESHOLD, self.untuned)
-        return [
-            _prediction(question.id, answers, threshold)
-            for question, answers in zip(examples, self._decoded(examples, features, outputs), strict=True)
-        ]
+        found = self._decoded(examples, features, outputs)
+        return [_prediction(question.id, answers, threshold) for question, answers in found]
 
-    def _decoded(self, examples: Examples, features: Windows, outputs: Outputs) -> Iterable[Answers]:
+    def _decoded(
+        self, examples: Examples, features: Windows, outputs: Outputs
+    ) -> Iterator[tuple[Question, Answers]]:
         for number, question in enumerate(examples):
             own = outputs[slice(*features.bounds[number : number + 2])]
-            yield decode(features, number, own, question.context, self.n_best, self.longest)
+            yield question, decode(features, number, own, question.context, self.n_best, self.longest)
 
     def _version(self, examples: Examples) -> str:
         return metrics.V2 if self.may_be_none(examples) else metrics.V1
@@ -99,7 +98,9 @@ class Answering(Task):
         scores = metrics.score(examples, _texts(predictions), version=version)
         odds = {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}
         if version == metrics.V2 and len(odds) == len(examples):
-            found = metrics.score(examples, _texts(predictions, answered=True), odds, version=version)
+            # The best answers, even where there should be none.
+            best = {p["id"]: next((n["text"] for n in p["n_best"] if n["text"]), "") for p in predictions}
+            found = metrics.score(examples, best, odds, version=version)
             scores |= {name: value for name, value in found.items() if name.startswith("best_")}
         return {k: float(v) if k.endswith(("total", "_thresh")) else v / 100 for k, v in scores.items()}
 
@@ -131,10 +132,8 @@ class Answering(Task):
         if not self.may_be_none(examples):
             return None
         names = ("no answer", "an answer")
-        return (
-            [names[bool(question.answers)] for question in examples],
-            [names[bool(prediction["text"])] for prediction in predictions],
-        )
+        gold = [names[bool(question.answers)] for question in examples]
+        return gold, [names[bool(prediction["text"])] for prediction in predictions]
 
 
 class Squad(Answering):
@@ -184,7 +183,8 @@ class OwnQuestions(Answering):
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
-        return read_own(tables.read_questions, data, split, self.columns, {"answer": None, "start": None})
+        unlabelled = {"answer": None, "start": None}
+        return read_own(tables.read_questions, own_file(data, split), split, self.columns, unlabelled)
 
     def asked(self, example: Question) -> dict[str, str]:
         return {"question": example.question}
@@ -270,14 +270,13 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:
     """Return a prediction as it is kept; without a threshold there is an answer in any case."""
-    candidates, odds = answers.best, {}
-    chosen = answers.best[0] if answers.best else Candidate("", 0.0, 0.0)
+    candidates, odds = answers.best or [Candidate("", 0.0, 0.0)], {}
+    chosen = candidates[0]
     if threshold is not None:
         odds = {"null_odds": answers.null_odds}
-        candidates = sorted([*candidates, answers.null], key=lambda one: -one.score)
+        candidates = sorted([*answers.best, answers.null], key=lambda one: -one.score)
         if not answers.best or answers.null_odds > threshold:
             chosen = answers.null
-    candidates = candidates or [chosen]
     chances = softmax([one.score for one in candidates]).tolist()
     pairs = zip(candidates, chances, strict=True)
     n_best = [one._asdict() | {"probability": chance} for one, chance in pairs]
@@ -285,8 +284,5 @@ def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str,
     return answer | {"probability": chances[candidates.index(chosen)], **odds, "n_best": n_best}
 
 
-def _texts(predictions: Predictions, answered: bool = False) -> dict[str, str]:
-    """Return answers by id; with `answered` the best one even where there should be none."""
-    if not answered:
-        return {prediction["id"]: prediction["text"] for prediction in predictions}
-    return {p["id"]: next((one["text"] for one in p["n_best"] if one["text"]), "") for p in predictions}
+def _texts(predictions: Predictions) -> dict[str, str]:
+    return {prediction["id"]: prediction["text"] for prediction in predictions}

@@ -19,7 +19,6 @@ from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
 
 Position = list[int]  # [epoch, how many features of it are used up]
-BEGINNING = [0, 0]
 Done: TypeAlias = Callable[[int], object]  # called with how much more is done, such as tokens
 
 
@@ -57,7 +56,7 @@ def drawn(
     Every epoch shows each of them once, in an order of its own, or where there are `groups` (n,) as many of
     each group; its last batch has what is left.
     """
-    epoch, used = position or BEGINNING
+    epoch, used = position or [0, 0]
     while True:
         order = epoch_order(n, seed, epoch) if groups is None else balanced_order(groups, seed, epoch)
         while used < n:
@@ -128,14 +127,13 @@ def outputs(
     ops: Any, params: Parameters, features: Features, budget: int, done: Done = nothing
 ) -> list[Array]:
     """Compute the scores of every feature, in their order, in batches of up to `budget` tokens."""
-    config: BertConfig = params.config
     found: list[Any] = [None] * len(features)
     tokens = lengths(features)
     tree = runtime_of(ops).to_device(params.tree)
     for numbers in token_budget_batches(tokens, budget):
         batch = TaskBatch.pack_features([features[i] for i in numbers.tolist()], params.head)
-        config.warn_untrained(int(batch.lengths.max()))
-        scores = batch_outputs(ops, config, params.head, tree, batch)
+        params.config.warn_untrained(int(batch.lengths.max()))
+        scores = batch_outputs(ops, params.config, params.head, tree, batch)
         for number, one in zip(numbers.tolist(), scores, strict=True):
             found[number] = one
         done(int(tokens[numbers].sum()))
@@ -164,7 +162,6 @@ def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float
     The loss shows such parameters only one step later, and after the last step there is none.
     """
     if not all(np.isfinite(one).all() for one in outputs):
-        raise DivergedError(
-            f"After step {step} what the model says of dev is no finite number, with learning rates of up to "
-            f"{rate:.2e}. Start again in another --out with a lower one or a longer warm-up."
-        )
+        found = f"what the model says of dev is no finite number, with learning rates of up to {rate:.2e}"
+        advice = "Start again in another --out with a lower one or a longer warm-up."
+        raise DivergedError(f"After step {step} {found}. {advice}")

@@ -5,7 +5,7 @@ Each ending makes a sequence with the context, `[CLS] context [SEP] start ending
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,10 +34,6 @@ class Source(NamedTuple):
     train: str = "train.jsonl"
     dev: str = "val.jsonl"
     test: str = "test.jsonl"
-
-    def names(self, split: str) -> tuple[str, str]:
-        """Return the name of a file by the makers, and a pattern of those on the hub."""
-        return getattr(self, split), f"*{self.copy}*{'validation' if split == 'dev' else split}.jsonl"
 
 
 _HELLASWAG = [f"hellaswag_{part}.jsonl" for part in ("train", "val", "test")]
@@ -74,15 +70,17 @@ class Choices(Task):
             return source.read(data)
         if not data.is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
-        if found := next(filter(None, (matching(data, pattern) for pattern in source.names(split))), None):
+        name = getattr(source, split)
+        on_hub = f"*{source.copy}*{'validation' if split == 'dev' else split}.jsonl"
+        if found := matching(data, name) or matching(data, on_hub):
             return source.read(found[0])
         advice = f"name the folder that holds the files of {self.name}, or the file."
-        raise MissingFile(f"{data} has no {source.names(split)[0]}; {advice}")
+        raise MissingFile(f"{data} has no {name}; {advice}")
 
     def features(
         self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
-        examples, done, choices = iter(examples), 0, None
+        examples, numbers, choices = iter(examples), count(), None
         while block := list(islice(examples, BLOCK)):
             contexts, endings = [], []
             for example in block:
@@ -93,15 +91,13 @@ class Choices(Task):
             encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
             cuts = encoded.n_cut.tolist()
             every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
-            for number, example in enumerate(block, start=done):
-                yield Feature(tuple(islice(every, choices)), example.label, None, number)
-            done += len(block)
+            for example in block:
+                yield Feature(tuple(islice(every, choices)), example.label, None, next(numbers))
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
-        every = map(softmax, outputs)
-        return [{"choice": int(one.argmax()), "probabilities": one.tolist()} for one in every]
+        return [{"choice": int(p.argmax()), "probabilities": p.tolist()} for p in map(softmax, outputs)]
 
     # -> (n,) (n,)
     def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:

@@ -24,10 +24,7 @@ class LongTexts(NamedTuple):
     most_windows: int  # of a text, whose end is cut behind them
 
     def settled(self, max_length: int) -> "LongTexts":
-        """Return the same with a stride for windows of `max_length` tokens.
-
-        Raise InputError when such windows, or as many of them, can't be had.
-        """
+        """Return the same with a stride for `max_length` tokens; raise InputError when no windows fit."""
         if self.pool not in POOLS:
             raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
         room = max_length - SINGLE
@@ -36,8 +33,7 @@ class LongTexts(NamedTuple):
         whole_number("most_windows", self.most_windows, 1)
         if stride >= room:
             small = f"a window that has room for {room}; give less, or raise $max_length."
-            given = {"stride": stride, "max_length": max_length}
-            raise InputError(f"$stride leaves no new piece to {small}", **given)
+            raise InputError(f"$stride leaves no new piece to {small}", stride=stride, max_length=max_length)
         return self._replace(stride=stride)
 
     def windows_of(self, lost: int, max_length: int) -> int:

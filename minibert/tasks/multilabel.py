@@ -6,7 +6,7 @@ A class is found where its probability reaches a threshold, the one that gave th
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ HALF = 0.5  # the threshold of a class that none was chosen for
 class ManyLabels(OwnTexts):
     """The task; a prediction is `{"labels": [name, ...], "probabilities": {name: p}}`, p of every class."""
 
-    def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
-        super().__init__(name, title, columns)
-        self.kind, self.metric = "multilabel", "macro_f1"
+    kind = "multilabel"
+    scored = ("macro_f1",)
 
     def names(self, example: TextExample) -> tuple[str, ...]:
         return example.label if isinstance(example.label, tuple) else ()

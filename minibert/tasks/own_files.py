@@ -1,6 +1,6 @@
 """Files of one's own, in place of a task's official ones: which of a folder is meant, and how it is read."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +24,26 @@ def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> No
 
 
 def read_own(
-    read: Callable[..., Any],
-    data: Path,
-    split: str,
-    columns: Mapping[str, Any],
-    unlabelled: Mapping[str, Any],
-    other: Sequence[str] = (),
+    read: Callable[..., Any], path: Path, split: str, columns: dict[str, Any], unlabelled: dict[str, Any]
 ) -> Any:
-    """Read the examples of a split; those of "test" may lack their labels.
+    """Read the table of a split; that of "test" may lack its labels.
 
     The first row of a table is its header with the column of labels and without it. `read` is a reader of
     `data.tables` with `columns` as arguments; in "test", those of `unlabelled` replace them if a column named
-    there is missing. See `own_file` for the rest.
+    there is missing.
     """
-    path = own_file(data, split, other)
     try:
         return read(path, **columns)
     except MissingColumn as error:  # a column with holes is another matter
         if split != "test" or error.role not in unlabelled:
             raise
-        return read(path, **{**columns, **unlabelled, "header": error.header})
+        return read(path, **columns | unlabelled | {"header": error.header})
 
 
 def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     """Find the table of one split in a folder of one's own; a file is taken as it is.
 
-    `other` are further file names that are allowed, beside those of tables. Raise InputError when there is
-    none, or more than one.
+    `other` are further names that are allowed. Raise InputError when there is none, or more than one.
     """
     data = Path(data)
     if data.is_file():

@@ -106,17 +106,11 @@ def answers_as(one: str, other: str) -> Mapping[str, str] | None:
 
 
 def create(name: str, columns: Mapping[str, Any] | None = None, long: LongTexts | None = None) -> Task:
-    """Make the task of that name.
+    """Make the task of that name, one of `TASKS`; `long` is as in `Task`.
 
-    Raise InputError when there is no such task, or it has no use for `long`; when columns are named of
-    official files, which have their own.
-
-    Parameters
-    ----------
-    name : one of `TASKS`.
-    columns : of your own table, what each column that is wanted is called or its number; "delimiter" and
-        "header" (yes or no) too.
-    long : how long texts become windows; None: they are cut, or read as the task has it.
+    `columns` say of your own table what each column that is wanted is called, or its number; "delimiter" and
+    "header" (yes or no) too. Raise InputError when there is no such task, or it has no use for `long`; when
+    columns are named of official files, which have their own.
     """
     if name not in TASKS:
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)

@@ -7,7 +7,7 @@ longer text instead.
 
 import math
 import re
-from collections import Counter, abc
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -27,53 +27,40 @@ from minibert.tasks import submissions
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.terminal import counted
 
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
 MOST_RARE = 5  # classes that a warning names
 BLOCK = 4096  # examples that are tokenised together
-NAME_OF_FILES = {"qnli-dev": "qnli"}  # where the reader calls it otherwise
 
 
 class Sentences(Task):
     """What all these tasks have in common; `read` and `write` differ.
 
     A prediction is `{"label": name, "probabilities": {name: p}}`, or `{"value": x}` where the answer is a
-    number.
-
-    Parameters
-    ----------
-    name, title : as in `Task`.
-    classes : in the order of the outputs, () to take them from the data; None where the answer is a number.
-    scored : names of functions in `minibert.metrics`, the one that models are chosen by first.
-    pair : whether there are two sentences; None leaves that to the data.
+    number. `classes` are in the order of the outputs, () to take them from the data; None for a number.
     """
 
     command = "classify"
     refuses_blanks = False  # official files are taken as they are, with a warning
     numeric = False  # whether the answer is a number
+    kind = ""
+    scored: tuple[str, ...] = ()  # functions in `minibert.metrics`, the one that models are chosen by first
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        classes: abc.Sequence[str] | None,
-        scored: abc.Sequence[str],
-        pair: bool | None = None,
-    ) -> None:
-        self.name, self.title, self.pair = name, title, pair
+    def __init__(self, name: str, title: str, classes: Labels | None, scored: tuple[str, ...]) -> None:
+        self.name, self.title = name, title
         self.numeric = classes is None or self.numeric
-        self.kind = "regress" if self.numeric else "classify"
-        self.metric, self.scored = scored[0], tuple(scored)
-        self.official = tuple(classes or ())
+        self.kind = self.kind or ("regress" if self.numeric else "classify")
+        self.scored = self.scored or scored
+        self.metric, self.official = self.scored[0], classes or ()
 
     def labels(self, examples: Examples) -> Labels:
         if self.numeric or self.official or not examples:
             return self.official
         if len(found := {example.label for example in examples} - {None}) < 2:
-            few = f"{len(found)} label{'' if len(found) == 1 else 's'} ({', '.join(found) or 'none'})"
-            advice = "give examples of at least two classes."
-            raise InputError(f"The examples to learn from have {few}; {advice}")
+            few = f"{counted(len(found), 'label')} ({', '.join(found) or 'none'})"
+            raise InputError(f"The examples to learn from have {few}; give examples of at least two classes.")
         return in_order(found)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
@@ -99,9 +86,8 @@ class Sentences(Task):
                         what = "an empty sentence, or one without a piece in the vocabulary"
                         advice = "fill it or leave the example out."
                         raise InputError(f"{self.place(example)} has {what}; {advice}")
-                sequences: tuple[Sequence, ...] = (Sequence(one.ids, one.token_type_ids, cut=cut),)
-                if self.long:
-                    sequences = self.long.sequences(one, max_length)
+                whole = (Sequence(one.ids, one.token_type_ids, cut=cut),)
+                sequences = self.long.sequences(one, max_length) if self.long else whole
                 yield Feature(sequences, self._label(example, numbers, training), None, number)
             done += len(block)
         if blank:
@@ -113,18 +99,14 @@ class Sentences(Task):
             return
         found = []
         for label in rare[:MOST_RARE]:
-            place = ""
-            if learnt[label] == 1:
-                place = self.place(next(example for example in train if label in self.names(example)))
-                place = f" ({place[0].lower()}{place[1:]})"
-            found.append(
-                f"{label!r} with {learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
-            )
+            only = [self.place(one) for one in train if learnt[label] == 1 and label in self.names(one)]
+            place = "".join(f" ({one[0].lower()}{one[1:]})" for one in only)
+            counts = f"{learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
+            found.append(f"{label!r} with {counts}")
         more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
-        warn(
-            f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(found)}{more}. The "
-            "metrics say nothing of a class with none to measure on; give more examples, or join classes."
-        )
+        few = f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(found)}{more}"
+        unseen = "The metrics say nothing of a class with none to measure on"
+        warn(f"{few}. {unseen}; give more examples, or join classes.")
 
     def place(self, example: TextExample) -> str:
         """Return where a person finds an example, as the beginning of a sentence."""
@@ -148,7 +130,8 @@ class Sentences(Task):
     ) -> list[dict[str, Any]]:
         if self.numeric:
             return [{"value": float(one[0])} for one in outputs]
-        return [_chosen(one, labels) for one in outputs]
+        every = [dict(zip(labels, softmax(one).tolist(), strict=True)) for one in outputs]
+        return [{"label": max(one, key=one.__getitem__), "probabilities": one} for one in every]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute the task's metrics; a correlation with what is constant counts as 0."""
@@ -208,15 +191,13 @@ class Glue(Sentences):
     """A task of GLUE from its official files, or from data that stand in for it."""
 
     def __init__(self, name: str, title: str) -> None:
-        self.stand_in = NAME_OF_FILES.get(name, name) if name not in glue.TASKS else None
-        task = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
-        self.spec = glue.TASKS[task]
-        super().__init__(name, title, self.spec.labels or None, self.spec.metrics, self.spec.pair)
+        self.stand_in = None if name in glue.TASKS else name.removesuffix("-dev")  # as its reader has it
+        spec = glue.TASKS[pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name]
+        super().__init__(name, title, spec.labels or None, spec.metrics)
+        self.pair = spec.pair
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        if self.stand_in is not None:
-            return pairs.read(self.stand_in, data, split)
-        return glue.read(self.name, data, split)
+        return pairs.read(self.stand_in, data, split) if self.stand_in else glue.read(self.name, data, split)
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
         """Write the file that GLUE's server takes."""
@@ -227,9 +208,10 @@ class OwnTexts(Sentences):
     """A table of one's own: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder."""
 
     refuses_blanks = True
+    known: tuple[str, ...] = COLUMNS  # which there may be
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
-        check_columns(name, columns, COLUMNS)
+        check_columns(name, columns, self.known)
         self.columns = dict(columns)
         self._files: list[Path] = []  # that were read
         is_number = name == "regress"
@@ -241,7 +223,7 @@ class OwnTexts(Sentences):
 
     def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         self._files.append(own_file(data, split))
-        return read_own(tables.read_texts, data, split, self.columns | more, UNLABELLED)
+        return read_own(tables.read_texts, self._files[-1], split, self.columns | more, UNLABELLED)
 
     def place(self, example: TextExample) -> str:
         for path in self._files:
@@ -252,8 +234,7 @@ class OwnTexts(Sentences):
         return super().place(example)
 
     def asked(self, example: TextExample) -> dict[str, str]:
-        second = {} if example.second is None else {"second": example.second}
-        return {"text": example.first} | second
+        return {"text": example.first} | ({} if example.second is None else {"second": example.second})
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
@@ -271,12 +252,6 @@ def in_order(labels: set[str]) -> Labels:
 def _cell(text: str) -> str:
     """Quote a column as in CSV where it could be taken for more or less than itself."""
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if re.search('[\t\r\n"]', text) else text
-
-
-# scores (K,)
-def _chosen(scores: np.ndarray, labels: Labels) -> dict[str, Any]:
-    chances = dict(zip(labels, softmax(scores).tolist(), strict=True))
-    return {"label": max(chances, key=chances.__getitem__), "probabilities": chances}
 
 
 # gold (n,)  found (n,)

@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from minibert.errors import InputError
 from minibert.metrics.intervals import Statistic, mean_of
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
-from minibert.tasks.own_files import check_columns
 from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
 
@@ -36,12 +35,11 @@ class Similarity(OwnTexts):
 
     kind = "cosine"
     numeric = True
-    scored: tuple[str, ...] = ("spearman", "pearson")
+    scored = ("spearman", "pearson")
+    pair = True
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         super().__init__(name, title, {"second": "second"} | dict(columns))
-        own, self.pair = type(self), True
-        self.kind, self.scored, self.metric = own.kind, own.scored, own.scored[0]
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         if self.name == OFFICIAL:
@@ -63,20 +61,19 @@ class Similarity(OwnTexts):
     def features(
         self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
-        examples, done = iter(examples), 0
+        examples, rows = iter(examples), count()
         numbers: dict[str, int] = {}  # of different texts
         while block := list(islice(examples, BLOCK)):
             texts = [text for example in block for text in (example.first, example.second)]
             encoded = tokenizer.encode_batch(texts, max_length=max_length)
             cuts = encoded.n_cut.tolist()
             every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
-            for number, example in enumerate(block, start=done):
+            for example in block:
                 label: Any = example.label
                 if self.kind == "contrastive":
                     pair = (example.first, str(example.second))
                     label = tuple(numbers.setdefault(text, len(numbers)) for text in pair)
-                yield Feature(tuple(islice(every, 2)), label, None, number)
-            done += len(block)
+                yield Feature(tuple(islice(every, 2)), label, None, next(rows))
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
@@ -105,10 +102,7 @@ class SimilarPairs(Similarity):
     kind = "contrastive"
     scored = ("accuracy", "mrr")
     together = True
-
-    def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
-        check_columns(name, columns, [column for column in COLUMNS if column != "label"])
-        super().__init__(name, title, columns)
+    known = tuple(column for column in COLUMNS if column != "label")
 
     def read(self, data: Path, split: str) -> list[TextExample]:
         return [one._replace(label=1.0) for one in self._own(data, split, label=None)]  # the highest cosine

@@ -27,8 +27,7 @@ NEVER = -1e9  # in place of the score of a text that is no wrong answer: its exp
 
 MeanSaved = namedtuple("MeanSaved", "sequences shares")
 UnitSaved = namedtuple("UnitSaved", "unit length")
-VectorsSaved = namedtuple("VectorsSaved", "encoder mean unit")
-PairLossSaved = namedtuple("PairLossSaved", "vectors loss dnll compared")
+PairLossSaved = namedtuple("PairLossSaved", "encoder mean unit loss dnll compared")
 
 
 # x (T,H) -> (S,H)
@@ -65,19 +64,8 @@ def unit_backward(dy: Array, saved: Saved) -> Array:
 
 
 # -> (S,H)
-def vectors(
-    ops: Ops, config: BertConfig, params: Params, batch: TaskBatch, drop: Dropout | None = None
-) -> tuple[Array, Saved]:
-    """Compute the vector of each sequence, at length one."""
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop)
-    means, saved_mean = mean_pool(ops, ops.upcast(x), batch)
-    y, saved_unit = unit(ops, means)
-    return y, VectorsSaved(saved_encoder, saved_mean, saved_unit)
-
-
-# -> (S,H)
 def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
-    """Compute `vectors` without dropout, and keep nothing for backward."""
+    """Compute the vector of each sequence, at length one; no dropout, nothing kept for backward."""
     (x,) = bert.hidden_states(ops, config, (config.L,), params, batch)
     return unit(ops, mean_pool(ops, x, batch)[0])[0]
 
@@ -97,7 +85,9 @@ def loss(
     Second texts of other pairs with the same first text, or that are the same text, are no wrong answers.
     """
     xp, compared = ops.xp, None
-    y, saved = vectors(ops, config, params, batch, drop)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop)
+    means, saved_mean = mean_pool(ops, ops.upcast(x), batch)
+    y, saved_unit = unit(ops, means)  # (S,H)
     first, second = y[::2], y[1::2]
     weights = ops.cast(batch.label_weights, y.real.dtype)
     if head.kind == "cosine":
@@ -109,7 +99,8 @@ def loss(
         compared = (~alike & (batch.label_weights > 0)) | (own[:, None] == own)  # no pads
         scores = xp.where(compared, SCALE * xp.einsum("ih,jh->ij", first, second), NEVER)
         nll, saved_loss = ops.softmax_cross_entropy(scores, own)
-    return HeadLoss((weights * nll).sum(), nll, scores), PairLossSaved(saved, saved_loss, weights, compared)
+    saved = PairLossSaved(saved_encoder, saved_mean, saved_unit, saved_loss, weights, compared)
+    return HeadLoss((weights * nll).sum(), nll, scores), saved
 
 
 # With s_ij = u_i v_j:  du_i = sum_j ds_ij v_j,  dv_j = sum_i ds_ij u_i
@@ -124,7 +115,7 @@ def loss_backward(
     frozen: int | None = None,
 ) -> Grads:
     """Add the gradients of `loss` to `grads`, which is consumed and returned; see `heads.loss_backward`."""
-    xp, y = ops.xp, saved.vectors.unit.unit
+    xp, y = ops.xp, saved.unit.unit
     first, second = y[::2], y[1::2]
     if head.kind == "cosine":
         ds = ops.squared_error_backward(saved.dnll, saved.loss)[:, None]
@@ -133,5 +124,5 @@ def loss_backward(
         ds = SCALE * xp.where(saved.compared, ops.softmax_cross_entropy_backward(saved.dnll, saved.loss), 0)
         dfirst, dsecond = xp.einsum("ij,jh->ih", ds, second), xp.einsum("ij,ih->jh", ds, first)
     dy = xp.stack([dfirst, dsecond], axis=1).reshape(y.shape)
-    dx = mean_pool_backward(unit_backward(dy, saved.vectors.unit), saved.vectors.mean)
-    return bert.encoder_backward(ops, config, dx, saved.vectors.encoder, params, grads, frozen)
+    dx = mean_pool_backward(unit_backward(dy, saved.unit), saved.mean)
+    return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)

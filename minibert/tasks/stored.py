@@ -42,10 +42,8 @@ class Stored:
         try:
             fields = read_json(path, advice=cls.AGAIN)
         except MissingFile as error:
-            if (folder / OPTIONS_FILE).exists():
-                advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
-            else:
-                advice = "make one with minibert finetune"
+            begun = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
+            advice = begun if (folder / OPTIONS_FILE).exists() else "make one with minibert finetune"
             raise InputError(f"{folder} holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
         if not (wrong := misfit_of(cls, fields)):
             stored = cls(**fields | {"labels": tuple(fields["labels"])})

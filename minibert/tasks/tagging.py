@@ -22,7 +22,7 @@ from minibert.metrics.entities import OUTSIDE
 from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks.contexts import longest_word, windows
-from minibert.tasks.own_files import check_columns, read_own
+from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 from minibert.terminal import some_of
 
@@ -33,7 +33,6 @@ FILES = {
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
 COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
-MOST_NAMED = 8  # kinds of unknown tags that are named
 NO_PIECE = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 
 
@@ -62,10 +61,9 @@ class Tagging(Task):
         self.title = what + ("" if by_document else ", sentence by sentence")
 
     def read(self, data: Path, split: str) -> list[TaggedSentence]:
-        """Read the sentences of a split."""
         if self.name == "tag":
-            unlabelled = {"tags": None, "labelled": False}
-            return read_own(tables.read_tags, data, split, self.columns, unlabelled, FILES[split])
+            path, unlabelled = own_file(data, split, FILES[split]), {"tags": None, "labelled": False}
+            return read_own(tables.read_tags, path, split, self.columns, unlabelled)
         if not Path(data).is_dir():
             raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
         for file in FILES[split]:
@@ -92,11 +90,10 @@ class Tagging(Task):
         character perhaps, has no row when training; else its row is `NO_PIECE`. Raise InputError when
         `training` and a tag is missing or is none of `labels`.
         """
-        numbers = {label: number for number, label in enumerate(labels)}
         before, room = 0, max_length - 2
         for _, together in groupby(enumerate(examples), self._document):
             sentences = [sentence for _, sentence in together]
-            tags = _numbered(sentences, numbers, before, training)
+            tags = tag_numbers(sentences, labels, before, training)
             ends = np.cumsum([len(sentence.words) for sentence in sentences])  # (m,)
             words = [word for sentence in sentences for word in sentence.words]
             encoded = tokenizer.encode_batch(words, add_special_tokens=False, threads=1)
@@ -123,12 +120,10 @@ class Tagging(Task):
         places = [(tag, n) for n, one in numbered for tag in one.tags or () if tag not in labels]
         if places:
             kinds = Counter(tag for tag, _ in places).most_common()
-            named = some_of([f"{tag} ({count:,})" for tag, count in kinds], MOST_NAMED)
+            named = some_of([f"{tag} ({count:,})" for tag, count in kinds])
             words = sum(len(example.words) for example in examples)
-            warn(
-                f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}; "
-                f"the first is in sentence {places[0][1]:,}. They count as mistakes."
-            )
+            found = f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}"
+            warn(f"{found}; the first is in sentence {places[0][1]:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
         """Return what tells sentences that belong together from others: their document, or its number."""
@@ -156,7 +151,6 @@ class Tagging(Task):
         return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Compute F1 over some sentences."""
         counts = entities.sentence_counts(*comparable(examples, predictions))
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
@@ -185,10 +179,8 @@ class Tagging(Task):
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes:
         """Return the types of all words, without B- and I-."""
-        gold, found = (
-            [tag.partition("-")[2] or tag for tags in side for tag in tags]
-            for side in comparable(examples, predictions)
-        )
+        sides = comparable(examples, predictions)
+        gold, found = ([tag.partition("-")[2] or tag for tags in side for tag in tags] for side in sides)
         return gold, found
 
 
@@ -205,11 +197,6 @@ def predicted_tags(
     pairs = zip(scores.argmax(-1).tolist(), seen.tolist(), strict=True)
     tags = [labels[best] if known else OUTSIDE for best, known in pairs]
     return [tags[begin:end] for begin, end in pairwise(bounds.tolist())]
-
-
-def tag_numbers(examples: Examples, labels: abc.Sequence[str]) -> np.ndarray:
-    """Return all tags as numbers of labels, (T,) int32; InputError where one is no label, or missing."""
-    return _numbered(examples, {label: number for number, label in enumerate(labels)}, 0, training=True)
 
 
 def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]) -> str:
@@ -231,27 +218,24 @@ def comparable(examples: Examples, predictions: Predictions) -> list[list[abc.Se
     """
     sides = [_tags_of(example) for example in examples], list(predictions)
     every = {tag for side in sides for tags in side for tag in tags}
-    named = {tag: tag if _tells_entity(tag) else f"B-{tag}" for tag in every}
+    told = {tag for tag in every if re.fullmatch("(?s)O|[BIES]-.+", tag)}  # that scorers take as they are
+    named = {tag: tag if tag in told else f"B-{tag}" for tag in every}
     return [[[named[tag] for tag in tags] for tags in side] for side in sides]
 
 
-def _tells_entity(tag: str) -> bool:
-    """Tell whether a scorer takes a tag for O, or for a part of an entity with a type."""
-    prefix, _, kind = tag.partition("-")
-    return tag == OUTSIDE or (prefix in ("B", "I", "E", "S") and bool(kind))
+# -> (words of all sentences,) int32
+def tag_numbers(examples: Examples, labels: Labels, before: int = 0, training: bool = True) -> Any:
+    """Return all tags as numbers of labels; raise InputError where one is no label, or missing.
 
-
-# -> (words of all sentences,)
-def _numbered(
-    sentences: abc.Sequence[TaggedSentence], numbers: Mapping[str, int], before: int, training: bool
-) -> Any:
-    """Turn the tags into numbers; None where one is not known and need not be. Errors count from `before`."""
-    if not training and any(sentence.tags is None for sentence in sentences):
+    When it is not for `training`, return None instead. Errors count sentences from `before`.
+    """
+    if not training and any(example.tags is None for example in examples):
         return None
-    tags = [tag for sentence in sentences for tag in _tags_of(sentence)]
+    numbers = {label: number for number, label in enumerate(labels)}
+    tags = [tag for example in examples for tag in _tags_of(example)]
     unknown = next((tag for tag in tags if tag not in numbers), None)
     if training and unknown is not None:
-        place = f"between sentences {before + 1} and {before + len(sentences)}"
+        place = f"between sentences {before + 1} and {before + len(examples)}"
         known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
         raise InputError(f"The tag {unknown!r} {place} is none of {known}")
     return np.array([numbers[tag] for tag in tags], np.int32) if unknown is None else None

@@ -28,13 +28,11 @@ BLOCK = 4096  # questions that are tokenised together
 class Windows(abc.Sequence[Feature]):
     """All windows of many questions: a list of features that takes hardly more memory than the pieces.
 
-    Raise InputError when there is no question, or none to train on; when a question leaves no room for its
-    paragraph; when a number is not possible.
+    The questions are read once, in order. Raise InputError when there is none, or none to train on; when one
+    leaves no room for its paragraph; when a number is not possible.
 
     Parameters
     ----------
-    questions : read once, in order.
-    tokenizer : the model's.
     max_length : most tokens of a sequence, [CLS] and [SEP] included.
     stride : tokens between the beginnings of two windows; fewer where a question leaves less room.
     max_question : most pieces of a question; a longer one loses its end, and a warning says how many did.
@@ -78,7 +76,7 @@ class Windows(abc.Sequence[Feature]):
         _report(cut, n_questions, f"are longer than {max_question} pieces and lose their end")
         _report(skipped, n_questions, "are left out: their answer is not where it should be in the paragraph")
 
-        self._special = tokenizer.cls_id, tokenizer.sep_id
+        self._special = [tokenizer.cls_id], [tokenizer.sep_id]
         self._all = _Part(*map(np.concatenate, zip(*parts, strict=True)))
         self._question_bounds = _bounds(self._all.question_lengths)
         self._paragraph_bounds = _bounds(self._all.paragraph_lengths)
@@ -95,16 +93,13 @@ class Windows(abc.Sequence[Feature]):
         number %= len(self)
         example = int(self.example[number])
         first = self.first_row(number)
-        ids = np.empty(self.lengths[number], np.int32)
-        ids[0], ids[first - 1] = self._special
-        ids[-1] = ids[first - 1]
-        ids[1 : first - 1] = self._all.question_ids[slice(*self._question_bounds[example : example + 2])]
-        ids[first:-1] = self._all.paragraph_ids[self._tokens(number)]
+        question = self._all.question_ids[slice(*self._question_bounds[example : example + 2])]
+        paragraph, (cls, sep) = self._all.paragraph_ids[self._tokens(number)], self._special
+        ids = np.concatenate([cls, question, sep, paragraph, sep], dtype=np.int32)
         types = np.ones(len(ids), np.int32)
         types[:first] = 0
         begin, end = self._all.labels[number].tolist()
-        label = None if begin == UNKNOWN else (begin, end)
-        return Feature((Sequence(ids, types),), label, example=example)
+        return Feature((Sequence(ids, types),), None if begin == UNKNOWN else (begin, end), example=example)
 
     def first_row(self, number: int) -> int:
         """Return where in the sequence of a window its part of the paragraph begins."""

@@ -19,17 +19,12 @@ Span = tuple[int, int]  # first character, and the one behind the last
 
 
 def word_spans(tokenizer: Any, text: str) -> list[Span]:
-    """Find where the words of a text stand, about as CoNLL-2003 has them.
-
-    The tokenizer splits at every punctuation mark; here marks within a word do not split it.
-    """
+    """Find the words of a text, about as CoNLL-2003 has them: marks within a word do not split it."""
     encoding = tokenizer.encode_batch([text], offsets=True, add_special_tokens=False)[0]
-    firsts = np.flatnonzero(np.diff(encoding.word_ids, prepend=-1))
-    lasts = [*(firsts[1:] - 1), len(encoding.word_ids) - 1]
-    parts = [
-        (int(encoding.offsets[first][0]), int(encoding.offsets[last][1]))
-        for first, last in zip(firsts, lasts, strict=False)
-    ]
+    begins, ends = encoding.offsets.T
+    opens = np.diff(encoding.word_ids, prepend=-1) != 0  # pieces that are the first of a word
+    closes = np.diff(encoding.word_ids, append=-1) != 0  # and the last
+    parts = list(zip(begins[opens].tolist(), ends[closes].tolist(), strict=True))
     found: list[Span] = []
     first = 0
     while first < len(parts):
