@@ -1,6 +1,6 @@
 """minibert: BERT from scratch (Devlin et al. 2019), with a core small enough to read from end to end.
 
-What a user imports stands in `_HOME`, and is loaded when first asked for: `import minibert` itself loads
+What a user imports stands in `_PUBLIC`, and is loaded when first asked for: `import minibert` itself loads
 nothing, so that `minibert --help` and a script that only wants the tokenizer start at once.
 """
 
@@ -24,25 +24,20 @@ if TYPE_CHECKING:  # what an editor is to know
 
 __version__ = "0.2.0.dev0"
 
-# Public name -> the module that defines it.
-_HOME = {
-    "Bert": "minibert.inference",
-    "Batch": "minibert.model.batch",
-    "BertConfig": "minibert.model.config",
-    "InputError": "minibert.errors",
-    "MultilabelClassifier": "minibert.estimators.texts",
-    "QuestionAnswerer": "minibert.estimators.words",
-    "Run": "minibert.runs",
-    "RunError": "minibert.errors",
-    "TextClassifier": "minibert.estimators.texts",
-    "TextRegressor": "minibert.estimators.texts",
-    "TokenTagger": "minibert.estimators.words",
-    "Tokenizer": "minibert.tokenizer",
-    "finetune": "minibert.runs",
-    "load": "minibert.estimators.loading",
-    "pretrain": "minibert.runs",
-    "show": "minibert.explorer",
+_PUBLIC = {
+    "errors": "InputError RunError",
+    "estimators.loading": "load",
+    "estimators.texts": "MultilabelClassifier TextClassifier TextRegressor",
+    "estimators.words": "QuestionAnswerer TokenTagger",
+    "explorer": "show",
+    "inference": "Bert",
+    "model.batch": "Batch",
+    "model.config": "BertConfig",
+    "runs": "Run finetune pretrain",
+    "tokenizer": "Tokenizer",
 }
+# Public name -> the module that defines it.
+_HOME = {name: f"minibert.{module}" for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = sorted([*_HOME, "__version__"])
 
 

@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 from minibert.errors import InputError, RunError, did_you_mean, flags_as_arguments
 from minibert.options import RunOptions
 
-TAB = "    "
 P = ParamSpec("P")
 A = TypeVar("A")
 R = TypeVar("R")
@@ -60,7 +59,7 @@ def parameters_text(options: Any, names: Sequence[str]) -> str:
     for name in names:
         kind = hints[name].__name__ if isinstance(hints[name], type) else str(hints[name])
         lines.append(f"{name} : {kind.replace('typing.', '').replace('pathlib._local.', '')}")
-        lines += textwrap.wrap(description(options, name), 106, initial_indent=TAB, subsequent_indent=TAB)
+        lines.append(textwrap.indent(textwrap.fill(description(options, name), 102), " " * 4))
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +73,6 @@ def description(options: type[RunOptions], name: str) -> str:
 
     about, default = options.about(name), getattr(options, name, dataclasses.MISSING)
     text = in_python(about.get("in_python") or about.get("help", ""))
-    if default is dataclasses.MISSING:
-        return f"{text}."
     usual = about.get("default", options.UNDECIDED if default is None else repr(default))
-    return f"{text} (default: {in_python(usual)})." if usual else f"{text}."
+    has_usual = usual and default is not dataclasses.MISSING
+    return f"{text} (default: {in_python(usual)})." if has_usual else f"{text}."

@@ -35,11 +35,7 @@ LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
 WIDTH = 80  # of the text
 SAME = 1e-9  # by how much a metric may differ that is computed again
 HELD_OUT = {"loss": "loss", "floor": "unigram", "perplexity": "perplexity", "accuracy": "accuracy"}
-FORMS = {
-    **dict.fromkeys(("loss", "floor", "perplexity"), "{:.3f}"),
-    **dict.fromkeys(("steps", "tokens"), "{:,.0f}"),
-    "minutes": "{:,.1f}",
-}
+FORMS = dict(loss=".3f", floor=".3f", perplexity=".3f", steps=",.0f", tokens=",.0f", minutes=",.1f")
 OTHER_TARGETS = (
     "No interval, as held-out targets differ: compare each loss with its own floor, their unigram entropy."
 )
@@ -62,9 +58,8 @@ class Compared:
     @property
     def kind(self) -> str:
         """What it was trained for; only runs of one kind have metrics in common."""
-        if isinstance(self.options, FinetuneOptions):
-            return f"fine-tuning for {self.options.task}"
-        return "pre-training"
+        options = self.options
+        return f"fine-tuning for {options.task}" if isinstance(options, FinetuneOptions) else "pre-training"
 
     # -> (n,2)
     def points(self, name: str, by: str) -> np.ndarray:
@@ -107,10 +102,8 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
     first, *others = runs = [_read(*one) for one in zip(LETTERS, paths, strict=False)]
     for other in others:
         if first.kind != other.kind:
-            raise InputError(
-                f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}, whose metrics can't be "
-                "compared; name runs of one kind and task."
-            )
+            what = f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}"
+            raise InputError(f"{what}, whose metrics can't be compared; name runs of one kind and task.")
     return Comparison(runs, by)
 
 
@@ -120,18 +113,13 @@ def _read(letter: str, folder: Path) -> Compared:
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
     name = next((name for name in kinds if (folder / name).exists()), None)
     if name is None:
-        raise InputError(
-            f"$runs holds no run (neither {' nor '.join(kinds)} is there); name a folder that minibert "
-            "pretrain or finetune has written.",
-            runs=str(folder),
-        )
+        advice = "name a folder that minibert pretrain or finetune has written."
+        what = f"$runs holds no run (neither {' nor '.join(kinds)} is there)"
+        raise InputError(f"{what}; {advice}", runs=str(folder))
     options = kinds[name].load(folder / name)
     if name == OPTIONS_FILE and len(runs := options.resolved().runs()) > 1:
-        raise InputError(
-            f"$runs holds a sweep of {len(runs)} runs; name some of these, such as "
-            f"{folder / next(iter(runs))}.",
-            runs=str(folder),
-        )
+        advice = f"name some of these, such as {folder / next(iter(runs))}."
+        raise InputError(f"$runs holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
     report = Run.in_folder(folder).report if (folder / REPORT).exists() else None
     return Compared(letter, folder, options, read_metrics(folder), report)
 
@@ -213,9 +201,8 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return all but the curves, for JSON."""
         differences, notes = self.paired
-        runs = [
-            {"run": run.letter, "folder": str(run.folder)} | self.figures[run.letter] for run in self.runs
-        ]
+        of = self.figures
+        runs = [{"run": run.letter, "folder": str(run.folder)} | of[run.letter] for run in self.runs]
         return {"runs": runs, "options": self.options, "differences": differences, "notes": notes}
 
     def _rows(self) -> list[list[str]]:
@@ -231,9 +218,8 @@ class Comparison:
         return [(x, option_rows(dict(zip(letters, of, strict=True)))) for x, of in self.options.items()]
 
     def _number(self, value: float, name: str = "") -> str:
-        if form := FORMS.get(name):
-            return form.format(value)
-        return metric_number(self.task.metric if self.task else name, value)
+        metric = self.task.metric if self.task else name
+        return f"{value:{FORMS[name]}}" if name in FORMS else metric_number(metric, value)
 
     def _sentences(self) -> list[str]:
         """Return each difference with its interval, and why some have none."""
@@ -241,13 +227,10 @@ class Comparison:
         for one in found:
             (low, high), names = one["interval"], " - ".join(one["runs"])
             difference, *ends = map(self._number, (one["difference"], low, high))
-            apart = (
-                "another seed might reverse it" if low > 0 or high < 0 else "not told apart by these examples"
-            )
-            sentences.append(
-                f"{names}: {difference}, 95% of paired bootstrap samples of "
-                f"{counted(one['examples'], 'example')} from {' to '.join(ends)}; {apart}."
-            )
+            samples = f"95% of paired bootstrap samples of {counted(one['examples'], 'example')}"
+            is_told = low > 0 or high < 0
+            apart = "another seed might reverse it" if is_told else "not told apart by these examples"
+            sentences.append(f"{names}: {difference}, {samples} from {' to '.join(ends)}; {apart}.")
         return sentences + notes
 
     def text(self) -> str:
@@ -285,22 +268,17 @@ class Comparison:
         return path
 
     def _pictures(self) -> list[dict[str, Any] | None]:
-        drawn: list[tuple[Any, ...]] = [
-            ("training loss, nats", "mlm_loss", False, 1.0, "{:.3f}".format),
-            ("held-out loss, nats", "held_out_loss", True, 1.0, "{:.3f}".format),
-        ]
-        if self.task:
-            metric = self.task.metric
-            scale = 100.0 if is_share(metric) else 1.0
-            drawn = [
-                ("training loss", "loss", False, 1.0, shown),
-                (f"{metric_name(metric)} on dev", f"dev_{metric}", True, scale, self._number),
-            ]
-        found = []
-        for title, name, dots, scale, words in drawn:
+        def drawn(title: str, name: str, dots: bool, words: Any = "{:.3f}".format, scale: float = 1.0) -> Any:
             curves = [
                 Curve(f"run{place}", run.points(name, self.by), run.letter, dots, faint=False)
                 for place, run in enumerate(self.runs)
             ]
-            found.append(picture(title, curves, words, axis=self.by, scale=scale))
-        return found
+            return picture(title, curves, words, axis=self.by, scale=scale)
+
+        if self.task is None:
+            losses = drawn("training loss, nats", "mlm_loss", False)
+            return [losses, drawn("held-out loss, nats", "held_out_loss", True)]
+        metric = self.task.metric
+        title, scale = f"{metric_name(metric)} on dev", 100.0 if is_share(metric) else 1.0
+        of_dev = drawn(title, f"dev_{metric}", True, self._number, scale)
+        return [drawn("training loss", "loss", False, shown), of_dev]

@@ -41,8 +41,7 @@ class InputError(ValueError):
         """Return the message with each argument as `shown` writes its name and value."""
 
         def put(found: re.Match[str]) -> str:
-            name = found[1]
-            return shown(name, self.arguments[name]) if name in self.arguments else found[0]
+            return shown(found[1], self.arguments[found[1]]) if found[1] in self.arguments else found[0]
 
         return re.sub(r"\$(\w+)", put, self.message)
 
@@ -141,8 +140,7 @@ def handle_signals(
 ) -> dict[int, Any]:
     """Let a function handle some signals in place of what `replaces` says may go.
 
-    Return what handled each of them before, by number: none in other threads than the main one, as only there
-    are signals delivered.
+    Return what handled each of them before, by number: nothing but in the main thread, which alone gets them.
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():

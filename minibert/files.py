@@ -158,14 +158,11 @@ def nearest_folder(folder: Path, instead: str) -> Path:
 
 
 def require_folder(folder: str | Path, instead: str = "another --out") -> None:
-    """Check that files could be written into a folder, be it there yet or not; nothing is left behind.
-
-    `instead` is what to choose where they can't.
-    """
+    """Check that files could be written into a folder, there yet or not; the error advises `instead`."""
     folder = Path(folder)
     there = nearest_folder(folder, instead)
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))
+        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))  # nothing is left behind
     except OSError as error:
         what = "written into" if there == folder else f"made in {there}"
         raise InputError(f"{folder} can't be {what} ({error.strerror}); choose {instead}.") from error
@@ -204,10 +201,9 @@ def require_same(path: Path, opened: os.stat_result) -> None:
     except OSError:
         same = False
     if not same:
-        raise RunError(
-            f"{path} was removed, moved or replaced while a run was writing into it, so that what is there "
-            "now is not whole; go on with --resume if the checkpoints are there, or start again."
-        )
+        what = f"{path} was removed, moved or replaced while a run was writing into it"
+        advice = "go on with --resume if the checkpoints are there, or start again."
+        raise RunError(f"{what}, so that what is there now is not whole; {advice}")
 
 
 @contextmanager
@@ -236,10 +232,7 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
     """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
 
     Raise OSError when the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
-
-    Parameters
-    ----------
-    streams : open a pipe or a terminal too, for text that is read once, from front to back.
+    With `streams` a pipe or a terminal is opened too, for text that is read once, from front to back.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind not in _SPECIAL or (streams and kind == stat.S_IFIFO):
@@ -272,21 +265,13 @@ def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "")
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file whole.
-
-    Raise OSError as `open_file`, and when the file has more bytes than LARGEST_WHOLE.
-    """
+    """Read a file whole; raise OSError as `open_file`, and when it has more bytes than LARGEST_WHOLE."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_WHOLE:
             reason = f"it has {size:,} bytes, and at most {LARGEST_WHOLE:,} are expected of such a file"
             raise OSError(errno.EFBIG, reason, str(path))
         return file.read()
-
-
-def require_readable(path: str | Path) -> None:
-    """Raise OSError when a file can't be opened; safetensors says only that it is not there."""
-    open_file(path).close()
 
 
 def remove_leftovers(*folders: Path) -> None:

@@ -53,6 +53,10 @@ def fill_texts(
     the product of those of its pieces, each given the ones before it and [MASK]s for those behind. Each gap
     of a text is asked about by itself; the others stay one [MASK].
 
+    Raise InputError when a text has no [MASK], or is longer than the model's positions; when a target is not
+    in the vocabulary or is given twice; when the model has no trained masked-LM head; when the vocabulary is
+    larger than the model's. It may be smaller: some models are padded to a round number of ids.
+
     Parameters
     ----------
     model, tokenizer : a trained BERT and its vocabulary.
@@ -62,13 +66,6 @@ def fill_texts(
     pieces : most pieces of a guess. For each k up to it, words of k pieces are looked for by a beam search of
         width `top`: a first piece, and k - 1 that begin with "##". All are ordered by their probabilities,
         which take k as given: they compare words of one length best, and favour short ones.
-
-    Raises
-    ------
-    InputError
-        When a text has no [MASK], or is longer than the model's positions; when a target is not in the
-        vocabulary or is given twice; when the model has no trained masked-LM head; when the vocabulary is
-        larger than the model's. It may be smaller: some models are padded to a round number of ids.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
@@ -197,10 +194,9 @@ def token_logits(model: Any, tokenizer: Tokenizer, asked: Iterable[Masked]) -> I
 def check_length(model: Any, text: str, length: int) -> None:
     """Raise InputError when a text makes a longer sequence than the model has positions."""
     if length > model.config.P:
-        raise InputError(
-            f"{short(text)} takes {length:,} tokens with [CLS] and [SEP], more than the model's "
-            f"{model.config.P} positions; shorten it, or give its sentences one by one."
-        )
+        what = f"{short(text)} takes {length:,} tokens with [CLS] and [SEP]"
+        more = f"more than the model's {model.config.P} positions"
+        raise InputError(f"{what}, {more}; shorten it, or give its sentences one by one.")
 
 
 def require_masked_lm(model: Any) -> None:

@@ -73,16 +73,13 @@ class Encoded:
     def vectors(self, pool: str = "mean", normalize: bool = False) -> np.ndarray:
         """Return one vector for each sequence, made of the last of `hidden_states`.
 
+        Raise InputError when there is no such pool, or no trained pooler to read.
+
         Parameters
         ----------
         pool : "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP] included; "pooled",
             the pooler's output.
         normalize : make each of length 1, so that a product of two is their cosine.
-
-        Raises
-        ------
-        InputError
-            When there is no such pool, or no trained pooler to read.
         """
         last, begins = self.hidden_states[-1], self.cu_seqlens[:-1]
         if pool == "cls":
@@ -125,7 +122,8 @@ class Bert:
     answers are what `TextClassifier` and the other estimators learn to predict from such a model.
 
     A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
-    is made as the first one was: another process can compute with it.
+    is made as the first one was: another process can compute with it. Raise InputError when the parameters
+    belong to another configuration.
 
     Parameters
     ----------
@@ -136,11 +134,6 @@ class Bert:
     Attributes
     ----------
     missing : Hugging Face's names of what only has its initial value; `from_pretrained` says which.
-
-    Raises
-    ------
-    InputError
-        When the parameters belong to another configuration.
 
     Examples
     --------
@@ -168,8 +161,7 @@ class Bert:
         return self.__dict__ | {"_kept": None}  # a copy places its own parameters
 
     def __repr__(self) -> str:
-        config = self.config
-        size = f"{config.L} layers of {config.H}, {self.n_parameters / 1e6:.1f}M parameters"
+        size = f"{self.config.L} layers of {self.config.H}, {self.n_parameters / 1e6:.1f}M parameters"
         return f"Bert({size}, {self.ops.name})"
 
     @classmethod
@@ -180,21 +172,17 @@ class Bert:
 
         Tensors of the pooler and the heads that are not in the folder have their initial values and are
         listed in `missing`. What is computed from them means nothing until they are trained: `pooled` is
-        None without its pooler, and methods that read such a head warn.
+        None without its pooler, and methods that read such a head warn. Raise InputError when the folder does
+        not hold a whole and sound BERT, or engine or dtype does not exist.
 
         Parameters
         ----------
         folder : has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
             `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
-        engine : the engine by name.
         dtype : in which to compute: "float32", "float64", or "bfloat16" for matrix products and activations
             with everything else in float32. What comes out is float32 or float64.
+        engine : the engine by name.
         threads : of the engine; one for each core when left out.
-
-        Raises
-        ------
-        InputError
-            When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
         if not (dtype is None or isinstance(dtype, str)):
             with suppress(TypeError, ValueError):  # which is no type of NumPy's; `create` refuses it
@@ -229,10 +217,8 @@ class Bert:
         The engine `cpp` lays every matrix out once as its products read it, where it would do so for each
         text: with few tokens that is most of the work. Results have the same bits. Matrices are in memory a
         second time, in float32 as large again, in bfloat16 half. Other engines gain nothing by it, and their
-        results may differ by a rounding.
-
-        Parameters can't be trained after this; load the model again for that. A copy (`copy.deepcopy`,
-        pickle) is as a model was before.
+        results may differ by a rounding. Parameters can't be trained after this; load the model again for
+        that. A copy (`copy.deepcopy`, pickle) is as a model was before.
 
         Examples
         --------
@@ -243,10 +229,7 @@ class Bert:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The vocabulary that it was made with, or that lies in the folder it is from.
-
-        Raise InputError when there is none, or one with more pieces than the model has.
-        """
+        """Its vocabulary, given or in its folder; raise InputError where it has none, or one too large."""
         if self._tokenizer is None:
             if self._folder == Path():
                 advice = "give it one, Bert(..., tokenizer=...), or encodings in place of texts."
@@ -262,18 +245,15 @@ class Bert:
     def encode(self, inputs: Any, attentions: bool = False, layers: Iterable[int] | None = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
+        Raise InputError when the inputs are none of these, an id is outside the vocabulary or a sequence too
+        long, or there is no such layer.
+
         Parameters
         ----------
         inputs : texts, encodings or a `Batch`, as above; any number of them.
         attentions : compute the attention maps as well.
         layers : which hidden states to keep, 0 for the embeddings; every one when left out. All of them take
             4 (L+1) H bytes a token in float32, 40 KB for BERT base.
-
-        Raises
-        ------
-        InputError
-            When the inputs are none of these, an id is outside the vocabulary or a sequence too long, or
-            there is no such layer.
         """
         batch, config, head = self._batch(inputs), self.config, self.params.head
         kept = list(range(config.L + 1)) if layers is None else self._numbers("layers", layers)
@@ -295,10 +275,7 @@ class Bert:
 
     # -> for each number (T,H)
     def hidden_states(self, inputs: Any, numbers: Iterable[int]) -> list[np.ndarray]:
-        """Return some of the hidden states: 0 is behind the embeddings, n behind the n-th layer.
-
-        Raise InputError when there is no such number, or as in `encode`.
-        """
+        """Return some hidden states: 0 is behind the embeddings, n behind layer n; raise as `encode` does."""
         return self._states(self._batch(inputs), self._numbers("numbers", numbers))
 
     def _numbers(self, name: str, numbers: Iterable[int]) -> list[int]:
@@ -306,8 +283,8 @@ class Bert:
         numbers = list(numbers) if isinstance(numbers, Iterable) else [numbers]
         wanted, L = whole_numbers(name, numbers).tolist(), self.config.L
         if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
-            advice = f"choose from 0 (embeddings) to {L}."
-            raise InputError(f"{name}={wanted} are not hidden states of this model; {advice}")
+            what = f"{name}={wanted} are not hidden states of this model"
+            raise InputError(f"{what}; choose from 0 (embeddings) to {L}.")
         return wanted
 
     # -> for each number (T,H)
@@ -334,12 +311,7 @@ class Bert:
 
     # -> (len(rows), V)
     def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
-        """Return scores of every piece of the vocabulary at some tokens.
-
-        Parameters
-        ----------
-        inputs : texts, encodings or a `Batch`, as above.
-        rows : which tokens, counted through all sequences end to end.
+        """Return scores of every piece of the vocabulary at `rows`, tokens counted through all sequences.
 
         Raise InputError when a row is none of the tokens, or the model has no heads of pre-training; warn
         where they were not trained.
@@ -347,10 +319,8 @@ class Bert:
         batch = self._batch(inputs)
         rows = whole_numbers("rows", np.ravel(rows))
         if len(rows) and not (0 <= rows.min() and rows.max() < batch.T):
-            raise InputError(
-                f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens; "
-                f"choose from 0 to {batch.T - 1}."
-            )
+            what = f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens"
+            raise InputError(f"{what}; choose from 0 to {batch.T - 1}.")
         tree = self._pretrained("masked_lm_logits", "cls.predictions")
         last, word = self._states(batch, (self.config.L,))[0], tree["embeddings"]["word"]
         logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], word, self.config)
@@ -361,10 +331,8 @@ class Bert:
     ) -> list[Any]:
         """Guess what stands at each [MASK] of a text, or of each of a list; see `gaps.fill_texts`.
 
-        Returns
-        -------
-        For each [MASK] its guesses, the likeliest first, as pairs of a word and its probability; for a list
-        of texts a list of these.
+        Return for each [MASK] its guesses, the likeliest first, as pairs of a word and its probability; for a
+        list of texts a list of these.
 
         Examples
         --------
@@ -378,10 +346,7 @@ class Bert:
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:
-        """Return scores of IsNext (column 0) and NotNext (column 1) for each sequence.
-
-        Raise InputError when the model has no heads of pre-training; warn where they were not trained.
-        """
+        """Return scores of IsNext (column 0) and NotNext (1); raise and warn as `masked_lm_logits` does."""
         batch = self._batch(inputs)
         nsp = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")["nsp"]
         pooled = self._pooled(self._states(batch, (self.config.L,))[0], batch.first_rows)
@@ -391,10 +356,9 @@ class Bert:
         """Return the parameters if they have the heads of pre-training; warn where what is read is new."""
         kind = self.params.head.kind
         if kind != "pretraining":
-            raise InputError(
-                f"{wanted}: this model was fine-tuned, it has a head of kind {kind!r} in place of those of "
-                "pre-training; use the model that it was fine-tuned from."
-            )
+            what = f"it has a head of kind {kind!r} in place of those of pre-training"
+            advice = "use the model that it was fine-tuned from."
+            raise InputError(f"{wanted}: this model was fine-tuned, {what}; {advice}")
         if lacking := ", ".join(name for part in read for name in self._untrained(part)):
             warn(f"{wanted}: the model came without {lacking}; train these before relying on what they give.")
         return self.params.tree
@@ -455,8 +419,7 @@ def _sequences(inputs: Any) -> Iterator[Sequence]:
         inputs = [inputs]
     for encoding in inputs if isinstance(inputs, Iterable) else [inputs]:
         if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
-            raise InputError(
-                f"inputs: expected texts or encodings, found {type(encoding).__name__}; "
-                "give strings, pairs of strings, a Batch or what a Tokenizer returns."
-            )
+            what = f"expected texts or encodings, found {type(encoding).__name__}"
+            advice = "give strings, pairs of strings, a Batch or what a Tokenizer returns."
+            raise InputError(f"inputs: {what}; {advice}")
         yield Sequence(np.atleast_1d(encoding.ids), np.atleast_1d(encoding.token_type_ids))

@@ -37,12 +37,8 @@ def read_json(
 ) -> dict[str, Any]:
     """Return the object in a JSON file, which may be .gz or .xz; MissingFile is raised when it is not there.
 
-    Parameters
-    ----------
-    fields : the type of each field that is needed, as `fits` takes it; there may be others.
-    advice : what to do where the file is damaged, for the error.
-    largest : bytes that it may have.
-    streams : read a pipe, too, as a user may name one.
+    Of `fields` each has to be there, of a type as `fits` takes it; there may be others. `advice` says what to
+    do where the file is damaged or has more than `largest` bytes. With `streams` it may be a pipe.
     """
     data = bytearray()
     for piece in byte_pieces(Path(path), kept=True, streams=streams):

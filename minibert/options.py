@@ -23,7 +23,6 @@ OPTIMIZERS = ("adamw", "lamb", "muon")
 LAMB_RATE = 10
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
 
-
 # What a value has to be: in words, and as a test.
 Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
 AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
@@ -45,14 +44,9 @@ def one_of(names: tuple[str, ...]) -> Rules:
 def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     """Declare a field of a run's options, once for Python and for the command line.
 
-    Parameters
-    ----------
-    default : its default value.
-    help : its description on the command line.
-    rules : what its value has to be.
-    shown : of its flag, where name, type and default do not say it: `flag`, `metavar`, `choices`, `both_ways`
-        (--flag and --no-flag), `numbers` (several, and what they are), `default` in words; `in_python`, what
-        it is as an argument where the flag says the opposite.
+    Its value has to be what `rules` say. `shown` is of its flag, where name, type and default do not say it:
+    `flag`, `metavar`, `choices`, `both_ways` (--flag and --no-flag), `numbers` (several, and what they are),
+    `default` in words; `in_python`, what it is as an argument where the flag says the opposite.
     """
     return dataclasses.field(default=default, metadata={"help": help, "rules": rules, **shown})
 
@@ -126,9 +120,7 @@ class RunOptions:
     # What may differ when a run goes on, having no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
     # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
-    MACHINE: ClassVar[frozenset[str]] = frozenset(
-        {"engine", "threads", "accumulate", "devices", "fsdp", "recompute"}
-    )
+    MACHINE: ClassVar[frozenset[str]] = frozenset("engine threads accumulate devices fsdp recompute".split())
 
     @classmethod
     def about(cls, name: str) -> Mapping[str, Any]:
@@ -160,11 +152,9 @@ class RunOptions:
         whole = {"optimizer": self.optimizer != "adamw", "freeze": getattr(self, "freeze", None) is not None}
         for name, asked in whole.items():
             if self.fsdp and asked:
-                raise InputError(
-                    f"${name} can't be had with $fsdp, which leaves each device a piece of every tensor; "
-                    "leave one of them out.",
-                    **{name: getattr(self, name), "fsdp": True},
-                )
+                why = "which leaves each device a piece of every tensor; leave one of them out."
+                given = {name: getattr(self, name), "fsdp": True}
+                raise InputError(f"${name} can't be had with $fsdp, {why}", **given)
 
     def save(self, path: str | Path) -> None:
         """Write as JSON."""
@@ -172,10 +162,7 @@ class RunOptions:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote.
-
-        Raise InputError when there is no such file or it is not one of these.
-        """
+        """Read what `save` wrote; raise InputError when there is no such file or it is not one of these."""
         try:
             stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
@@ -187,9 +174,8 @@ class RunOptions:
                 raise InputError(wrong)
             return cls(**cls.BEFORE | stored)
         except InputError as error:
-            reason = str(error).rstrip(".")
-            advice = "name the folder of one."
-            raise InputError(f"{path} does not hold the options of a run ({reason}); {advice}") from error
+            what = f"{path} does not hold the options of a run ({str(error).rstrip('.')})"
+            raise InputError(f"{what}; name the folder of one.") from error
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -230,8 +216,7 @@ class RunOptions:
     def update_rule(self) -> dict[str, Any]:
         """What the optimizer is made with, beside the parameters."""
         names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
-        given = {name: getattr(self, name) for name in names}
-        return {"kind": self.optimizer, "eps": self.adam_eps} | given
+        return {"kind": self.optimizer, "eps": self.adam_eps} | {name: getattr(self, name) for name in names}
 
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> Self:
@@ -260,10 +245,8 @@ class RunOptions:
         names = sorted(vars(self).keys() - free, key=lambda name: (name in common, [*vars(self)].index(name)))
         pairs = {name: (getattr(self, name), getattr(stored, name)) for name in names}
         if differing := Differences({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}):
-            raise InputError(
-                "The run cannot go on with $differing; leave that out, or start a new run in another folder.",
-                differing=differing,
-            )
+            advice = "leave that out, or start a new run in another folder."
+            raise InputError(f"The run cannot go on with $differing; {advice}", differing=differing)
 
 
 def _plain(value: Any) -> Any:

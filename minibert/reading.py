@@ -1,7 +1,6 @@
 """Files as pieces of bytes or of text, compressed or not: a file needs no memory for its length.
 
-What a small compressed file unfolds to, and what a pipe gives, is bounded where it is kept in memory; so is a
-line wherever lines are read one by one.
+What a compressed file unfolds to, or a pipe gives, is bounded where it is kept in memory, a line everywhere.
 """
 
 import bz2
@@ -21,6 +20,7 @@ from typing import Any, BinaryIO
 from minibert.errors import InputError, MissingFile
 from minibert.files import LARGEST_WHOLE, open_file
 
+Progress = Callable[[int], None] | None  # hears of bytes that are read
 PIECE_BYTES = 1 << 16  # read at once
 WINDOW_BITS = 27  # bytes to decompress with, as a power of 2: twice what `xz -9` asks for, all of `zstd -22`
 LONGEST_LINE = 1 << 24  # bytes; a file without line ends must not become one string
@@ -43,11 +43,7 @@ _OTHERWISE |= dict.fromkeys(_UTF16_MARKS, "UTF-16; convert it, e.g. by iconv -f 
 
 
 def byte_pieces(
-    file: Path,
-    size: int = PIECE_BYTES,
-    progress: Callable[[int], None] | None = None,
-    kept: bool = False,
-    streams: bool = True,
+    file: Path, size: int = PIECE_BYTES, progress: Progress = None, kept: bool = False, streams: bool = True
 ) -> Iterator[bytes]:
     """Yield a file in pieces of at most `size` bytes, decompressed by its suffix; the last is empty.
 
@@ -72,14 +68,15 @@ def byte_pieces(
                     raise too_much(file, most)
                 if progress and raw.seekable():
                     progress(raw.tell())
-                if given == len(data) and (what := _otherwise(data)):
-                    raise InputError(f"{file} is {what}.")
+                for begin, what in _OTHERWISE.items() if given == len(data) else ():
+                    if data.startswith(begin):
+                        raise InputError(f"{file} is {what}.")
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         needs_memory = "memory" in str(error).lower()  # "Memory usage limit", or zstd's "too much memory"
-        most = 1 << WINDOW_BITS - 20
-        what = f"needs over {most} MiB to unfold" if needs_memory else "is damaged or cut short"
+        too_large = f"needs over {1 << WINDOW_BITS - 20} MiB to unfold"
+        what = too_large if needs_memory else "is damaged or cut short"
         raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
     except ImportError as error:
         raise InputError(f"{file} needs backports.zstd to be read; pip install backports.zstd.") from error
@@ -96,16 +93,11 @@ def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
     return max(LEAST_UNFOLDED, MOST_TIMES * status.st_size) if is_packed else math.inf
 
 
-def _otherwise(head: bytes) -> str | None:
-    return next((what for begin, what in _OTHERWISE.items() if head.startswith(begin)), None)
-
-
 def too_much(source: str | Path, most: float) -> InputError:
     """Return the error of a source that gives more bytes than are kept in memory."""
-    return InputError(
-        f"{source} gives more than {most:,} bytes, too many to be kept in memory of a compressed file or a "
-        "pipe; if they are meant, write them to a plain file and give that."
-    )
+    why = "too many to be kept in memory of a compressed file or a pipe"
+    advice = "if they are meant, write them to a plain file and give that."
+    return InputError(f"{source} gives more than {most:,} bytes, {why}; {advice}")
 
 
 def _plain(raw: BinaryIO | gzip.GzipFile, size: int) -> Iterator[bytes]:
@@ -201,9 +193,7 @@ def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Ite
     for data in pieces:
         held_back = len(utf8.getstate()[0])  # the beginning of a character cut by the border of the piece
         try:
-            text = decoder.decode(data)
-            if not data:
-                text += decoder.decode(b"", final=True)
+            text = decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             raise not_utf8(source, error, done - held_back) from error
         yield text.removeprefix("\ufeff") if done == 0 else text

@@ -4,7 +4,7 @@ import html
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,7 @@ PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-trainin
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, what it reports, and the model that it has left.
-
-    In a notebook it shows itself as its page.
-    """
+    """A finished run: its folder, what it reports, and the model it has left; a notebook shows its page."""
 
     folder: Path
     report: dict[str, Any]  # what `report.json` holds
@@ -96,17 +93,15 @@ class Run:
         return read_metrics(self.folder)
 
     def __str__(self) -> str:
-        text = report_text if is_finetuned(self.folder) else pretraining.report_text
-        return text(self.report)
+        return report_text(self.report) if is_finetuned(self.folder) else pretraining.report_text(self.report)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {counted(self.report['steps'], 'step')}, {self._result()})"
-
-    def _result(self) -> str:
         if "held_out" in self.report:
-            return f"held-out loss {self.report['held_out']['loss']:.3f}"
-        metric: str = self.report["metric"]
-        return f"{metric} {self.report['scores'][metric]:.3f} on dev"
+            result = f"held-out loss {self.report['held_out']['loss']:.3f}"
+        else:
+            metric = self.report["metric"]
+            result = f"{metric} {self.report['scores'][metric]:.3f} on dev"
+        return f"Run({str(self.folder)!r}, {counted(self.report['steps'], 'step')}, {result})"
 
     def _repr_html_(self) -> str:
         """Show `report.html` in a frame, where no script may run; without that file what a terminal shows."""
@@ -163,12 +158,7 @@ class FinetuneCall(_Call, FinetuneOptions):
 
 
 def _run(
-    call: Any,
-    kind: type[RunOptions],
-    stored: str,
-    sources: Iterable[str],
-    train: Callable[..., dict[str, Any]],
-    **more: Any,
+    call: Any, kind: type[RunOptions], stored: str, sources: Iterable[str], train: Callable[..., Any]
 ) -> Run:
     """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
     engines.force_device(call.device)
@@ -182,7 +172,7 @@ def _run(
     if call.show and call.out is None:
         say(f"Run folder: {folder}.")
     own = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
-    return Run(folder, train(options, folder, **own, **more))
+    return Run(folder, train(options, folder, **own))
 
 
 @called_with(PretrainCall)
@@ -211,7 +201,8 @@ def pretrain(call: PretrainCall) -> Run:
     Encoded(3 × (6, 128), pooled (1, 128))
     """
     text = call.corpus or filter(None, [call.shards])
-    return _run(call, PretrainOptions, PRETRAINING_FILE, text, pretraining.pretrain, trace=call.trace)
+    train = partial(pretraining.pretrain, trace=call.trace)
+    return _run(call, PretrainOptions, PRETRAINING_FILE, text, train)
 
 
 @called_with(FinetuneCall)
@@ -240,24 +231,19 @@ def run_folder(
 ) -> Path:
     """Return the folder `out`; without one a free one in `runs/`, or for a run that goes on the latest there.
 
-    A free folder is named by the first of `sources`, what is learnt from; runs of one kind, in whose folders
-    the file `stored` lies, are gone on with.
+    A free one is named by the first of `sources`, what is learnt from: a file or folder without suffixes, of
+    a glob its folder. Runs that go on hold a file `stored`.
     """
     if out is not None:
         return Path(out)
     if not resume:
-        name = _name(sources)
+        first = next(iter(sources), None)
+        parts = Path(os.path.abspath(first)).parts[1:] if first else ()  # "." has a name, too
+        stems = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
+        name = next(filter(None, reversed(stems)), "books")
         names = (name + (f"-{number}" if number > 1 else "") for number in count(1))
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
         raise InputError("There is no run in runs/ to go on with; name its folder with $out.", out="runs/...")
     return started[-1].parent
-
-
-def _name(sources: Iterable[str]) -> str:
-    """Name a text by the first file or folder of it without suffixes; a glob is its folder."""
-    first = next(iter(sources), None)
-    parts = Path(os.path.abspath(first)).parts[1:] if first else ()  # "." has a name, too
-    names = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
-    return next(filter(None, reversed(names)), "books")

@@ -37,12 +37,12 @@ def printable(text: str) -> str:
     >>> print(printable("a\x1b[31m\tb\u202e"))
     a\x1b[31m\tb\u202e
     """
-    return _escaped(text, _IN_LINE, _as_in_python)
+    return _escaped(text, _IN_LINE, ascii)
 
 
 def printable_text(text: str) -> str:
     """Return the same with the line ends and tabs of a layout as they are."""
-    return _escaped(text, _IN_TEXT, _as_in_python)
+    return _escaped(text, _IN_TEXT, ascii)
 
 
 def emit(text: str = "", end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
@@ -58,8 +58,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
     >>> print(json_text({"é": "\x9b\u202e"}, indent=None))
     {"é": "\u009b\u202e"}
     """
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return _escaped(text, _IN_TEXT, lambda found: json.dumps(found[0])[1:-1])
+    return _escaped(json.dumps(value, indent=indent, ensure_ascii=False), _IN_TEXT, json.dumps)
 
 
 def some_of(names: Sequence[str], most: int = 8) -> str:
@@ -97,12 +96,9 @@ def write_what_can_be_written() -> None:
         out.reconfigure(errors="minibert")
 
 
-def _escaped(text: str, unseen: re.Pattern[str], escape: Callable[[re.Match[str]], str]) -> str:
-    return text if text.isprintable() else unseen.sub(escape, text)  # most are, which is quickly known
-
-
-def _as_in_python(found: re.Match[str]) -> str:
-    return ascii(found[0])[1:-1]
+def _escaped(text: str, unseen: re.Pattern[str], quoted: Callable[[str], str]) -> str:
+    # Most texts are printable, which is quickly known.
+    return text if text.isprintable() else unseen.sub(lambda found: quoted(found[0])[1:-1], text)
 
 
 def _not_encoded(error: UnicodeError) -> tuple[str, int]:

@@ -101,15 +101,9 @@ class Row:
     moved: int = 0  # bytes read and written, every array once
     share: float = 0.0  # of the time that was watched
 
-    @property
-    def gflops(self) -> float:
-        """Return giga floating-point operations a second."""
-        return self.operations / max(1e-12, self.seconds) / 1e9
-
-    @property
-    def gigabytes(self) -> float:
-        """Return gigabytes a second."""
-        return self.moved / max(1e-12, self.seconds) / 1e9
+    def rates(self) -> list[float]:
+        """Return giga floating-point operations and gigabytes a second."""
+        return [amount / max(1e-12, self.seconds) / 1e9 for amount in (self.operations, self.moved)]
 
 
 @dataclass
@@ -143,12 +137,7 @@ class Trace:
 
     def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Give a function a row of its own, which takes in every operation it calls."""
-
-        @wraps(function)
-        def whole(*args: Any, **kwargs: Any) -> Any:
-            return self._timed((op, ""), partial(function, *args, **kwargs), None)
-
-        return whole
+        return lambda *args, **kwargs: self._timed((op, ""), partial(function, *args, **kwargs), None)
 
     def rows(self) -> list[Row]:
         """List what took longest first; at the end what is in no operation."""
@@ -174,20 +163,14 @@ class Trace:
 
     def save(self, path: str | Path, **facts: Any) -> None:
         """Write the rows as JSON, with whatever else is to stand beside them."""
-        rows = [
-            {
-                "op": row.op,
-                "direction": row.direction,
-                "calls": row.calls,
-                "milliseconds": round(1e3 * row.seconds, 3),
-                "share": round(row.share, 6),
-                "operations": row.operations,
-                "bytes": row.moved,
-                "gflops": round(row.gflops, 3),
-                "gigabytes_per_second": round(row.gigabytes, 3),
-            }
-            for row in self.rows()
-        ]
+        rows = []
+        for row in self.rows():
+            named = {"op": row.op, "direction": row.direction, "calls": row.calls}
+            took = {"milliseconds": round(1e3 * row.seconds, 3), "share": round(row.share, 6)}
+            did = {"operations": row.operations, "bytes": row.moved}
+            gflops, gigabytes = (round(rate, 3) for rate in row.rates())
+            rates = {"gflops": gflops, "gigabytes_per_second": gigabytes}
+            rows.append(named | took | did | rates)
         atomic_json(path, facts | {"seconds": self.seconds, "rows": rows}, indent=1)
 
     def save_events(self, path: str | Path) -> None:
@@ -352,13 +335,7 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 def _cells(row: Row, peak: float | None) -> list[str]:
     """Write a line of the table."""
-    return [
-        row.op,
-        row.direction,
-        f"{row.calls:,}" if row.calls else "",
-        f"{1e3 * row.seconds:,.1f}",
-        f"{row.share:.1%}",
-        f"{row.gflops:,.1f}" if row.operations else "",
-        f"{row.gflops / peak:.0%}" if row.operations and peak else "",
-        f"{row.gigabytes:,.1f}" if row.moved else "",
-    ]
+    took = [f"{row.calls:,}" if row.calls else "", f"{1e3 * row.seconds:,.1f}", f"{row.share:.1%}"]
+    gflops, gigabytes = row.rates()
+    rates = [f"{gflops:,.1f}", f"{gflops / peak:.0%}" if peak else ""] if row.operations else ["", ""]
+    return [row.op, row.direction, *took, *rates, f"{gigabytes:,.1f}" if row.moved else ""]

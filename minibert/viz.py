@@ -33,19 +33,16 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
 def draw_attention(
     maps: np.ndarray, tokens: Sequence[str], title: str = "", darkest: float | None = None
 ) -> Any:
-    """Draw the attention of every head of one layer for one sequence.
+    """Draw the attention of every head of one layer for one sequence of n tokens.
 
-    Parameters
-    ----------
-    maps : (A,n,n) row i is what token i attends to.
-    tokens : the n pieces.
-    title : above all of them.
-    darkest : the probability of the darkest colour, the same for pictures that are to be compared; the
-        largest of these maps when left out.
+    Row i of `maps` (A,n,n) is what token i attends to. The darkest colour is the probability `darkest`, the
+    same for pictures that are to be compared; without it the largest of these maps.
     """
+    from matplotlib import pyplot
+
     A, n, _ = maps.shape
     darkest = max(float(maps.max()), 1e-9) if darkest is None else darkest
-    figure = _new_figure(1.2 + 2.6 * A, 3.4)
+    figure = pyplot.figure(figsize=(1.2 + 2.6 * A, 3.4), layout="constrained")
     for number, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
         axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=darkest)
         axes.set_title(f"head {number + 1}", fontsize=9)
@@ -59,10 +56,11 @@ def draw_attention(
 
 def draw_pieces(tokenizer: Any, text: str) -> Any:
     """Draw any text as the pieces that a `Tokenizer` cuts it into, one colour a word, each with its id."""
+    from matplotlib import pyplot
     from matplotlib.patches import Rectangle
 
     rows = _rows_of_pieces(tokenizer.encode(text), tokenizer.vocab)
-    figure = _new_figure(9, 0.75 * len(rows))
+    figure = pyplot.figure(figsize=(9, 0.75 * len(rows)), layout="constrained")
     axes = figure.subplots()
     centred: Any = {"ha": "center", "va": "center", "parse_math": False}
     for height, row in enumerate(rows):
@@ -91,9 +89,3 @@ def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[tuple
         rows[-1].append((piece, number, word, left, width))
         left += width
     return rows
-
-
-def _new_figure(width: float, height: float) -> Any:
-    from matplotlib import pyplot
-
-    return pyplot.figure(figsize=(width, height), layout="constrained")

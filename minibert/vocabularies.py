@@ -22,7 +22,6 @@ def read_tokenizer(model: str | Path, config: BertConfig | None = None) -> Token
 def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:
     """Raise InputError when the tokenizer has pieces that the model has never seen."""
     if tokenizer.vocab_size > config.V:
-        raise InputError(
-            f"The vocabulary{f' in {folder}' if folder else ''} has {tokenizer.vocab_size:,} pieces, but the "
-            f"model was trained with {config.V:,}; use the vocabulary that it came with."
-        )
+        found = f"The vocabulary{f' in {folder}' if folder else ''} has {tokenizer.vocab_size:,} pieces"
+        advice = "use the vocabulary that it came with."
+        raise InputError(f"{found}, but the model was trained with {config.V:,}; {advice}")

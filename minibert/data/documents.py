@@ -1,16 +1,15 @@
 """Files that say where their documents begin and end, JSON lines and dumps of Wikipedia, as plain text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from reprlib import repr as short
 
 from minibert.data.lines import JSON_LINES, json_lines, shown
 from minibert.data.wikipedia import articles
 from minibert.errors import InputError, did_you_mean
-from minibert.reading import PIECE_BYTES, byte_pieces, suffix_of
+from minibert.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
 
 DOCUMENTS = {"jsonl": "a document on each line, in JSON", "wikipedia": "articles of a dump of Wikipedia"}
-Progress = Callable[[int], None] | None
 
 
 def format_of(file: Path) -> str:

@@ -52,9 +52,7 @@ def _classes(train: Examples, dev: Examples, labels: Labels) -> Named:
 def _features(example: Any, longest: int) -> list[Any]:
     """List the n-grams of each text; which words both have, and what share of all: of 0-grams that alone."""
     sides = [_words(text) for text in (example.first, example.second) if text is not None]
-    grams = [
-        (side, n, i) for side, own in enumerate(sides) for n in range(longest) for i in range(len(own) - n)
-    ]
+    grams = [(s, n, i) for s, own in enumerate(sides) for n in range(longest) for i in range(len(own) - n)]
     found: list[Any] = [(side, *sides[side][i : i + n + 1]) for side, n, i in grams]
     if len(sides) == 2:
         shared, either = set(sides[0]) & set(sides[1]), set(sides[0]) | set(sides[1])

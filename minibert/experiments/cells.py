@@ -106,13 +106,6 @@ class Plan:
         """Return where a model of `MODELS` is pre-trained."""
         return self.out / "models" / f"{model}-seed{seed}"
 
-    def start_of(self, row: Row, seed: int) -> str:
-        """Name the BERT that a row is fine-tuned from."""
-        if self.model and row.model == BERT:
-            return self.model
-        step = f"@{round(row.share * self.scale.pretraining['steps'])}" if row.share < 1 else ""
-        return f"{self.folder(row.model, seed)}{step}"
-
     @cached_property
     def given(self) -> tuple[BertConfig, int]:
         """The configuration of `model`, and a checksum of its weights."""
@@ -136,11 +129,14 @@ class Plan:
         """Return the options of a fine-tuning."""
         source = self.source(column)
         assert source  # or the column would have been left out
-        own = {**self.scale.finetuning(column.task), **row.finetuning, **column.finetuning}
+        tasks = self.scale.tasks
+        own = {**tasks[""], **tasks.get(column.task, {}), **row.finetuning, **column.finetuning}
         own["columns"] = COLUMNS.get(source.key, ())
         if own.get("feature_based"):  # its own recipe
             own |= {"learning_rates": None, "epochs": None}
-        return FinetuneOptions(source.task, str(source.data), self.start_of(row, seed), seed=seed, **own)
+        step = f"@{round(row.share * self.scale.pretraining['steps'])}" if row.share < 1 else ""
+        start = self.model if self.model and row.model == BERT else f"{self.folder(row.model, seed)}{step}"
+        return FinetuneOptions(source.task, str(source.data), start, seed=seed, **own)
 
     def columns(self, table: Table) -> list[Column]:
         """Return the columns of a table that there are files for; of those with the same files the first."""
@@ -260,8 +256,7 @@ class Plan:
         return Cell(name, "fine-tuning", settings, once * (1 + 3 * (epochs or 1)), run, needs)
 
     def _baseline_cell(self, column: Column) -> Cell:
-        blank = Row("", BERT)
-        options = self.finetuning(blank, column._replace(finetuning={}), 0)
+        options = self.finetuning(Row("", BERT), column._replace(finetuning={}), 0)
         keys = ("task", "train_examples", "dev_examples", "columns")
         settings = {key: getattr(options, key) for key in keys}
         settings["examples"] = source.fingerprint if (source := self.source(column)) else 0
@@ -304,8 +299,7 @@ def _finetuned(
     result["seconds"] = report["training_seconds"]  # of all sittings, as above
     for split in ("dev", "test")[: 1 + with_test]:
         examples = _measured_on(model.task, options, split)
-        predictions = list(predict_examples([model], examples))
-        result[split] = measured(model.task, examples, predictions).to_json()
+        result[split] = measured(model.task, examples, list(predict_examples([model], examples))).to_json()
     if submission and options.task in GLUE:
         for asked in TEST_SETS.get(options.task, (options.task,)):
             with suppress(MissingFile):

@@ -10,7 +10,7 @@ from minibert.experiments.cells import Plan, pretraining_name
 from minibert.experiments.runner import Results
 from minibert.experiments.scales import ROLES
 from minibert.experiments.tables import NOTHING, TABLES, Column, Ordering, Row, Table
-from minibert.experiments.verdicts import NOT_RUN, Estimate, Judge, Outcomes, Verdict
+from minibert.experiments.verdicts import NOT_RUN, Estimate, Judge, Outcomes, Trainings, Verdict
 
 
 class Judged(NamedTuple):
@@ -68,10 +68,8 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
     }
     counts = Counter(mark for own in marks.values() for mark in own)
     parts = {part for name in results.lines for part in name.split("/")}
-    own, every = (
-        {part for part in parts if counts[part] == 1},
-        [n for n in range(1000) if f"seed{n}" in parts],
-    )
+    own = {part for part in parts if counts[part] == 1}
+    every = [n for n in range(1000) if f"seed{n}" in parts]
     given = {one.name: (one, seeds) for one in asked}
     found = {name: (one, every) for name, one in TABLES.items() if name in given or marks[name] & own} | given
     return [judge(plan, one, results, numbers) for one, numbers in found.values()]
@@ -80,8 +78,7 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
 def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> Judged:
     """Compute what a table says from the cells that there are.
 
-    The held-out column is judged by the loss in nats, turned round so that more is better; its estimates are
-    perplexities.
+    Held-out text is judged by minus the loss in nats, so that more is better; its estimates are perplexities.
     """
     titles, why = {one.name: one.title for one in table.columns}, plan.left_out(table)
     left_out = {titles[name]: reason for name, reason in why.items()}
@@ -113,9 +110,7 @@ def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> J
     return found
 
 
-def _pool(
-    found: Judged, plan: Plan, table: Table, column: Column, results: Results
-) -> dict[str, dict[int, Outcomes]]:
+def _pool(found: Judged, plan: Plan, table: Table, column: Column, results: Results) -> Trainings:
     """Collect what tells how much seeds change a column: the rows of all tables that have it."""
     apart = found._replace(failed={}, baselines={})
     pool: dict[str, dict[int, Outcomes]] = {}

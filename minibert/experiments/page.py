@@ -45,7 +45,7 @@ def table_text(judged: Judged) -> str:
     below = [f"{one.title}: {judged.titles.get(one.name, '')}" for one in columns]
     below += [f"Seeds: {', '.join(map(str, judged.seeds))}", judged.average()]
     below += [f"{title}: {why}" for title, why in judged.left_out.items()]
-    below += [f"{_claimed(judged, one)}: {answer}{rest}" for one, answer, rest in _answers(judged)]
+    below += [f"{claim}: {answer}{rest}" for claim, answer, rest, _ in _answers(judged)]
     below += [f"Given up: {cell}. {why}" for cell, why in judged.failed.items()] + [table.note]
     lines += ["", *(line for one in below for line in wrap(one, WIDTH, subsequent_indent="  "))]
     return shown("\n".join(lines))
@@ -88,9 +88,7 @@ def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
         "rows": rows,
         "paper": any(figure for cells in rows.values() for _, figure in cells),
         "trivial": _trivial(judged),
-        "verdicts": [
-            (_claimed(judged, one), answer, rest, one.why) for one, answer, rest in _answers(judged)
-        ],
+        "verdicts": _answers(judged),
         "pictures": [drawn(judged, one) for one in columns],
     }
 
@@ -122,7 +120,7 @@ def _paper(column: Column, figure: float | None) -> str:
 
 def _claimed(judged: Judged, ordering: Ordering) -> str:
     """Write a claim with the paper's figures, such as "84.4 > 83.9", where it has some."""
-    column, paper = _column(judged, ordering), ""
+    column, paper = next(one for one in judged.table.columns if one.name == ordering.column), ""
     if figures := judged.paper(ordering):
         better, worse = (_paper(column, one).strip("()") for one in figures)
         sign = ">" if figures[0] > figures[1] else "<" if figures[0] < figures[1] else "="
@@ -130,15 +128,12 @@ def _claimed(judged: Judged, ordering: Ordering) -> str:
     return f"{ordering.better} > {ordering.worse} on {column.title.split(' (')[0]}{paper}"
 
 
-def _answers(judged: Judged) -> list[tuple[Ordering, str, str]]:
-    """List all orderings with their answers, and the effect or why there is none."""
+def _answers(judged: Judged) -> list[tuple[str, str, str, str]]:
+    """List all claims with their answers, the effect or why there is none, and why the paper claims them."""
     percent = {one.name: not one.held_out for one in judged.columns}
     found = [(one, v.answer, f", {effect_text(v, percent[one.column])}") for one, v in judged.verdicts]
-    return found + [(one, NOT_RUN, f", {why}") for one, why in judged.not_run]
-
-
-def _column(judged: Judged, ordering: Ordering) -> Column:
-    return next(one for one in judged.table.columns if one.name == ordering.column)
+    found += [(one, NOT_RUN, f", {why}") for one, why in judged.not_run]
+    return [(_claimed(judged, one), answer, rest, one.why) for one, answer, rest in found]
 
 
 def _command(plan: Plan, judged: Sequence[Judged]) -> str:

@@ -42,9 +42,8 @@ def _axis(found: list[Estimate], base: float) -> list[float]:
     room = max(high - low, room)
     low, high = (low + high - room) / 2, (low + high + room) / 2  # of a single point, too
     ends = [x for one in found for x in (one.low, one.high) if math.isfinite(x)]
-    return ticks(
-        max(low - room, min([low, *ends])), max(high + 0.1 * room, min(high + room, max([high, *ends])))
-    )
+    lowest = max(low - room, min([low, *ends]))
+    return ticks(lowest, max(high + 0.1 * room, min(high + room, max([high, *ends]))))
 
 
 def _dots(rows: Any, column: Column, axis: list[float], base: Any) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def reproduce(
 ) -> "Results":
     """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
 
-    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on.
+    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on. Raise
+    InputError when files are missing or damaged, the given model does not fit, the folder holds results of
+    other settings or something else, or another process writes there.
 
     Parameters
     ----------
@@ -55,12 +57,6 @@ def reproduce(
     minutes : raise InputError, before anything is trained, where more time would be needed.
     show : tell the person watching how it goes.
     write : called with the results at the end, after Ctrl-C as well, before another process may write there.
-
-    Raises
-    ------
-    InputError
-        When files are missing or damaged, the given model does not fit, the folder holds results of other
-        settings or something else, or another process writes there.
     """
     with sole_writer(plan.out):
         _check_folder(plan.out)
@@ -144,10 +140,9 @@ class Results:
         """Raise InputError where there is a result of one of these cells with other settings."""
         for cell in cells:
             if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
-                raise InputError(
-                    f"{self.out / RESULTS} holds {cell.name} of other settings (scale, text, data or model); "
-                    "choose another --out, or the same settings to go on with it."
-                )
+                held = f"{cell.name} of other settings (scale, text, data or model)"
+                advice = "choose another --out, or the same settings to go on with it."
+                raise InputError(f"{self.out / RESULTS} holds {held}; {advice}")
 
     def __getitem__(self, cell: str) -> Result:
         """Return the result of a cell; KeyError where it has none yet."""
@@ -165,8 +160,7 @@ class Results:
         for file, lines in ((TIMES, self.times), (RESULTS, self.lines)):
             names = sorted(lines, key=lambda name: self.order.index(name) if name in self.order else -1)
             summed = (lines[name] | {"crc32": digest(lines[name])} for name in names)
-            text = "".join(json.dumps(line) + "\n" for line in summed)
-            atomic_text(self.out / file, text)
+            atomic_text(self.out / file, "".join(json.dumps(line) + "\n" for line in summed))
 
     def estimate(self, cells: Iterable[Cell]) -> float:
         """Return how many seconds some cells will take: as others did, else by the peak of the machine."""

@@ -39,10 +39,6 @@ class Scale(NamedTuple):
     tasks: Mapping[str, Mapping[str, Any]]  # options of fine-tuning by column's task; "": of all
     seeds: int
 
-    def finetuning(self, role: str) -> dict[str, Any]:
-        """Return the options of a column's task."""
-        return {**self.tasks[""], **self.tasks.get(role, {})}
-
 
 def _shrunk(*shapes: str) -> dict[str, str]:
     return dict(zip(SHAPES, shapes, strict=True))

@@ -1,11 +1,10 @@
 """What each of the paper's tables varies, measures and claims (Devlin et al. 2019, sections 4, 5 and C).
 
 A table is rows, each a pre-trained model and how it is fine-tuned; columns, each a task or the held-out text;
-and the orderings that the paper reads from it. A new row is one more `Row`, and for another pre-training one
-more entry of `MODELS`.
+and the orderings that the paper reads from it. A new row is a `Row`, a new pre-training an entry of `MODELS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -92,6 +91,10 @@ def _row(title: str, model: str, columns: str, *figures: float, **finetuning: An
     return Row(title, model, dict(zip(columns.split(), figures, strict=True)), finetuning)
 
 
+def _each(better: str, worse: str, columns: str, why: str) -> Iterator[Ordering]:
+    return (Ordering(better, worse, column, why) for column in columns.split())
+
+
 _TASKS = "mnli qnli mrpc sst2 squad"
 TABLE5 = Table(
     "table5",
@@ -105,14 +108,12 @@ TABLE5 = Table(
     ),
     (INFERENCE, QUESTIONS, PARAPHRASE, SENTIMENT, SPANS, NAMES),
     (
-        Ordering("BERT", "No NSP", "mnli", "next sentences help a task of pairs"),
-        Ordering("BERT", "No NSP", "qnli", "next sentences help a task of pairs"),
+        *_each("BERT", "No NSP", "mnli qnli", "next sentences help a task of pairs"),
         Ordering("No NSP", "LTR & No NSP", "ner", "both directions help where words are tagged"),
         Ordering("No NSP", "LTR & No NSP", "squad", "both directions help where spans are found"),
         Ordering("No NSP", "LTR & No NSP", "mrpc", "both directions help most with few examples"),
         Ordering("No NSP", "LTR & No NSP", "sst2", "both directions help sentences, a little"),
-        Ordering("+ BiLSTM", "LTR & No NSP", "ner", "a BiLSTM gives words their right context back"),
-        Ordering("+ BiLSTM", "LTR & No NSP", "squad", "a BiLSTM gives words their right context back"),
+        *_each("+ BiLSTM", "LTR & No NSP", "ner squad", "a BiLSTM gives words their right context back"),
         Ordering("BERT", "Untrained", "ner", "pre-training teaches something"),
     ),
 )
@@ -136,10 +137,7 @@ TABLE6 = Table(
         Ordering("12 × 768, 12 heads", "6 × 768, 12 heads", "ppl", "more layers"),
         Ordering("12 × 1024, 16 heads", "12 × 768, 12 heads", "ppl", "more units"),
         Ordering("24 × 1024, 16 heads", "12 × 1024, 16 heads", "ppl", "more layers"),
-        *(
-            Ordering("24 × 1024, 16 heads", "3 × 768, 12 heads", one, "the largest and the smallest")
-            for one in _SIZES.split()
-        ),
+        *_each("24 × 1024, 16 heads", "3 × 768, 12 heads", _SIZES, "the largest and the smallest"),
     ),
     "Rows have the names of the paper's shapes; what each was shrunk to stands in the scale.",
 )
@@ -199,20 +197,16 @@ FIGURE5 = Table(
     (INFERENCE, NAMES),
     (
         Ordering("LTR, 5% of the steps", "MLM, 5% of the steps", "mnli", "MLM starts slower"),
-        Ordering("MLM, 100% of the steps", "LTR, 100% of the steps", "mnli", "and passes LTR"),
-        Ordering("MLM, 100% of the steps", "LTR, 100% of the steps", "ner", "and passes LTR"),
+        *_each("MLM, 100% of the steps", "LTR, 100% of the steps", "mnli ner", "and passes LTR"),
         Ordering("MLM, 100% of the steps", "MLM, 40% of the steps", "mnli", "more steps still help"),
     ),
     "A checkpoint on the way of a falling learning rate is not the end of a shorter run.",
 )
-_GLUE = "mnli qqp qnli sst2 cola stsb mrpc rte"
+_GLUE = "mnli qqp qnli sst2 cola stsb mrpc rte"  # the paper's figures are of BERT BASE, on test
 TABLE1 = Table(
     "table1",
     "GLUE",
-    (
-        _row("BERT", BERT, _GLUE, 84.6, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4),  # BERT BASE, on test
-        NO_TRAINING,
-    ),
+    (_row("BERT", BERT, _GLUE, 84.6, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4), NO_TRAINING),
     (
         INFERENCE,
         Column("qqp", "QQP (acc)", "qqp"),
@@ -223,7 +217,7 @@ TABLE1 = Table(
         PARAPHRASE,
         Column("rte", "RTE (acc)", "rte"),
     ),
-    tuple(Ordering("BERT", "Untrained", name, "pre-training teaches something") for name in _GLUE.split()),
+    tuple(_each("BERT", "Untrained", _GLUE, "pre-training teaches something")),
     "The paper's figures are of GLUE's test server, F1 for QQP and MRPC; ours are of dev.",
     averaged=True,
 )

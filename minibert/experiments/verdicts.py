@@ -9,6 +9,7 @@ reaches to the root of (t se_seeds)^2 + (1.96 se_examples)^2 (Howe 1974). Nothin
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from minibert.errors import InputError
 DIGITS = {"mean": "01", "f1": "0123456789"}  # of the values that JSON has as one string
 NOT_RUN = "not run"  # in place of an answer
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
+Trainings = Mapping[str, Mapping[int, "Outcomes"]]  # by row and seed
 Interval = tuple[float, float, float, float]  # a mean, its ends, and what is told from 0 with 80% power
 
 
@@ -37,10 +39,7 @@ class Outcomes(NamedTuple):
         return 2 * right / (found + expected) if found + expected else 0.0
 
     def parts(self, grouped: bool = True) -> np.ndarray:
-        """Return (n,), or one for each group, with the metric as mean and its noise as spread.
-
-        Of F1 it is that to first order.
-        """
+        """Return (n,), or one a group: the mean is the metric (F1 to first order), the spread its noise."""
         parts = self.values
         if self.kind == "f1":
             score, marked = self.score(), self.values[:, 1] + self.values[:, 2]
@@ -60,7 +59,7 @@ class Outcomes(NamedTuple):
     @classmethod
     def from_json(cls, found: Any) -> Self:
         """Return the outcomes that `to_json` was given; raise InputError when this is none of its results."""
-        try:
+        with suppress(KeyError, OverflowError, TypeError, ValueError):
             kind, given, groups = found["kind"], found["values"], tuple(found.get("groups", ()))
             flat = [DIGITS[kind].index(x) for x in given] if isinstance(given, str) else given
             values = np.array(flat, np.int64).reshape(-1, 3) if kind == "f1" else np.array(flat, np.float64)
@@ -70,8 +69,6 @@ class Outcomes(NamedTuple):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
                 return cls(kind, values, groups)
-        except (KeyError, OverflowError, TypeError, ValueError):
-            pass
         raise InputError(f"{found!r:.60} are no outcomes; give a kind and values as Outcomes.to_json does.")
 
 
@@ -100,12 +97,7 @@ class Judge:
     What another seed would change is estimated from the trainings in `pool`, by default those of the rows.
     """
 
-    def __init__(
-        self,
-        rows: Mapping[str, Mapping[int, Outcomes]],
-        floor: Outcomes | None = None,
-        pool: Mapping[str, Mapping[int, Outcomes]] | None = None,
-    ) -> None:
+    def __init__(self, rows: Trainings, floor: Outcomes | None = None, pool: Trainings | None = None) -> None:
         if not rows or not all(rows.values()):
             raise InputError(f"rows={list(rows)}: one has no training; give at least one of each.")
         given = [one for part in (rows, pool or {}) for seeds in part.values() for one in seeds.values()]

@@ -13,7 +13,7 @@ from minibert import engines
 from minibert.arrays import Params
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
-from minibert.files import atomic_tensors, require_readable
+from minibert.files import atomic_tensors, open_file
 from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
 from minibert.inference import Bert
 from minibert.model import bilstm
@@ -69,7 +69,7 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     """Read them; raise InputError when the file is missing, damaged, or of another shape."""
     path = folder / WEIGHTS_FILE
     try:
-        require_readable(path)
+        open_file(path).close()  # the library says only that a file is not there
         with safe_open(path, framework="numpy") as file:
             names = file.keys()  # of what can't be iterated over itself
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}

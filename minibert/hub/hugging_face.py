@@ -8,7 +8,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from minibert.errors import InputError
-from minibert.files import atomic_json, atomic_tensors, require_readable
+from minibert.files import atomic_json, atomic_tensors, open_file
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.precisions import narrowed, widened
@@ -140,7 +140,7 @@ def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     The library checks the header against the file. The tensors are views of the file mapped into memory.
     """
     try:
-        require_readable(path)
+        open_file(path).close()  # the library says only that a file is not there
         with safe_open(path, framework="numpy") as file:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         data = np.memmap(path, np.uint8, mode="r")

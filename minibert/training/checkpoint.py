@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from minibert.errors import InputError, RunError
-from minibert.files import atomic_tensors, require_readable, writing
+from minibert.files import atomic_tensors, open_file, writing
 from minibert.json_files import parse_json
 from minibert.model import bilstm
 from minibert.model.config import BertConfig
@@ -116,7 +116,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if path.is_dir():
         raise InputError(f"{path} is a folder and can't be a checkpoint; move it away or use an earlier one.")
     try:
-        require_readable(path)
+        open_file(path).close()  # the library says only that a file is not there
         with safe_open(path, framework="numpy") as file:
             if (text := (file.metadata() or {}).get("minibert")) is not None:
                 header = parse_json(text)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minibert.errors import InputError
-from minibert.reading import PIECE_BYTES, byte_pieces, decoded, not_utf8, whole_lines
+from minibert.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
 from minibert.terminal import emit, printable
 
 STANDARD_INPUT = "-"
 ONE_A_LINE = "texts from the terminal, one a line"
 LINES_AT_ONCE = 64  # of files that are answered together
-Progress = Callable[[int], None] | None
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 Ask = Callable[[list[Asked]], Iterable[Answer]]
