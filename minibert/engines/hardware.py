@@ -13,8 +13,6 @@ from minibert.machine import cores
 from minibert.ops import Ops
 
 MOST_THREADS = 4096  # that may be asked for
-OWN_THREADS = ("cpp", "numba")  # engines that share out their work themselves
-PEAK_SECONDS = 0.1  # to measure the machine's peak in
 LOOK_SECONDS = 0.02  # to see in whether one thread is faster in bfloat16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 
@@ -42,19 +40,15 @@ def rate_of_one_thread(isa: str, dtype: str) -> float:
     return _cpp().multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
 
 
-def peak(
-    threads: int, dtype: str = "float32", seconds: float = PEAK_SECONDS, ops: Any = None
-) -> float | None:
+def peak(threads: int, dtype: str = "float32", seconds: float = 0.1, ops: Any = None) -> float | None:
     """Measure how fast this machine multiplies and adds at most, in GFLOP/s, a multiply-add being two.
 
     That is its processor from registers, whichever engine computes, or None without the kernels in C++, which
     measure it; but where JAX, as `ops`, computes on something else, all the devices in matrix products.
 
-    Parameters
-    ----------
-    threads : that do so at once, on a core each; more than there are cores are no faster.
-    dtype : "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without).
-    seconds : it takes; more where other programs are busy, whose share does not lower the result.
+    So many `threads` do so at once, on a core each; more than there are cores are no faster. `dtype` is
+    "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without). It takes these
+    `seconds`; more where other programs are busy, whose share does not lower the result.
     """
     if ops is not None and ops.name == "jax":
         devices = import_module("minibert.engines.jax.devices")
@@ -74,7 +68,7 @@ def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolct
     and calls the matrix library from them: each call gets one thread.
     """
     require_threads(threads)
-    own = ops is not None and ops.name in OWN_THREADS
+    own = ops is not None and ops.name in ("cpp", "numba")
     return threadpoolctl.threadpool_limits(limits=1 if own else threads and int(threads))
 
 

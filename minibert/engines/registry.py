@@ -18,19 +18,11 @@ BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat1
 PORTABLE = "portable"  # of `cpp` without vector instructions of its own, as on ARM
 JAX_MINIMUM = "0.7"  # of jax and jaxlib, as in pyproject.toml
 DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` may be told
-_forced: dict[str, str] = {}  # what `force_device` was told
+_forced: dict[str, str | None] = {"device": None}  # what `force_device` was told
 
 
 class _MissingEngine(InputError):
     """What an engine needs is not installed."""
-
-
-def _cpp(threads: int, dtype: str) -> Ops:
-    return import_module("minibert.engines.cpp.ops").CppOps(threads=threads, dtype=dtype)
-
-
-def _numba(threads: int, dtype: str) -> Ops:
-    return import_module("minibert.engines.numba.ops").NumbaOps(threads=threads)
 
 
 def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
@@ -41,7 +33,7 @@ def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
 def _jax_devices() -> Any:
     """Import the module that knows JAX's devices, and let JAX use those it shall."""
     found = _jax_module("devices")
-    found.use(_forced.get("device"))
+    found.use(_forced["device"])
     return found
 
 
@@ -78,11 +70,15 @@ TABLE = {
     "numpy": Engine("the reference, plain NumPy", lambda threads, dtype: Ops(), ""),
     "cpp": Engine(
         "kernels in C++ for float32 and bfloat16",
-        _cpp,
+        lambda threads, dtype: import_module("minibert.engines.cpp.ops").CppOps(threads, dtype=dtype),
         "install a C++ compiler (GCC 11 or later, or Clang) and Python's headers, then reinstall minibert",
         ("float32", "bfloat16", "float64"),
     ),
-    "numba": Engine("loops compiled by Numba for float32 and float64", _numba, "pip install numba"),
+    "numba": Engine(
+        "loops compiled by Numba for float32 and float64",
+        lambda threads, dtype: import_module("minibert.engines.numba.ops").NumbaOps(threads),
+        "pip install numba",
+    ),
     "jax": Engine(
         "the reference compiled by XLA, for accelerators",
         _jax,
@@ -98,6 +94,9 @@ FASTEST_FIRST = ("cpp", "numba", "numpy")
 def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
     """Make the engine of that name; "auto" takes the fastest there is.
 
+    Raise InputError when there is no such engine, it does not compute in that dtype, or what it needs is not
+    installed; when it has no such option, or the device that was forced is not there.
+
     Parameters
     ----------
     name : "auto" or one of `ENGINES`.
@@ -107,12 +106,6 @@ def create(name: str = "auto", threads: int | None = None, dtype: str = "float32
     extras : options of a single engine; None and False count as not given. For JAX `devices`, how many train
         (all there are, when left out), `fsdp`, whether parameters and moments are spread over them, and
         `recompute`, whether only the input of each layer is kept for backward.
-
-    Raises
-    ------
-    InputError
-        When there is no such engine, it does not compute in that dtype, or what it needs is not installed;
-        when it has no such option, or the device that was forced is not there.
     """
     return choose(name, threads, dtype, **extras)[0]
 
@@ -143,9 +136,7 @@ def choose(
         return ops, _described(ops)
     tried = _trial(threads, dtype) if chosen_isa() == PORTABLE else {}
     missing = []
-    for one in [*sorted(tried, key=tried.__getitem__), *FASTEST_FIRST]:
-        if one not in able:
-            continue
+    for one in filter(able.__contains__, [*sorted(tried, key=tried.__getitem__), *FASTEST_FIRST]):
         try:
             ops = _make(one, threads, dtype, {})
         except _MissingEngine as error:
@@ -193,8 +184,7 @@ def settled(options: Any) -> Any:
 
 def _require_meant(name: str, extras: dict[str, Any]) -> None:
     """Raise InputError when an option is given that the engine of that name does not have."""
-    said = extras | ({"device": _forced["device"]} if "device" in _forced else {})
-    for option, value in said.items():
+    for option, value in (extras | (_forced if _forced["device"] else {})).items():
         hearing = [one for one in TABLE if option in TABLE[one].extras]
         if not hearing:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")
@@ -218,9 +208,7 @@ def _described(ops: Ops) -> str:
 
 def force_device(name: str | None) -> None:
     """Let JAX, which has not begun yet, compute on one of `DEVICES`; None lets it choose."""
-    _forced.pop("device", None)
-    if name is not None:
-        _forced["device"] = name
+    _forced["device"] = name
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:

@@ -66,40 +66,34 @@ def random_batch(size: Size, M: int, rng: np.random.Generator, next_sentence: bo
     sequences = []
     for number, (begin, length) in enumerate(zip(begins, size.lengths, strict=False)):
         positions = np.sort(masked[(masked >= begin) & (masked < begin + length)]) - begin
-        sequences.append(
-            Sequence(
-                input_ids=rng.integers(size.V, size=length),
-                token_type_ids=np.arange(length) * 2 // length,
-                masked_positions=positions,
-                masked_labels=rng.integers(size.V, size=len(positions)),
-                next_sentence_label=number % 3 - 1 if next_sentence else -1,
-            )
-        )
-    batch = Batch.pack(sequences)
-    return dataclasses.replace(
-        batch,
-        masked_weights=batch.masked_weights * rng.uniform(0.5, 1.5, batch.M),
-        next_sentence_weights=batch.next_sentence_weights * rng.uniform(0.5, 1.5, batch.S),
-    )
+        ids, segments = rng.integers(size.V, size=length), np.arange(length) * 2 // length
+        labels, order = rng.integers(size.V, size=len(positions)), number % 3 - 1 if next_sentence else -1
+        sequences.append(Sequence(ids, segments, positions, labels, order))
+    return unevenly_weighted(Batch.pack(sequences), rng, "masked_weights", "next_sentence_weights")
+
+
+def unevenly_weighted(batch: Any, rng: np.random.Generator, *names: str) -> Any:
+    """Give the rows of a loss weights of their own: a batch with the weights of these names changed."""
+    weights = {name: getattr(batch, name) for name in names}
+    uneven = {name: one * rng.uniform(0.5, 1.5, len(one)) for name, one in weights.items()}
+    return dataclasses.replace(batch, **uneven)
 
 
 def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: float = 0.4) -> TaskBatch:
     """Draw tokens and labels for a head; pairs of sequences for a choice, tags for some tokens."""
 
     def sequence(length: int) -> Sequence:
-        segments = np.arange(length) * 2 // length
-        return Sequence(rng.integers(size.V, size=length), segments)
+        return Sequence(rng.integers(size.V, size=length), np.arange(length) * 2 // length)
 
-    def label(length: int, rows: int) -> Any:
+    def label(length: int, rows: Any) -> Any:
         if kind.label_shape == (0,):
             return (rng.random(head.outputs) < 0.5) * rng.uniform(0.5, 1.5, head.outputs)
         if kind.label_shape:
             last = size.V if head.kind == "contrastive" else length  # texts, or tokens
             return np.sort(rng.integers(last, size=kind.label_shape))
         if kind.reads == LABELS:
-            return rng.integers(head.outputs, size=rows)
-        is_class = kind.label_dtype == "int32"
-        return rng.integers(max(2, head.outputs)) if is_class else rng.standard_normal()
+            return rng.integers(head.outputs, size=len(rows))
+        return rng.integers(max(2, head.outputs)) if kind.label_dtype == "int32" else rng.standard_normal()
 
     features, kind = [], KINDS[head.kind]
     together = 2 if head.kind in ("choice", *similarity_losses.KINDS) else 1
@@ -108,24 +102,15 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
     for begin, end in pairwise(borders):
         lengths = size.lengths[begin:end]
         rows = np.flatnonzero(rng.random(lengths[0]) < tagged) if kind.reads == LABELS else None
-        sequences = tuple(map(sequence, lengths))
-        features.append(Feature(sequences, label(lengths[0], 0 if rows is None else len(rows)), rows))
-    batch = TaskBatch.pack_features(features, head)
-    uneven = rng.uniform(0.5, 1.5, len(batch.label_weights))
-    return dataclasses.replace(batch, label_weights=batch.label_weights * uneven)
+        features.append(Feature(tuple(map(sequence, lengths)), label(lengths[0], rows), rows))
+    return unevenly_weighted(TaskBatch.pack_features(features, head), rng, "label_weights")
 
 
 def config_of(size: Size, **fields: Any) -> BertConfig:
     """Configure two layers of that size, unless `fields` say something else."""
-    shape = {
-        "vocab_size": size.V,
-        "hidden_size": size.H,
-        "num_hidden_layers": 2,
-        "num_attention_heads": size.A,
-        "intermediate_size": size.F,
-        "max_position_embeddings": max(size.lengths),
-    }
-    return BertConfig(**shape | fields)
+    wide = {"hidden_size": size.H, "num_attention_heads": size.A, "intermediate_size": size.F}
+    long = {"vocab_size": size.V, "max_position_embeddings": max(size.lengths), "num_hidden_layers": 2}
+    return BertConfig(**wide | long | fields)
 
 
 def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head = PRETRAINING) -> Parameters:
@@ -145,7 +130,3 @@ def in_general_position(parameters: FlatParameters, rng: np.random.Generator) ->
 def dropout_of(ops: Any, batch: Batch) -> Any:
     """Draw a batch's dropout at two rates, which differ so that they can't be mixed up unnoticed."""
     return ops.dropout(batch, 0.1, 0.2, seed=3, step=11)
-
-
-def no_dropout(ops: Any, batch: Batch) -> None:
-    """Give no dropout, in place of `dropout_of`."""

@@ -1,14 +1,13 @@
 """Whole losses: of pre-training, of every head of fine-tuning, and of the tagger of LSTMs."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from minibert.engines.runtime import runtime_of
 from minibert.gradcheck import cases
-from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, no_dropout, random_batch
+from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, random_batch
 from minibert.model import bert, bilstm
 from minibert.model.batch import Batch, VectorBatch
 from minibert.model.params import Head, Parameters
@@ -21,12 +20,12 @@ UNSEEN = {"choice": ("head.bias",), "span": ("head.bias", "layers.0.feed_forward
 def pretraining_losses(size: Size, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
     """List losses of pre-training, on an encoder of two layers."""
 
-    def loss(variant: str, batch: Batch, drop: Callable[..., Any] = dropout_of, **fields: Any) -> Case:
+    def loss(variant: str, batch: Batch, drop: Any = dropout_of, **fields: Any) -> Case:
         config = config_of(size, **fields)
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
             laid_out = runtime_of(ops).prepare(batch)
-            result, saved = bert.pretraining_loss(ops, config, params, laid_out, drop(ops, laid_out))
+            result, saved = bert.pretraining_loss(ops, config, params, laid_out, drop and drop(ops, laid_out))
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
@@ -34,12 +33,11 @@ def pretraining_losses(size: Size, parameters: Parameters, rng: np.random.Genera
 
         return Case("pretraining_loss", variant, {}, dict(parameters.items()), forward, backward)
 
-    T = sum(size.lengths)
     return [
-        loss("", random_batch(size, size.M, rng), no_dropout),
+        loss("", random_batch(size, size.M, rng), None),
         loss("dropout", random_batch(size, size.M, rng)),
         loss("tanh dropout", random_batch(size, size.M, rng), hidden_act="gelu_new"),
-        loss("left to right dropout", random_batch(size, T, rng, next_sentence=False), is_decoder=True),
+        loss("left to right dropout", random_batch(size, sum(size.lengths), rng, False), is_decoder=True),
         loss("M=1 dropout", random_batch(size, 1, rng)),
         loss("M=0 dropout", random_batch(size, 0, rng)),
     ]
@@ -48,9 +46,7 @@ def pretraining_losses(size: Size, parameters: Parameters, rng: np.random.Genera
 def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
     """Build the losses of fine-tuning, on an encoder of one layer."""
 
-    def loss(
-        variant: str, head: Head, drop: Callable[..., Any] = no_dropout, summed: bool = False, **fields: Any
-    ) -> Case:
+    def loss(variant: str, head: Head, drop: Any = None, summed: bool = False, **fields: Any) -> Case:
         config = config_of(size, num_hidden_layers=1, **fields)
         parameters = cases.random_parameters(config, rng, head)
         batch = cases.random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
@@ -58,7 +54,8 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
             laid_out = runtime_of(ops).prepare(batch)
-            result, saved = own.loss(ops, config, head, params, laid_out, drop(ops, laid_out), span_weight)
+            dropped = drop and drop(ops, laid_out)
+            result, saved = own.loss(ops, config, head, params, laid_out, dropped, span_weight)
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
@@ -66,6 +63,27 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
 
         tree, unseen = dict(parameters.items()), UNSEEN.get(head.kind, ())
         return Case("head_loss", f"{head.kind} {variant}".strip(), {}, tree, forward, backward, unseen)
+
+    def tagger(variant: str, drop: Any = None, mixed: int = 0) -> Case:
+        """Build the loss of the tagger of LSTMs; its vectors have a gradient as well."""
+        config = bilstm.BilstmConfig(inputs=size.H, outputs=5, width=size.M, mixed=mixed)
+        parameters = cases.in_general_position(bilstm.BilstmParameters(config, dtype=np.float64), rng)
+        shapes = [(mixed, n, size.H) if mixed else (n, size.H) for n in size.lengths]
+        rows = [np.flatnonzero(rng.random(n) < 0.6) for n in size.lengths]
+        vectors = [rng.standard_normal(shape) for shape in shapes]
+        batch = VectorBatch.pack_vectors(vectors, [rng.integers(5, size=len(own)) for own in rows], rows)
+        batch = cases.unevenly_weighted(batch, rng, "label_weights")
+
+        def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
+            moved = dataclasses.replace(batch, vectors=inputs["vectors"])
+            result, saved = bilstm.loss(ops, config, params, moved, drop and drop(ops, moved))
+            return result.loss, saved
+
+        def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
+            return bilstm.loss_backward(ops, config, saved, params, grads)
+
+        tree, inputs = dict(parameters.items()), {"vectors": batch.vectors}
+        return Case("tagger_loss", variant, inputs, tree, forward, backward)
 
     classify, regress, choice = Head("classify", 3), Head("regress", 1), Head("choice", 1)
     pooled_lstm = classify._replace(lstm=True, pool="attention")
@@ -94,34 +112,9 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         loss("dropout", Head("cosine", 0), dropout_of),
         loss("", Head("contrastive", 0)),
         loss("dropout", Head("contrastive", 0), dropout_of),
-        _tagger("", size, rng),
-        _tagger("dropout", size, rng, dropout_of),
-        _tagger("mixed dropout", size, rng, dropout_of, mixed=3),
+        tagger(""),
+        tagger("dropout", dropout_of),
+        tagger("mixed dropout", dropout_of, mixed=3),
         loss("", multilabel),
         loss("LSTM dropout", multilabel._replace(lstm=True), dropout_of),
     ]
-
-
-def _tagger(
-    variant: str, size: Size, rng: np.random.Generator, drop: Callable[..., Any] = no_dropout, mixed: int = 0
-) -> Case:
-    """Build the loss of the tagger of LSTMs; its vectors have a gradient as well."""
-    config = bilstm.BilstmConfig(inputs=size.H, outputs=5, width=size.M, mixed=mixed)
-    parameters = cases.in_general_position(bilstm.BilstmParameters(config, dtype=np.float64), rng)
-    shapes = [(mixed, n, size.H) if mixed else (n, size.H) for n in size.lengths]
-    rows = [np.flatnonzero(rng.random(n) < 0.6) for n in size.lengths]
-    vectors = [rng.standard_normal(shape) for shape in shapes]
-    batch = VectorBatch.pack_vectors(vectors, [rng.integers(5, size=len(own)) for own in rows], rows)
-    uneven = batch.label_weights * rng.uniform(0.5, 1.5, len(batch.label_weights))
-    batch = dataclasses.replace(batch, label_weights=uneven)
-
-    def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
-        moved = dataclasses.replace(batch, vectors=inputs["vectors"])
-        result, saved = bilstm.loss(ops, config, params, moved, drop(ops, moved))
-        return result.loss, saved
-
-    def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-        return bilstm.loss_backward(ops, config, saved, params, grads)
-
-    inputs = {"vectors": batch.vectors}
-    return Case("tagger_loss", variant, inputs, dict(parameters.items()), forward, backward)

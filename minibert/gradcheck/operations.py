@@ -1,26 +1,34 @@
 """Primitives, sublayers and the masked-LM head, each by itself."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, no_dropout, random_batch
+from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, random_batch
 from minibert.model.batch import Batch
 from minibert.model.config import BertConfig
 from minibert.model.params import Parameters, lstm_table
 
+TREE = object()  # in place of the parameters of a block, among what it is called with
+
 
 def _case(
-    operation: str, variant: str, inputs: Arrays, params: Arrays, given: Callable[..., Any], *form: Any
+    operation: str, variant: str, batch: Batch, inputs: Arrays, params: Arrays, *extra: Any, form: Any = ()
 ) -> Case:
     """Build the case of a method of `Ops`; what has parameters is called as a block is.
 
-    Behind its inputs the method takes `given(ops, params)`, its backward takes `form` behind all else.
+    Behind `inputs` the method takes `extra`: dropout where that is a function which draws it, and targets in
+    the precision of the inputs. Its backward takes `form` behind all else.
     """
 
     def forward(ops: Any, inputs: Arrays, tree: Any) -> tuple[Any, Any]:
-        return getattr(ops, operation)(*inputs.values(), *given(ops, tree))
+        def given(one: Any) -> Any:
+            if one is TREE or callable(one):
+                return tree if one is TREE else one(ops, batch)
+            is_target = isinstance(one, np.ndarray) and one.dtype == np.float64
+            return ops.cast(one, next(iter(inputs.values())).real.dtype) if is_target else one
+
+        return getattr(ops, operation)(*inputs.values(), *map(given, extra))
 
     def backward(ops: Any, dy: Any, saved: Any, tree: Any, grads: Any) -> tuple[Any, Any]:
         method = getattr(ops, f"{operation}_backward")
@@ -34,57 +42,23 @@ def _case(
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
     """Build primitives: those called with their inputs one after another, and those that are not."""
-    T, M, A, H, F, V = batch.T, size.M, size.A, size.H, size.F, size.V
+    T, S, M, A, H, F, V = batch.T, batch.S, size.M, size.A, size.H, size.F, size.V
     draw, cu_seqlens = rng.standard_normal, batch.cu_seqlens
     found = []
 
     def add(operation: str, variant: str, inputs: Arrays, *extra: Any, form: tuple[Any, ...] = ()) -> None:
-        def given(ops: Any, _: Any) -> list[Any]:
-            return [dropout_of(ops, batch) if one is dropout_of else one for one in extra]
+        found.append(_case(operation, variant, batch, inputs, {}, *extra, form=form))
 
-        found.append(_case(operation, variant, inputs, {}, given, *form))
-
-    add("linear", "", {"x": draw((T, H)), "weight": draw((H, F)), "bias": draw(F)})
-    for form in ("erf", "tanh"):
-        add("gelu", form, {"x": 2 * draw((T, F))}, form, form=(form,))
-    add("tanh", "", {"x": draw((T, H))})
-    for variant, eps in (("", 1e-12), ("large eps", 0.5)):
-        add("layer_norm", variant, {"x": draw((T, H)) + 1, "gamma": draw(H), "beta": draw(H)}, eps)
-    for variant, extra in (
-        ("", ()),
-        ("causal", (True,)),
-        ("dropout", (False, dropout_of, 4)),
-        ("causal dropout", (True, dropout_of, 7)),
-    ):
-        add("attention", variant, {name: draw((T, A, H // A)) for name in "qkv"}, cu_seqlens, *extra)
-    add("take_rows", "", {"x": draw((T, H))}, rng.integers(T, size=T))
-    for variant, count in (("", T), ("one row", 1), ("no rows", 0)):
-        add("softmax_cross_entropy", variant, {"logits": 3 * draw((count, V))}, rng.integers(V, size=count))
-    labels = rng.integers(np.diff(cu_seqlens))
-    add("segment_softmax_cross_entropy", "", {"scores": 3 * draw(T)}, cu_seqlens, labels)
-    for variant in ("", "reverse"):
-        weights = {"w_in": draw((H, 4 * M)) / 4, "w_state": draw((M, 4 * M)) / 3, "bias": draw(4 * M)}
-        add("lstm", variant, {"x": draw((T, H)), **weights}, cu_seqlens, bool(variant))
-    add("layer_mix", "", {"layers": draw((3, T, H)), "weights": draw(3)})
-    return [*found, *_called_otherwise(size, batch, rng)]
-
-
-def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
-    """List what is compared with targets, what has no backward, and a table's gradient, added to it."""
-    T, S, H, F, V = batch.T, batch.S, size.H, size.F, size.V
-    draw = rng.standard_normal
-
-    targets = draw(S)
-
-    def compared(operation: str, inputs: Arrays, targets: Any) -> Case:
+    def pooled(how: str, inputs: Arrays) -> Case:
         def forward(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
-            (x,) = inputs.values()
-            return getattr(ops, operation)(x, ops.cast(targets, x.real.dtype))
+            windows = np.array([[0, 1, -1], [2, -1, -1], [3, 4, 5]])
+            return ops.pool_windows(inputs["x"], windows, how, inputs.get("query"))
 
         def backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
-            return getattr(ops, f"{operation}_backward")(dy, saved), grads
+            dx, dquery = ops.pool_windows_backward(dy, saved)
+            return dx if dquery is None else (dx, dquery), grads
 
-        return Case(operation, "", inputs, {}, forward, backward)
+        return Case("pool_windows", how, inputs, {}, forward, backward)
 
     def dropped(ops: Any, x: Any) -> Any:
         return x * ops.dropout_mask(dropout_of(ops, batch), 2, x.shape[1], x.dtype)
@@ -98,70 +72,80 @@ def _called_otherwise(size: Size, batch: Batch, rng: np.random.Generator) -> lis
     def embedding_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
         return (), {"table": ops.embedding_backward(dy, saved, grads["table"])}
 
-    windows = np.array([[0, 1, -1], [2, -1, -1], [3, 4, 5]])
-
-    def pooled(how: str, inputs: Arrays) -> Case:
-        def forward(ops: Any, inputs: Arrays, _: Any) -> tuple[Any, Any]:
-            return ops.pool_windows(inputs["x"], windows, how, inputs.get("query"))
-
-        def backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
-            dx, dquery = ops.pool_windows_backward(dy, saved)
-            return dx if dquery is None else (dx, dquery), grads
-
-        return Case("pool_windows", how, inputs, {}, forward, backward)
-
-    applies = (rng.random((S, F)) < 0.4) * rng.uniform(0.5, 2, (S, F))
-
+    add("linear", "", {"x": draw((T, H)), "weight": draw((H, F)), "bias": draw(F)})
+    for form in ("erf", "tanh"):
+        add("gelu", form, {"x": 2 * draw((T, F))}, form, form=(form,))
+    add("tanh", "", {"x": draw((T, H))})
+    for variant, eps in (("", 1e-12), ("large eps", 0.5)):
+        add("layer_norm", variant, {"x": draw((T, H)) + 1, "gamma": draw(H), "beta": draw(H)}, eps)
+    ways = ("", ()), ("causal", (True,)), ("dropout", (False, dropout_of, 4))
+    for variant, extra in (*ways, ("causal dropout", (True, dropout_of, 7))):
+        add("attention", variant, {name: draw((T, A, H // A)) for name in "qkv"}, cu_seqlens, *extra)
+    add("take_rows", "", {"x": draw((T, H))}, rng.integers(T, size=T))
+    for variant, count in (("", T), ("one row", 1), ("no rows", 0)):
+        add("softmax_cross_entropy", variant, {"logits": 3 * draw((count, V))}, rng.integers(V, size=count))
+    labels = rng.integers(np.diff(cu_seqlens))
+    add("segment_softmax_cross_entropy", "", {"scores": 3 * draw(T)}, cu_seqlens, labels)
+    for variant in ("", "reverse"):
+        weights = {"w_in": draw((H, 4 * M)) / 4, "w_state": draw((M, 4 * M)) / 3, "bias": draw(4 * M)}
+        add("lstm", variant, {"x": draw((T, H)), **weights}, cu_seqlens, bool(variant))
+    add("layer_mix", "", {"layers": draw((3, T, H)), "weights": draw(3)})
+    targets, applies = draw(S), (rng.random((S, F)) < 0.4) * rng.uniform(0.5, 2, (S, F))
     predictions, x, table = {"predictions": draw(S)}, {"x": draw((T, F))}, {"table": draw((V, H))}
-    return [
-        compared("squared_error", predictions, targets),
+    add("squared_error", "", predictions, targets)
+    found += [
         Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
         Case("embedding", "", {}, table, embedding, embedding_backward),
-        compared("sigmoid_cross_entropy", {"logits": 3 * draw((S, F))}, applies),
-        pooled("mean", {"x": draw((6, H))}),
-        pooled("max", {"x": draw((6, H))}),
-        pooled("attention", {"x": draw((6, H)), "query": draw(H)}),
     ]
+    add("sigmoid_cross_entropy", "", {"logits": 3 * draw((S, F))}, applies)
+    found += [pooled(how, {"x": draw((6, H))}) for how in ("mean", "max")]
+    found.append(pooled("attention", {"x": draw((6, H)), "query": draw(H)}))
+    return found
 
 
 def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
     """List the blocks of a layer, layers in a row, and LSTMs."""
     x = {"x": rng.standard_normal((batch.T, size.H))}
 
-    def embedding(variant: str, drop: Callable[..., Any]) -> Case:
-        def given(ops: Any, params: Any) -> tuple[Any, ...]:
-            return batch, params, config_of(size), drop(ops, batch)
+    def embedding(variant: str, drop: Any) -> Case:
+        params = _below(parameters, "embeddings")
+        return _case("embedding_block", variant, batch, {}, params, batch, TREE, plain, drop)
 
-        return _case("embedding_block", variant, {}, _below(parameters, "embeddings"), given)
+    def attention(variant: str, drop: Any, config: BertConfig, rows: Any = None) -> Case:
+        params, how = _below(parameters, "layers.1.attention"), (batch.cu_seqlens, config, drop, 1, rows)
+        return _case("attention_block", variant, batch, x, params, TREE, *how)
 
-    def attention(variant: str, drop: Callable[..., Any], config: BertConfig, rows: Any = None) -> Case:
-        def given(ops: Any, params: Any) -> tuple[Any, ...]:
-            return params, batch.cu_seqlens, config, drop(ops, batch), 1, rows
+    def feed_forward(variant: str, drop: Any, config: BertConfig) -> Case:
+        params, how = _below(parameters, "layers.1.feed_forward"), (config, drop, 1)
+        return _case("feed_forward_block", variant, batch, x, params, TREE, *how, form=(config,))
 
-        return _case("attention_block", variant, x, _below(parameters, "layers.1.attention"), given)
+    def lstms(variant: str, drop: Any) -> Case:
+        params = {one.name: 0.3 * rng.standard_normal(one.shape) for one in lstm_table(size.H, size.M)}
 
-    def feed_forward(variant: str, drop: Callable[..., Any], config: BertConfig) -> Case:
-        def given(ops: Any, params: Any) -> tuple[Any, ...]:
-            return params, config, drop(ops, batch), 1
+        def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
+            dropped = drop and drop(ops, batch)
+            return ops.bilstm_block(inputs["x"], params["lstm"], batch.cu_seqlens, dropped, 7)
 
-        params = _below(parameters, "layers.1.feed_forward")
-        return _case("feed_forward_block", variant, x, params, given, config)
+        def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
+            dx, lstm = ops.bilstm_block_backward(dy, saved, params["lstm"], grads["lstm"])
+            return dx, {"lstm": lstm}
+
+        return Case("bilstm_block", variant, x, params, forward, backward)
 
     plain, causal = config_of(size), config_of(size, is_decoder=True)
-    tanh = config_of(size, hidden_act="gelu_new")
     return [
-        embedding("", no_dropout),
+        embedding("", None),
         embedding("dropout", dropout_of),
-        attention("", no_dropout, plain),
+        attention("", None, plain),
         attention("dropout", dropout_of, plain),
         attention("causal dropout", dropout_of, causal),
         attention("some rows dropout", dropout_of, plain, np.unique([*batch.first_rows, *batch.masked_rows])),
-        feed_forward("", no_dropout, plain),
+        feed_forward("", None, plain),
         feed_forward("dropout", dropout_of, plain),
-        feed_forward("tanh dropout", dropout_of, tanh),
+        feed_forward("tanh dropout", dropout_of, config_of(size, hidden_act="gelu_new")),
         _layers(x, parameters, plain),
-        _bilstm(x, size, batch, rng, "", no_dropout),
-        _bilstm(x, size, batch, rng, "dropout", dropout_of),
+        lstms("", None),
+        lstms("dropout", dropout_of),
     ]
 
 
@@ -187,32 +171,14 @@ def _layers(x: Arrays, parameters: Parameters, config: BertConfig) -> Case:
     return Case("layers", "", x, params, forward, backward)
 
 
-def _bilstm(
-    x: Arrays, size: Size, batch: Batch, rng: np.random.Generator, variant: str, drop: Callable[..., Any]
-) -> Case:
-    """Stack two bidirectional LSTMs."""
-    params = {one.name: 0.3 * rng.standard_normal(one.shape) for one in lstm_table(size.H, size.M)}
-
-    def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
-        return ops.bilstm_block(inputs["x"], params["lstm"], batch.cu_seqlens, drop(ops, batch), 7)
-
-    def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-        dx, lstm = ops.bilstm_block_backward(dy, saved, params["lstm"], grads["lstm"])
-        return dx, {"lstm": lstm}
-
-    return Case("bilstm_block", variant, x, params, forward, backward)
-
-
 def heads(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
     """List the pooler and the masked-LM head."""
-    x = {"x": rng.standard_normal((batch.T, size.H))}
-    config = config_of(size)
+    x, config = {"x": rng.standard_normal((batch.T, size.H))}, config_of(size)
 
     def masked_lm(variant: str, batch: Batch) -> Case:
         def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
-            (nll, _), saved = ops.masked_lm_head(
-                inputs["x"], batch.masked_rows, batch.masked_labels, params["mlm"], params["table"], config
-            )
+            asked = batch.masked_rows, batch.masked_labels
+            (nll, _), saved = ops.masked_lm_head(inputs["x"], *asked, params["mlm"], params["table"], config)
             return nll, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
@@ -225,7 +191,7 @@ def heads(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Gener
         return Case("masked_lm_head", variant, x, params, forward, backward)
 
     return [
-        _case("pooler", "", x, _below(parameters, "pooler"), lambda _, params: (batch.first_rows, params)),
+        _case("pooler", "", batch, x, _below(parameters, "pooler"), batch.first_rows, TREE),
         masked_lm("", batch),
         masked_lm("M=1", random_batch(size, 1, rng)),
         masked_lm("M=0", random_batch(size, 0, rng)),

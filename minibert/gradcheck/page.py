@@ -30,9 +30,8 @@ def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
         checks = dict.fromkeys((row.dtype, row.size) for row in own)
         sections.append({"engine": engine.name, "picture": picture(own), "checks": checks, "table": table})
     failed = [f"{row.operation} of {row.engine}" for row in rows if row.verdict != "ok"]
-    facts: dict[str, Any] = {"count": len(rows), "failed": failed, "url": repository_url()}
-    facts["title"] = "Proof sheet: every gradient and its error"
-    return rendered("proof_sheet.html.j2", sections=sections, **facts)
+    facts: dict[str, Any] = {"title": "Proof sheet: every gradient and its error", "url": repository_url()}
+    return rendered("proof_sheet.html.j2", sections=sections, count=len(rows), failed=failed, **facts)
 
 
 def source_of(engine: Ops, label: str) -> tuple[str, int]:
@@ -115,12 +114,6 @@ def picture(rows: Sequence[Row]) -> dict[str, Any]:
                 paths += [("fail", [(x - 5, y - 5 * down), (x + 5, y + 5 * down)]) for down in (1, -1)]
             dots.append((row.verdict.lower(), x, y, 3.5 if row.verdict == "ok" else 7, words))
     beyond = f"beyond it: {', '.join(failed)}" if failed else "none is beyond it"
-    return {
-        "title": "Error and bound of every check",
-        "label": f"Errors of {len(rows)} checks on a log axis, each beside its bound; {beyond}.",
-        "width": WIDTH,
-        "height": bottom + 24,
-        "paths": paths,
-        "texts": texts,
-        "dots": dots,
-    }
+    label = f"Errors of {len(rows)} checks on a log axis, each beside its bound; {beyond}."
+    frame = {"title": "Error and bound of every check", "label": label, "width": WIDTH, "height": bottom + 24}
+    return frame | {"paths": paths, "texts": texts, "dots": dots}

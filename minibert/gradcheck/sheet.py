@@ -90,26 +90,13 @@ def cases(size: Size, seed: int = 0) -> list[Case]:
 
 
 def proof_sheet(
-    engines: Iterable[Ops],
-    sizes: Mapping[str, Size] = SIZES,
-    dtypes: Iterable[str] = ("float64", "float32"),
-    operations: Iterable[str] | None = None,
-    seed: int = 0,
-) -> list[Row]:
+    engines: Iterable[Ops], sizes: Mapping[str, Size] = SIZES, dtypes: Iterable[str] = ("float64", "float32"),
+    operations: Iterable[str] | None = None, seed: int = 0,
+) -> list[Row]:  # fmt: skip
     """Check every operation of every engine at every size: float64 by the complex step, the rest against it.
 
-    Parameters
-    ----------
-    engines : instances; `engine.name` goes on the sheet.
-    sizes : by name.
-    dtypes : precisions.
-    operations : only these; all of them when left out.
-    seed : of inputs and directions.
-
-    Raises
-    ------
-    InputError
-        When one of `operations` is not on the sheet.
+    Only those of `operations`, where they are given; InputError when one of them is not on the sheet. Inputs
+    and directions come from `seed`.
     """
     every = [(size, case) for size, shape in sizes.items() for case in cases(shape, seed)]
     known = {case.operation for _, case in every}

@@ -5,21 +5,12 @@ run: numpy, cpp unfused, cpp fused.
 """
 
 from collections import namedtuple
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params, Saved
-from minibert.engines.cpp.primitives import (
-    INDEX,
-    CppPrimitives,
-    as_contiguous,
-    contiguous,
-    draws,
-    empty,
-    indices,
-)
+from minibert.engines.cpp.primitives import INDEX, CppPrimitives, contiguous, draws, empty, indices, laid_out
 from minibert.ops import Dropout
 from minibert.ops.blocks import EMBEDDING_SITE, layer_sites
 
@@ -42,17 +33,14 @@ LANES = 16  # in the widest vector: rows of the gradient of logits begin at mult
 class CppOps(CppPrimitives):
     """Every operation of the reference, float32 in C++; shapes are those of `minibert.ops`.
 
-    A fused block keeps what its backward can't compute anew at once, and no more; its backward is free to
-    overwrite what was kept, and adds weight gradients to their accumulators inside the matrix product.
+    With `fuse`, whole sublayers take a few passes over memory, not one pass for each operation. A fused block
+    keeps what its backward can't compute anew at once, and no more; its backward is free to overwrite what
+    was kept, and adds weight gradients to their accumulators inside the matrix product. With bfloat16 as the
+    `dtype` of operands, fused blocks also keep their activations so, and hand them to each other; what they
+    add up is float32, and so are gradients on their way from block to block.
 
-    Parameters
-    ----------
-    threads : of the kernels' own pool. Results have the same bits for any number of them.
-    isa : the instruction set, by name; when empty that of MINIBERT_ISA, or the best that the processor has.
-    fuse : whole sublayers in a few passes over memory, not one pass for each operation.
-    dtype : of the operands of matrix products, "float32" or "bfloat16". With bfloat16, fused blocks also keep
-        their activations so, and hand them to each other; what they add up is float32, and so are gradients
-        on their way from block to block.
+    Results have the same bits for any number of `threads`, those of the kernels' own pool. `isa` is the
+    instruction set, by name; when empty that of MINIBERT_ISA, or the best that the processor has.
     """
 
     name = "cpp"
@@ -72,14 +60,13 @@ class CppOps(CppPrimitives):
     def embedding_block(
         self, batch: Any, params: Params, config: Any, drop: Dropout | None
     ) -> tuple[Array, Saved]:
-        """Return dropout(LayerNorm(word + position + segment)), in one pass."""
         ids = batch.input_ids, batch.positions, batch.token_type_ids
         if not (self._fuse and contiguous(*params.values()) and all(map(indices, ids))):
             return super().embedding_block(batch, params, config, drop)
         T, H = len(batch.input_ids), params["word"].shape[1]
         total, y, mean, rstd = self._activations(T, H), self._activations(T, H), empty((T,)), empty((T,))
         dropped = draws(drop, drop.rate if drop else 0.0, EMBEDDING_SITE)
-        tables = chain.from_iterable(zip(ids, (params[name] for name in TABLES), strict=True))
+        tables = [one for name, own in zip(TABLES, ids, strict=True) for one in (own, params[name])]
         norm = params["gamma"], params["beta"], config.layer_norm_eps
         self._run.embedding_layer_norm(*tables, *norm, dropped, total, y, mean, rstd)
         return y, CppEmbeddingBlockSaved(*ids, NormSaved(total, mean, rstd, dropped))
@@ -89,7 +76,7 @@ class CppOps(CppPrimitives):
             return super().embedding_block_backward(dy, saved, params, grads)
         total, mean, rstd, dropped = saved.norm
         gamma, sums = params["gamma"], (grads["gamma"], grads["beta"])
-        dy, dsum = as_contiguous(dy), empty(total.shape)
+        dy, dsum = laid_out(dy), empty(total.shape)
         self._run.embedding_layer_norm_backward(dy, total, mean, rstd, gamma, dropped, dsum, *sums)
         for name in TABLES:
             self._run.scatter_add(getattr(saved, name), dsum, grads[name])
@@ -106,12 +93,20 @@ class CppOps(CppPrimitives):
         if not fits:
             return super().attention_block(self.upcast(x), params, cu_seqlens, config, drop, layer, rows)
         attention_site, output_site, _ = layer_sites(layer)
-        H, asking, borders, chosen = x.shape[1], x, None, None
-        if rows is not None:
+        (T, H), A, D = x.shape, config.A, config.D
+        weight, bias, asking, borders, chosen = params["qkv_weight"], params["qkv_bias"], x, None, None
+        if rows is None:
+            qkv = self._activations(T, 3, A, D)
+            self._run.linear(x, weight, bias, qkv.reshape(T, 3 * H))
+            q, k, v = qkv.swapaxes(0, 1)
+        else:  # queries of those that ask, keys and values of all
             asking, _ = self.take_rows(x, rows)
             borders = np.searchsorted(rows, cu_seqlens).astype(INDEX)
             drop, chosen = None if drop is None else drop.at(rows), ChosenSaved(rows, borders, asking)
-        q, k, v = self._projected(x, asking, params, config)
+            q, kv = self._activations(len(asking), A, D), self._activations(T, 2, A, D)
+            self._run.linear(asking, weight[:, :H], bias[:H], q.reshape(-1, H))
+            self._run.linear(x, weight[:, H:], bias[H:], kv.reshape(T, 2 * H))
+            k, v = kv.swapaxes(0, 1)
         context, softmax = self._activations(*q.shape), empty((len(asking) * config.A, 2))
         dropped = draws(drop, drop.attention_rate if drop else 0.0, attention_site)
         causal = bool(config.is_decoder)
@@ -125,17 +120,15 @@ class CppOps(CppPrimitives):
     def attention_block_backward(
         self, dy: Array, saved: Saved, params: Params, grads: Grads
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `attention_block`."""
         if not isinstance(saved, CppAttentionBlockSaved):
             return super().attention_block_backward(dy, saved, params, grads)
         x, q, k, v, context = saved.x, saved.q, saved.k, saved.v, saved.context
         (T, H), (_, A, D) = x.shape, context.shape
         dx, d_out, spare = self._norm_gradient(dy, saved.norm, "output_bias", params, grads)
         self._run.gemm(context.reshape(-1, H).T, d_out, grads["output_weight"], True)
-        d_context = spare.reshape(context.shape)
         self._run.linear(d_out, params["output_weight"].T, None, spare)
         how = (saved.cu_seqlens, bool(saved.causal), saved.dropped)
-        known = (d_context, q, k, v, *how, context, saved.softmax)
+        known = (spare.reshape(context.shape), q, k, v, *how, context, saved.softmax)
         weight, d_weight, d_bias = params["qkv_weight"], grads["qkv_weight"], grads["qkv_bias"]
         if saved.chosen is None:
             d_qkv = self._activations(T, 3, A, D)
@@ -151,20 +144,6 @@ class CppOps(CppPrimitives):
         self._run.scatter_add(rows, d_asking, dx)
         self._linear_gradient(d_kv.reshape(T, -1), x, weight[:, H:], d_weight[:, H:], d_bias[H:], dx)
         return dx, grads
-
-    # x (T,H)  asking (R,H), x itself or some of its rows -> q (R,A,D)  k v (T,A,D)
-    def _projected(self, x: Array, asking: Array, params: Params, config: Any) -> tuple[Any, ...]:
-        """Project to queries of those that ask, keys and values of all."""
-        (T, H), A, D, run = x.shape, config.A, config.D, self._run
-        weight, bias = params["qkv_weight"], params["qkv_bias"]
-        if asking is x:
-            qkv = self._activations(T, 3, A, D)
-            run.linear(x, weight, bias, qkv.reshape(T, 3 * H))
-            return tuple(qkv.swapaxes(0, 1))
-        q, kv = self._activations(len(asking), A, D), self._activations(T, 2, A, D)
-        run.linear(asking, weight[:, :H], bias[:H], q.reshape(-1, H))
-        run.linear(x, weight[:, H:], bias[H:], kv.reshape(T, 2 * H))
-        return q, *kv.swapaxes(0, 1)
 
     def feed_forward_block(
         self, x: Array, params: Params, config: Any, drop: Dropout | None, layer: int
@@ -196,10 +175,9 @@ class CppOps(CppPrimitives):
     def masked_lm_head(
         self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
     ) -> tuple[tuple[Array, Array], Saved]:
-        """Return -log probability of the label at each masked row, and the entry that scores highest there.
+        """Return what the reference does, by one (M,V) array: logits become the gradient of the nll in place.
 
-        One (M,V) array in all: logits become the gradient of each row's nll in place. What backward is given
-        for each row multiplies the few columns on both sides of it instead.
+        What backward is given for each row multiplies the few columns on both sides of it instead.
         """
         if not (self._fits(x, params) and contiguous(table) and indices(rows) and indices(labels)):
             return super().masked_lm_head(x, rows, labels, params, table, config)
@@ -220,22 +198,21 @@ class CppOps(CppPrimitives):
     ) -> tuple[Array, Grads, Array]:
         if not isinstance(saved, CppMaskedLmHeadSaved):
             return super().masked_lm_head_backward(dnll, saved, params, grads, dtable, config)
-        taken, u, normal, gradient = saved.taken, saved.u, saved.normal, saved.gradient
-        mean, rstd = saved.mean, saved.rstd
-        dnll, d, gamma, beta = as_contiguous(dnll), empty(u.shape), grads["gamma"], grads["beta"]
+        rows, shape, taken, u, inner, normal, mean, rstd, gradient, table = saved
+        dnll, d, gamma, beta = laid_out(dnll), empty(u.shape), grads["gamma"], grads["beta"]
         self._run.column_sums(gradient, dnll, grads["output_bias"], True)
-        self._run.gemm(gradient, saved.table, d, False)
+        self._run.gemm(gradient, table, d, False)
         self._run.scale_rows(d, dnll)
         self._run.scale_rows(normal, dnll)
         self._run.gemm(gradient.T, normal, dtable, True)
-        self._run.layer_norm_backward(d, saved.inner, mean, rstd, params["gamma"], d, gamma, beta, True)
+        self._run.layer_norm_backward(d, inner, mean, rstd, params["gamma"], d, gamma, beta, True)
         self._run.gelu_backward(d, u, d, config.gelu_form == "tanh")
         self._run.gemm(taken.T, d, grads["weight"], True)
         self._run.column_sums(d, None, grads["bias"], True)
         self._run.gemm(d, params["weight"].T, taken, False)
-        dx = empty(tuple(saved.shape.tolist()))
+        dx = empty(tuple(shape.tolist()))
         dx.fill(0)
-        self._run.scatter_add(saved.rows, taken, dx)
+        self._run.scatter_add(rows, taken, dx)
         return dx, grads, dtable
 
     # x out (T,H) -> (T,H)
@@ -257,7 +234,7 @@ class CppOps(CppPrimitives):
         """Return the gradients of `_norm`: of x, on the residual path, and of the output of the sublayer."""
         total, mean, rstd, dropped = saved
         d_out = self._activations(*total.shape) if dropped or self._narrow else None
-        dy, dx = as_contiguous(dy), empty(total.shape)
+        dy, dx = laid_out(dy), empty(total.shape)
         known = total, mean, rstd, params["gamma"], dropped
         sums = grads["gamma"], grads["beta"], grads[bias]
         self._run.dropout_residual_layer_norm_backward(dy, *known, dx, d_out, *sums)

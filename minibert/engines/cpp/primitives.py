@@ -66,7 +66,6 @@ class CppPrimitives(Ops):
         return f"{dtype}instruction set {self._run.isa} (available: {', '.join(available())}), {count}"
 
     def upcast(self, x: Array) -> Array:
-        """Return an array as float32, if it is one of bfloat16."""
         if not self._is_narrow(x):
             return x
         bits = x.astype(np.uint32)
@@ -78,7 +77,6 @@ class CppPrimitives(Ops):
         return self._narrow and x.dtype == BFLOAT16
 
     def accumulate(self, total: Array, extra: Array) -> Array:
-        """Add to an accumulator, in place."""
         if not contiguous(total, extra) or total.shape != extra.shape:
             return super().accumulate(total, extra)
         self._run.accumulate(total, extra)
@@ -108,7 +106,6 @@ class CppPrimitives(Ops):
         return dx, dweight, dbias
 
     def _product(self, a: Array, b: Array) -> Array:
-        """Return a @ b, any strides."""
         if not _matrices(a, b):
             return super()._product(a, b)
         out = empty((a.shape[0], b.shape[1]))
@@ -127,7 +124,7 @@ class CppPrimitives(Ops):
         if not isinstance(saved, CppGeluSaved):
             return super().gelu_backward(dy, saved, form)
         dx = empty(saved.x.shape)
-        self._run.gelu_backward(as_contiguous(dy), saved.x, dx, form == "tanh")
+        self._run.gelu_backward(laid_out(dy), saved.x, dx, form == "tanh")
         return dx
 
     def tanh(self, x: Array) -> tuple[Array, Saved]:
@@ -145,7 +142,6 @@ class CppPrimitives(Ops):
         return dx
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
-        """Return gamma (x - mean) / sqrt(variance + eps) + beta; kept are x, mean and 1/sqrt."""
         if not contiguous(x, gamma, beta) or x.ndim != 2:
             return super().layer_norm(x, gamma, beta, eps)
         y, mean, rstd = empty(x.shape), empty(x.shape[:1]), empty(x.shape[:1])
@@ -157,7 +153,7 @@ class CppPrimitives(Ops):
             return super().layer_norm_backward(dy, saved)
         x, mean, rstd, gamma = saved.x, saved.mean, saved.rstd, saved.gamma
         dx, dgamma, dbeta = empty(x.shape), empty(gamma.shape), empty(gamma.shape)
-        self._run.layer_norm_backward(as_contiguous(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, False)
+        self._run.layer_norm_backward(laid_out(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, False)
         return dx, dgamma, dbeta
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
@@ -198,13 +194,13 @@ class CppPrimitives(Ops):
         q, k, v, y, softmax = saved.q, saved.k, saved.v, saved.y, saved.softmax
         borders, causal, dropped = saved.cu_seqlens, bool(saved.causal), saved.dropped
         dq, dk, dv = (empty(q.shape) for _ in "qkv")
-        dy = dy if _heads(dy) else as_contiguous(dy)
+        dy = dy if _heads(dy) else laid_out(dy)
         self._run.attention_backward(dy, q, k, v, borders, causal, dropped, y, softmax, dq, dk, dv)
         return dq, dk, dv
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        ids = as_indices(labels)
-        if ids is None or not contiguous(logits) or logits.ndim != 2:
+        ids = labels if indices(labels) else np.asarray(labels).astype(INDEX)  # where they fit
+        if not (contiguous(logits) and logits.ndim == 2 and ids.ndim == 1 and np.array_equal(ids, labels)):
             return super().softmax_cross_entropy(logits, labels)
         gradient, nll = empty(logits.shape), empty(logits.shape[:1])
         np.copyto(gradient, logits)
@@ -215,7 +211,7 @@ class CppPrimitives(Ops):
         """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's nll."""
         if not isinstance(saved, CppCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
-        return saved.gradient * as_contiguous(dnll)[:, None]
+        return saved.gradient * laid_out(dnll)[:, None]
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
         if drop is None or not drop.rate or not contiguous(x):
@@ -228,7 +224,7 @@ class CppPrimitives(Ops):
         if not isinstance(saved, Draws):
             return super()._dropout_backward(dy, saved)
         dx = empty(dy.shape)
-        self._run.dropout(as_contiguous(dy), dx, saved)
+        self._run.dropout(laid_out(dy), dx, saved)
         return dx
 
     def zero(self, grads: Array) -> None:
@@ -281,15 +277,7 @@ def indices(x: Array) -> bool:
     return type(x) is np.ndarray and x.dtype == INDEX and x.ndim == 1 and x.flags.c_contiguous
 
 
-def as_indices(x: Array) -> Array:
-    """Return a few whole numbers as int32, None where they are something else or do not fit."""
-    if indices(x):
-        return x
-    narrow = np.asarray(x).astype(INDEX)
-    return narrow if narrow.ndim == 1 and np.array_equal(narrow, x) else None
-
-
-def as_contiguous(dy: Array) -> Array:
+def laid_out(dy: Array) -> Array:
     """Return a gradient as contiguous float32; that of a block of this engine is so already."""
     return np.ascontiguousarray(dy, FLOAT)
 

@@ -37,10 +37,9 @@ _last_words: list[str] = []  # what to say when JAX aborts
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
     """Wait for the other processes of a training, and be one of them from here on; see `registry.join`."""
     auto = coordinator == "auto"
-    place = None if auto else coordinator
-    place_text = "the coordinator" if auto else coordinator
-    late = f"Not all of the processes came to {place_text} within {WAIT} seconds; start every one, and see "
-    late += "that they reach that address."
+    place, named = (None, "the coordinator") if auto else (coordinator, coordinator)
+    late = f"Not all of the processes came to {named} within {WAIT} seconds; start every one, and see that "
+    late += "they reach that address."
     if process_id == 0 and not auto:
         _require_free(coordinator)
     _say_of_aborts(late)

@@ -14,16 +14,9 @@ LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # at which accelerators are near thei
 
 
 def use(device: str | None) -> None:
-    """Compute on one kind of device from now on, or on what JAX chooses.
+    """Compute on a "cpu", "gpu" or "tpu" from now on, or for None on what JAX chooses.
 
-    Parameters
-    ----------
-    device : "cpu", "gpu" or "tpu"; None for JAX's choice.
-
-    Raises
-    ------
-    InputError
-        When there is none of the kind, or JAX finds nothing to compute on.
+    Raise InputError when there is none of the kind, or JAX finds nothing to compute on.
     """
     wanted = jax.config.jax_platforms
     if device == "cpu" != wanted:

@@ -91,24 +91,21 @@ def forward(
     those of `cuts` where it has none; n is padded to whole blocks, D to a power of two. (Dao 2023, 3.1)
     """
     given = q, k, v, lengths
-    n, A, D = q.shape[1:]
-    blocks = _fitting(plan.forward_blocks or cuts(q.dtype, D)[0], n)
-    q, k, v = (_padded(one, blocks) for one in (q, k, v))
-    R, columns, _, depth = q.shape
-    site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
-    head_keys = _head_keys(keys, A, columns) if plan.rate else ()
-    queries = pl.BlockSpec((None, blocks.queries, None, depth), lambda i, a, r: (r, i, a, 0))
+    n, _, D = q.shape[1:]
+    blocks = plan.forward_blocks or cuts(q.dtype, D)[0]
+    site, how, (q, k, v), head_keys = _prepared(plan, blocks, keys, q, k, v)
+    R, columns, A, depth = q.shape
+    queries = pl.BlockSpec((None, site.queries, None, depth), lambda i, a, r: (r, i, a, 0))
     row_of_keys = pl.BlockSpec((None, columns // 2, 2, None, depth), lambda i, a, r: (r, 0, 0, a, 0))
-    each_query = pl.BlockSpec((None, None, blocks.queries), lambda i, a, r: (r, a, i))
+    each_query = pl.BlockSpec((None, None, site.queries), lambda i, a, r: (r, a, i))
     y, logarithms = pl.pallas_call(
         functools.partial(_forward_kernel, site=site),
-        grid=(columns // blocks.queries, A, R),
+        grid=(columns // site.queries, A, R),
         in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *[each_query] * len(head_keys)],
         out_specs=[queries, each_query],
         out_shape=[_result(q.shape, q.dtype, q), _result((R, A, columns), _real(q), q)],
-        compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
-        interpret=plan.interpret,
         name="attention",
+        **how,
     )(lengths, q, _paired(k), _paired(v), *head_keys)
     y = y[:, :n, :, :D]
     return y, PallasSaved(*given, y, logarithms[:, :, :n], keys)
@@ -149,8 +146,7 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
     highest, total, mixed = lax.fori_loop(jnp.int32(0), visited, block, unseen)
     within = first + _range(site.queries) < length
     total = jnp.where(within, total, 1)
-    factor = jnp.where(within, random.kept_scale(site.rate) / total, 0)
-    y[...] = (mixed * factor[:, None]).astype(y.dtype)
+    y[...] = (mixed * jnp.where(within, random.kept_scale(site.rate) / total, 0)[:, None]).astype(y.dtype)
     logarithms[...] = jnp.where(within, highest + jnp.log2(total), -HIDDEN)
 
 
@@ -163,19 +159,17 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     that two runs give the same bits. Where one block holds all keys there is nothing to add.
     """
     q, k, v, lengths, y, logarithms, keys = saved
-    n, A, D = q.shape[1:]
-    blocks, real = _fitting(plan.backward_blocks or cuts(q.dtype, D)[1], n), _real(q)
+    (n, _, D), real = q.shape[1:], _real(q)
     # sum_j dp_j p_j of a query is sum_j m_j p_j (v_j dy) = y dy; see below where the factor in m is put.
     levels = (dy.astype(real) * y.astype(real)).sum(-1).swapaxes(1, 2) / random.kept_scale(plan.rate)
-    dy, q, k, v = (_padded(one, blocks) for one in (dy, q, k, v))
-    R, columns, _, depth = q.shape
+    blocks = plan.backward_blocks or cuts(q.dtype, D)[1]
+    site, how, (dy, q, k, v), head_keys = _prepared(plan, blocks, keys, dy, q, k, v)
+    R, columns, A, depth = q.shape
     behind = ((0, 0), (0, 0), (0, columns - n))
     levels, logarithms = jnp.pad(levels, behind), jnp.pad(logarithms, behind, constant_values=-HIDDEN)
-    site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), blocks.queries, blocks.keys // 2)
-    head_keys = _head_keys(keys, A, columns) if plan.rate else ()
-    shares = columns // blocks.keys
+    shares = columns // (2 * site.pairs)
     row = pl.BlockSpec((None, columns, None, depth), lambda i, a, r: (r, 0, a, 0))
-    some_keys = pl.BlockSpec((None, blocks.keys // 2, 2, None, depth), lambda i, a, r: (r, i, 0, a, 0))
+    some_keys = pl.BlockSpec((None, site.pairs, 2, None, depth), lambda i, a, r: (r, i, 0, a, 0))
     each_query = pl.BlockSpec((None, None, columns), lambda i, a, r: (r, a, 0))
     share = pl.BlockSpec((None, None, columns, None, depth), lambda i, a, r: (i, r, 0, a, 0))
     dq, dk, dv = pl.pallas_call(
@@ -187,9 +181,8 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
             _result((shares, *q.shape), q.dtype if shares == 1 else real, q),
             *[_result((R, columns // 2, 2, A, depth), q.dtype, q)] * 2,
         ],
-        compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
-        interpret=plan.interpret,
         name="attention_backward",
+        **how,
     )(lengths, dy, q, _paired(k), _paired(v), logarithms, levels, *head_keys)
     dq = dq[0] if shares == 1 else dq.sum(0).astype(q.dtype)
     return tuple(one.reshape(q.shape)[:, :n, :, :D] for one in (dq, dk, dv))
@@ -283,11 +276,21 @@ def _real(x: Array) -> Array:
     return jnp.promote_types(x.dtype, jnp.float32)
 
 
-def _fitting(blocks: Blocks, n: int) -> Blocks:
-    """Cut blocks no larger than rows of n call for."""
-    n = pl.next_power_of_2(n)
-    queries, keys = min(blocks.queries, max(LEAST, n)), min(blocks.keys, max(2 * LEAST, n))
-    return blocks._replace(queries=queries, keys=keys)
+# keys (R,n,2)  arrays (R,n,A,D) -> padded (R,columns,A,depth)  head_keys (R,A,columns), twice or never
+def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[Any, ...]:
+    """Cut blocks no larger than rows call for, pad to whole ones, and make keys for the queries of heads."""
+    n, A, D = arrays[0].shape[1:]
+    whole, depth = pl.next_power_of_2(n), max(LEAST, pl.next_power_of_2(D))
+    queries, sources = min(blocks.queries, max(LEAST, whole)), min(blocks.keys, max(2 * LEAST, whole))
+    behind = (0, -n % max(queries, sources))
+    padded = [jnp.pad(one, ((0, 0), behind, (0, 0), (0, depth - D))) for one in arrays]
+    site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), queries, sources // 2)
+    warps = triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages)
+    if plan.rate:
+        keys = random.fold(jnp, keys[:, None], jnp.arange(A, dtype=jnp.uint32)[:, None])
+        keys = jnp.pad(keys, ((0, 0), (0, 0), behind, (0, 0)))
+    head_keys = [keys[..., word] for word in (0, 1)] if plan.rate else []
+    return site, {"compiler_params": warps, "interpret": plan.interpret}, padded, head_keys
 
 
 def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
@@ -295,23 +298,7 @@ def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
     return jax.eval_shape(lambda x: jnp.full(shape, x.ravel()[0].astype(dtype)), x)
 
 
-# x (R,n,A,D) -> (R,columns,A,depth)
-def _padded(x: Array, blocks: Blocks) -> Array:
-    """Pad with zeros up to whole blocks."""
-    n, D = x.shape[1], x.shape[3]
-    depth = max(LEAST, pl.next_power_of_2(D))
-    return jnp.pad(x, ((0, 0), (0, -n % max(blocks.queries, blocks.keys)), (0, 0), (0, depth - D)))
-
-
 # x (R,columns,A,depth) -> (R,columns/2,2,A,depth)
 def _paired(x: Array) -> Array:
     R, columns, *rest = x.shape
     return x.reshape(R, columns // 2, 2, *rest)
-
-
-# keys (R,n,2) -> (R,A,columns) twice
-def _head_keys(keys: Array, A: int, columns: int) -> tuple[Array, Array]:
-    """Return the two words of every query's key in each head."""
-    keys = random.fold(jnp, keys[:, None], jnp.arange(A, dtype=jnp.uint32)[:, None])
-    keys = jnp.pad(keys, ((0, 0), (0, 0), (0, columns - keys.shape[2]), (0, 0)))
-    return keys[..., 0], keys[..., 1]

@@ -4,7 +4,6 @@ The buffer is cut into units: the embeddings, each layer, and what stands on the
 multiple of the number of devices D and cut into D pieces; row d of a spread buffer is device d's pieces.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,14 +31,14 @@ class Unit(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Shard:
-    """One device's piece of a layer; in place of an accumulator, nothing but its shape."""
+    """One device's piece of a unit; in place of an accumulator, nothing but its shape."""
 
     piece: Any
     entries: tuple[Entry, ...] = static()
     zeros: bool = static()
 
     def gather(self) -> Params:
-        """Return the layer's tree; for an accumulator, zeros."""
+        """Return the unit's tree; for an accumulator, zeros."""
         if self.zeros:
             return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
         return unflatten(self.entries, jax.lax.all_gather(self.piece, DATA, tiled=True))
@@ -71,9 +70,8 @@ class Layout(NamedTuple):
         """Return a buffer of the host as the devices have it."""
         rows = []
         for one in self.units:
-            padded = np.zeros(one.piece * self.devices, flat.dtype)
-            padded[: one.size] = flat[one.begin : one.begin + one.size]
-            rows.append(padded.reshape(self.devices, one.piece))
+            own = flat[one.begin : one.begin + one.size]
+            rows.append(np.pad(own, (0, one.piece * self.devices - one.size)).reshape(self.devices, -1))
         return np.concatenate(rows, axis=1)
 
     # rows (D,n) -> (N,)
@@ -84,26 +82,21 @@ class Layout(NamedTuple):
         return np.concatenate([part.reshape(-1)[: one.size] for one, part in pairs])
 
     # local (n,)
-    def tree(self, local: Any) -> Params:
-        """Nest a device's pieces as the model takes them: layers as shards, the rest brought together."""
-        return self._nested(local, lambda piece, _: jax.lax.all_gather(piece, DATA, tiled=True))
-
-    # local (n,)
     def zeros(self, local: Any) -> Params:
         """Return a tree of accumulators that have nothing yet."""
-        return self._nested(local, lambda _, size: jnp.zeros(size, local.dtype), zeros=True)
+        return self.tree(local, zeros=True)
 
-    def _nested(self, local: Any, whole: Callable[[Any, int], Any], zeros: bool = False) -> Params:
-        """Nest shards of layers, and of the rest what `whole` makes of a piece and the size of all."""
+    # local (n,)
+    def tree(self, local: Any, zeros: bool = False) -> Params:
+        """Nest a device's pieces as the model takes them: layers as shards, the rest brought together."""
         merged: Params = {}
         layers = []
-        ends = np.cumsum([one.piece for one in self.units]).tolist()
-        for one, end in zip(self.units, ends, strict=True):
+        for one, end in zip(self.units, np.cumsum([one.piece for one in self.units]).tolist(), strict=True):
             piece = local[end - one.piece : end]
             if one.layer:
                 layers.append(Shard(piece, _inside(one.entries), zeros))
             else:
-                merged |= unflatten(one.entries, whole(piece, one.size))
+                merged |= Shard(piece, one.entries, zeros).gather()
         return merged | ({"layers": layers} if layers else {})
 
     # -> (n,)

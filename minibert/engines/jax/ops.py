@@ -40,14 +40,9 @@ CHUNK = 4096  # squares that are added up directly: one long sum in float32 lose
 class JaxOps(LayersOnDevices, RecurrentOverRows):
     """Every operation of the reference, for XLA to compile; shapes are those of `minibert.ops`.
 
-    Parameters
-    ----------
-    dtype : of the operands of matrix products, "float32", "bfloat16" or "float64". With bfloat16, activations
-        and their gradients are kept so between sublayers; sums, statistics, losses and weights are float32.
-    devices : to train on; all there are when left out.
-    shard : spread parameters and moments over the devices, for models that do not fit into each.
-    recompute : keep of each layer only what enters it, and compute the rest again when going back: less
-        memory for a third more arithmetic. `shard` does so in any case.
+    Arguments are those of `registry.create`, `shard` being its `fsdp`. With bfloat16, activations and their
+    gradients are kept so between sublayers; sums, statistics, losses and weights are float32. To `recompute`
+    takes less memory for a third more arithmetic; `shard` does so in any case.
     """
 
     name = "jax"
@@ -70,7 +65,6 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     def masked_lm_head(
         self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
     ) -> tuple[tuple[Array, Array], Saved]:
-        """Return what the reference does, by way of longer tables."""
         params = params | {"output_bias": self._longer(params["output_bias"], -jnp.inf)}
         return super().masked_lm_head(x, rows, labels, params, self._longer(table), config)
 
@@ -90,7 +84,6 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
 
     def upcast(self, x: Array) -> Array:
-        """Return activations as float32 at least."""
         return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
 
     def _narrowed(self, x: Array) -> Array:
@@ -130,15 +123,13 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     # What is kept is x itself with what is known of its rows. From normal values XLA would go back to x all
     # the same, and add up dy x_hat over the columns by way of an array of wide numbers.
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
-        """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row, in float32 at least."""
         wide = self.upcast(x)
         y, saved = super().layer_norm(wide, gamma, beta, eps)
         return y.astype(x.dtype), JaxLayerNormSaved(x, wide.mean(-1, keepdims=True), saved.rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
         x, mean, rstd, gamma = jax.lax.optimization_barrier(saved)
-        x_hat = (self.upcast(x) - mean) * rstd
-        saved = LayerNormSaved(x_hat, rstd, gamma)
+        saved = LayerNormSaved((self.upcast(x) - mean) * rstd, rstd, gamma)
         dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
         # Two need dx, and each would compute it for itself.
         return jax.lax.optimization_barrier(dx.astype(dy.dtype)), dgamma, dbeta
@@ -173,11 +164,9 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     # Arrays that can't be written to.
 
     def accumulate(self, total: Array, extra: Array) -> Array:
-        """Return the sum, a new array."""
         return total + extra
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
-        """Add rows to those of a table, total[ids[t]] + rows[t], equal ids adding up."""
         return total.at[ids].add(rows.astype(total.dtype))
 
     def global_norm(self, grads: Array | list[Array]) -> Array:
@@ -208,8 +197,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
             own, along = x[begin:end], u[begin:end]
             if decays:
                 along = along + rule.weight_decay * own
-                lengths = length(own), length(along)
-                along = self._trust_ratio(*lengths).astype(along.dtype) * along
+                along = self._trust_ratio(length(own), length(along)).astype(along.dtype) * along
             changed += [x[at:begin], own - rule.lr * along]
             at = end
         return jnp.concatenate([*changed, x[at:]]).reshape(params.shape), m, v
@@ -258,7 +246,6 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     def segment_softmax_cross_entropy(
         self, scores: Array, cu_seqlens: Any, labels: Array
     ) -> tuple[Array, Saved]:
-        """Return -log softmax within each segment at its label."""
         if not isinstance(cu_seqlens, Borders):
             return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
         real = cu_seqlens.columns < cu_seqlens.lengths[:, None]

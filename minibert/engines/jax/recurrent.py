@@ -52,7 +52,6 @@ class RecurrentOverRows(Ops):
 
     # dy (R n,H) -> dx (R n,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
     def lstm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array, Array]:
-        """Return the gradients of `lstm`, by the formulas of the reference."""
         if not isinstance(saved, JaxLstmSaved):
             return super().lstm_backward(dy, saved)
         w_state, cu_seqlens, tanhs = saved.w_state, saved.cu_seqlens, saved.tanhs

@@ -68,17 +68,14 @@ class Rows:
 
     @property
     def first_rows(self) -> Array:  # (R,)
-        """Return the row of each sequence's first token."""
         return jnp.arange(self.lengths.shape[0], dtype=jnp.int32) * self.columns
 
     @property
     def last_rows(self) -> Array:  # (R,)
-        """Return the row of each sequence's last token."""
         return self.first_rows + jnp.maximum(self.lengths - 1, 0)
 
     @property
     def token_sequences(self) -> Array:  # (R n,)
-        """Return the number in the global batch of each token's sequence."""
         return jnp.repeat(self.sequence_index, self.columns)
 
 
@@ -107,12 +104,11 @@ def rounded(count: int) -> int:
 
 def shape_of(batch: Batch) -> Shape:
     """Return the room for a batch."""
-    longest = int(batch.lengths.max())
     choices, windows = getattr(batch, "choices", 1), getattr(batch, "windows", None)
     rows = rounded(batch.S // choices)
     return Shape(
         rows * choices,
-        -(-rounded(longest) // COLUMNS) * COLUMNS,
+        -(-rounded(int(batch.lengths.max())) // COLUMNS) * COLUMNS,
         rounded(batch.M) if batch.M else 0,
         rounded(tagged) if (tagged := len(getattr(batch, "label_rows", ()))) else 0,
         rows if windows is None else rounded(batch.E),
@@ -122,8 +118,7 @@ def shape_of(batch: Batch) -> Shape:
 
 def room(part: BatchPart, pieces: int) -> Shape:
     """Return room for each of so many pieces of any machine's part of a global batch, the same for all."""
-    sequences = -(-part.sequences // part.parts)
-    rows = rounded(-(-sequences // pieces))
+    rows = rounded(-(-part.sequences // (part.parts * pieces)))
     columns = -(-rounded(part.longest) // COLUMNS) * COLUMNS
     return Shape(rows, columns, rounded(rows * part.most_masked), 0, rows, 0)
 
@@ -131,8 +126,7 @@ def room(part: BatchPart, pieces: int) -> Shape:
 # -> (T,) of the R n
 def places(batch: Batch, columns: int) -> np.ndarray:
     """Return where each token of a batch is in rows of so many columns."""
-    begins = np.arange(batch.S, dtype=np.int32) * np.int32(columns)
-    return np.repeat(begins, batch.lengths) + batch.positions
+    return np.repeat(np.arange(batch.S, dtype=np.int32) * np.int32(columns), batch.lengths) + batch.positions
 
 
 def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
@@ -145,36 +139,30 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
         result[place] = values
         return result
 
-    def task(name: str, count: int) -> Array:
-        return _padded(getattr(batch, name), count) if isinstance(batch, TaskBatch) else None
-
-    choices, vectors, windows = getattr(batch, "choices", 1), None, getattr(batch, "windows", None)
-    if windows is not None:
-        given, windows = windows, np.full((shape.examples, shape.windows), -1, np.int32)
-        windows[: len(given), : given.shape[1]] = given
-    tags = isinstance(batch, TaskBatch) and len(batch.labels) == len(batch.label_rows)
-    labels = shape.tagged if tags else shape.examples
+    task: dict[str, Any] = dict.fromkeys(("labels", "label_weights", "label_rows", "windows", "vectors"))
+    if isinstance(batch, TaskBatch):
+        count = shape.tagged if len(batch.labels) == len(batch.label_rows) else shape.examples
+        task |= {name: _padded(getattr(batch, name), count) for name in ("labels", "label_weights")}
+        task["label_rows"] = _padded(place[batch.label_rows], shape.tagged)
+    if (windows := getattr(batch, "windows", None)) is not None:
+        task["windows"] = np.full((shape.examples, shape.windows), -1, np.int32)
+        task["windows"][: len(windows), : windows.shape[1]] = windows
     if isinstance(batch, VectorBatch):
-        vectors = np.zeros((*batch.vectors.shape[:-2], total, batch.vectors.shape[-1]), batch.vectors.dtype)
-        vectors[..., place, :] = batch.vectors
+        *layers, _, width = batch.vectors.shape
+        task["vectors"] = np.zeros((*layers, total, width), batch.vectors.dtype)
+        task["vectors"][..., place, :] = batch.vectors
     return Rows(
         **{name: spread(getattr(batch, name)) for name in PER_TOKEN},
         lengths=_padded(batch.lengths.astype(np.int32), shape.rows),
         masked_rows=_padded(place[batch.masked_rows], shape.masked),
         **{name: _padded(getattr(batch, name), shape.rows) for name in PER_SEQUENCE},
         **{name: _padded(getattr(batch, name), shape.masked) for name in PER_MASKED},
-        labels=task("labels", labels),
-        label_weights=task("label_weights", labels),
-        label_rows=_padded(place[batch.label_rows], shape.tagged) if isinstance(batch, TaskBatch) else None,
-        windows=windows,
-        vectors=vectors,
+        **task,
         columns=shape.columns,
-        choices=choices,
+        choices=getattr(batch, "choices", 1),
         asks_next=batch.asks_next if asks_next is None else asks_next,
     )
 
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    result = np.zeros((count, *values.shape[1:]), values.dtype)
-    result[: len(values)] = values
-    return result
+    return np.pad(values, ((0, count - len(values)), *[(0, 0)] * (values.ndim - 1)))

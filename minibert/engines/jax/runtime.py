@@ -27,21 +27,11 @@ class Kept:
 class JaxRuntime(Runtime):
     """Devices, and what runs on them.
 
-    Parameters
-    ----------
-    devices, shard : as for `JaxOps`; InputError when there are not so many devices.
-    steps : what a training is made of, see `training.step.start`.
-
-    Attributes
-    ----------
-    device : where what is no training is computed.
-    mesh : the devices of a training; None where it is one.
-    layout : how parameters are spread; None where they are not, and before training begins.
-    compiled : functions by what they are compiled for.
+    `devices` and `shard` are as for `JaxOps`; raise InputError when there are not so many devices.
     """
 
     def __init__(self, devices: int | None, shard: bool, steps: Any) -> None:
-        self.steps = steps
+        self.steps = steps  # what a training is made of, see `training.step.start`
         there = jax.devices()
         count = len(there) if devices is None else devices
         if not 1 <= count <= len(there):
@@ -51,11 +41,11 @@ class JaxRuntime(Runtime):
             message = f"$devices with {jax.process_count()} processes: all {len(there)} of theirs train; "
             raise InputError(message + "leave it out, or let JAX see fewer of them.", devices=devices)
         self.rank, self.world_size = jax.process_index(), jax.process_count()
-        self.device = jax.local_devices()[0]
-        self.mesh = Mesh(np.array(there[:count]), (DATA,)) if count > 1 else None
+        self.device = jax.local_devices()[0]  # where what is no training is computed
+        self.mesh = Mesh(np.array(there[:count]), (DATA,)) if count > 1 else None  # None: one device trains
         self.shard = shard and self.mesh is not None
-        self.layout: Layout | None = None
-        self.compiled: dict[Any, Callable[..., Any]] = {}
+        self.layout: Layout | None = None  # how parameters are spread, if they are, once training begins
+        self.compiled: dict[Any, Callable[..., Any]] = {}  # functions by what they are compiled for
 
     @property
     def partition(self) -> P:
@@ -77,7 +67,6 @@ class JaxRuntime(Runtime):
         return jax.device_put(jax_rows.lay_out(batch, jax_rows.shape_of(batch)), self.device)
 
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
-        """Put what was computed from rows into the order of the batch."""
         values = np.asarray(values)
         if per == "tokens":
             return values[jax_rows.places(batch, jax_rows.shape_of(batch).columns)]
@@ -85,11 +74,9 @@ class JaxRuntime(Runtime):
         return values[: count[per] if per in count else len(batch.label_rows)]
 
     def to_device(self, tree: Any) -> Any:
-        """Copy a tree of arrays to the device."""
         return jax.device_put(tree, self.device)
 
     def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
-        """Call the function, compiled."""
         if function not in self.compiled:
             self.compiled[function] = jax.jit(function, static_argnums=tuple(range(1 + len(static))))
         with jax_failures.translated():

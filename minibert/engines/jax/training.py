@@ -62,8 +62,7 @@ def whole_step(
     elif ops.runtime.mesh is not None:
         grads, metrics = jax.lax.psum((grads, metrics), DATA)
     updaters = [optimizer] if layout is not None else _updaters(table, optimizer)
-    trained = [gradient for gradient, updater in zip(grads, updaters, strict=True) if updater]
-    norm = ops.global_norm(trained)
+    norm = ops.global_norm([gradient for gradient, updater in zip(grads, updaters, strict=True) if updater])
     rule = optimizer.rule(update, rate, ops.clip_factor(norm, optimizer.clip_norm))
     changed = [
         (p, m, v) if updater is None else updater.update(ops, p, gradient, m, v, rule)
@@ -152,7 +151,6 @@ class JaxSteps:
         return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), rows)
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Tell whether no step of such shapes has been compiled yet."""
         return self._key(micro_batches) not in self._runtime.compiled
 
     def step(self, micro_batches: Any, number: int, rate: float) -> LateMetrics:
@@ -191,9 +189,8 @@ class JaxSteps:
         rule.m = rule.v = None  # what is compiled lasts longer than a training
         step: Callable[..., Any] = partial(whole_step, self.ops, self._table, rule, self.objective)
         if (mesh := self._runtime.mesh) is not None:
-            kept, everywhere = self._runtime.partition, P()
-            given, results = (kept, P(DATA), everywhere, everywhere, everywhere), (kept, everywhere)
-            one = partial(_on_each, self._runtime, step)
+            kept, one = self._runtime.partition, partial(_on_each, self._runtime, step)
+            given, results = (kept, P(DATA), P(), P(), P()), (kept, P())
             step = jax.shard_map(one, mesh=mesh, in_specs=given, out_specs=results, check_vma=False)
         options = COMPILER_OPTIONS.get(self._runtime.device.platform)
         return jax.jit(step, donate_argnums=0, compiler_options=options)
@@ -207,18 +204,15 @@ class JaxSteps:
                 return jnp.array(one, device=self._runtime.device)
             return jax.make_array_from_callback(one.shape, sharding, one.__getitem__)
 
+        if layout is not None:
+            return tuple([placed(layout.spread(buffer))] for buffer in buffers)
         # Tensors, not one buffer: XLA would copy each out of it, and its gradient into another one.
-        if layout is None:
-            cut = [_tensors(self._table, unflatten(self._table, buffer)) for buffer in buffers]
-        else:
-            cut = [[layout.spread(buffer)] for buffer in buffers]
+        cut = [_tensors(self._table, unflatten(self._table, buffer)) for buffer in buffers]
         return tuple(list(map(placed, tensors)) for tensors in cut)
 
     def _to_host(self, buffers: Buffers) -> Buffers:
         if (layout := self._runtime.layout) is None:
-            return tuple(
-                np.concatenate([np.ravel(one) for one in jax.device_get(tensors)]) for tensors in buffers
-            )
+            return tuple(np.concatenate([*map(np.ravel, jax.device_get(tensors))]) for tensors in buffers)
         with jax_failures.translated():
             whole = [multihost_utils.process_allgather(one, tiled=True) for (one,) in buffers]
         return tuple(layout.joined(np.asarray(one)) for one in whole)
@@ -258,7 +252,6 @@ class LayersOnDevices(Ops):
         self._recompute = recompute or runtime.shard
 
     def layers(self, layer: Callable[..., Any], params: Any, x: Any) -> tuple[Any, Any]:
-        """Send x through all layers; with `recompute`, what enters each is all that is kept."""
         if not self._recompute:
             return super().layers(layer, params, x)
         kept = []

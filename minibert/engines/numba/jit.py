@@ -66,8 +66,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = function.__name__
-        annotations = inspect.get_annotations(function)
-        self._types = [one for name, one in annotations.items() if name != "return"]
+        self._types = [one for name, one in inspect.get_annotations(function).items() if name != "return"]
         self._ready: set[np.dtype] = set()
         self._one_at_a_time = threading.Lock()
         self._compiled = _kept(function)
@@ -82,8 +81,8 @@ class Kernel:
         """Compile it for a precision, or read what was compiled before."""
         with self._one_at_a_time:
             began, hits = time.perf_counter(), sum(self._compiled.stats.cache_hits.values())
-            real = numba.from_dtype(dtype)
             if dtype not in self._ready:
+                real = numba.from_dtype(dtype)
                 self._compiled.disable_compile(False)
                 arguments = [PLAIN[one] if one in PLAIN else one.__metadata__[0](real) for one in self._types]
                 self._compiled.compile(tuple(arguments))
@@ -134,8 +133,7 @@ def _kept(function: Callable[..., Any]) -> Any:
 @functools.cache
 def _sources() -> str:
     """Name everything that takes part in what is compiled."""
-    here = Path(__file__).parent
-    ops = here.parent.parent / "ops"
+    here, ops = Path(__file__).parent, Path(__file__).parents[2] / "ops"
     files = [*sorted(here.glob("*.py")), ops / "erf.py", ops / "random.py"]
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
 

@@ -26,7 +26,6 @@ from minibert.ops.updates import spans
 COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
 FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see products.py
 BLOCK = 1 << 23  # multiply-adds that the library does in one call, a fraction of a millisecond
-NO_KEYS = np.empty((0, 0, 2), np.uint32)
 
 # What is kept where it is not what the reference keeps.
 NumbaGeluSaved = namedtuple("NumbaGeluSaved", "slope")
@@ -39,13 +38,9 @@ Given = namedtuple("Given", "q k v pitch borders causal keys threshold kept_scal
 
 
 class NumbaOps(Ops):
-    """Primitives and updates compiled by Numba, under the reference's own blocks.
+    """Primitives and updates compiled by Numba, under the reference's own blocks; shapes are those of `Ops`.
 
-    Shapes are those of `minibert.ops`.
-
-    Parameters
-    ----------
-    threads : that share the rows of an operation, and call the matrix library, which gets one thread a call.
+    `threads` share the rows of an operation, and call the matrix library, which gets one thread a call.
     """
 
     name = "numba"
@@ -60,7 +55,6 @@ class NumbaOps(Ops):
         return threads + ("" if is_warm() else ", still to be compiled (minibert info --warm-up does so)")
 
     def accumulate(self, total: Array, extra: Array) -> Array:
-        """Add to an accumulator, in place."""
         if not (_fit(total, extra) and total.shape == extra.shape):
             return super().accumulate(total, extra)
         self._threads.run(loops.add, cut(total.size), total.reshape(-1), extra.reshape(-1))
@@ -81,8 +75,7 @@ class NumbaOps(Ops):
         dbias = np.empty(dy.shape[1], dy.dtype)
         self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), COLUMNS), dy, dbias)
         # A weight that is a table transposed gets its gradient so as well: the table's then lies row by row.
-        transposed = weight.T.flags.c_contiguous
-        dweight = self._product(dy.T, x).T if transposed else self._product(x.T, dy)
+        dweight = self._product(dy.T, x).T if weight.T.flags.c_contiguous else self._product(x.T, dy)
         return self._by_rows(dy, weight), dweight, dbias
 
     # a (M,K)  b (N,K) -> (M,N)
@@ -117,16 +110,13 @@ class NumbaOps(Ops):
         return y, NumbaGeluSaved(slope)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
-        """Return dy times the slope."""
         if not isinstance(saved, NumbaGeluSaved):
             return super().gelu_backward(dy, saved, form)
-        slope, dx = saved.slope, np.empty_like(saved.slope)
-        dy = _laid_out(dy, slope.shape, slope.dtype)
+        dy, slope, dx = _laid_out(dy, saved.slope), saved.slope, np.empty_like(saved.slope)
         self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
         return dx
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
-        """Return gamma (x - mean) / sqrt(variance + eps) + beta of each row; kept are x, mean and 1/sqrt."""
         if not (x.ndim == 2 and _fit(x, gamma, beta) and gamma.shape == beta.shape == x.shape[1:]):
             return super().layer_norm(x, gamma, beta, eps)
         y, mean, rstd = np.empty_like(x), np.empty(len(x), x.dtype), np.empty(len(x), x.dtype)
@@ -137,11 +127,9 @@ class NumbaOps(Ops):
         if not isinstance(saved, NumbaLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
         x = saved.x
-        dy = _laid_out(dy, x.shape, x.dtype)
-        ranges, dx = cut(*x.shape), np.empty_like(x)
+        dy, ranges, dx = _laid_out(dy, x), cut(*x.shape), np.empty_like(x)
         dgamma, dbeta = np.empty((2, len(ranges), x.shape[1]), x.dtype)
-        given = dy, *saved, _step(ranges)
-        self._threads.run(loops.layer_norm_backward, ranges, *given, dx, dgamma, dbeta)
+        self._threads.run(loops.layer_norm_backward, ranges, dy, *saved, _step(ranges), dx, dgamma, dbeta)
         return dx, dgamma.sum(0), dbeta.sum(0)
 
     def attention(
@@ -155,12 +143,10 @@ class NumbaOps(Ops):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         T, A, D = q.shape
         borders, real = np.array(cu_seqlens, np.int64), q.dtype.type
-        keys, threshold, scale = NO_KEYS, np.uint32(0), real(1)
+        keys, threshold, scale = np.empty((0, 0, 2), np.uint32), np.uint32(0), real(1)
         if drop is not None and drop.attention_rate:
-            keys = random.fold(np, drop.rows, *random.words(np, site))
+            keys, threshold, scale = _drawn(drop.rows, drop.attention_rate, site, real)
             keys = random.fold(np, keys[:, None], np.arange(A, dtype=np.uint32))  # (T,A,2)
-            threshold = np.uint32(random.threshold(drop.attention_rate))
-            scale = real(random.kept_scale(drop.attention_rate))
         (q_row, pitch, _), (k_row, *_), (v_row, *_) = memory
         how = borders, np.bool_(causal), keys, threshold, scale, real(1 / math.sqrt(D))
         given = Given(q_row, k_row, v_row, np.int64(pitch), *how)
@@ -173,10 +159,9 @@ class NumbaOps(Ops):
         if not isinstance(saved, NumbaAttentionSaved):
             return super().attention_backward(dy, saved)
         q, kept = saved.q, (*saved.given, saved.largest, saved.inverse)
-        dq, dk, dv = np.empty((3, *q.shape), q.dtype)
-        dy = _laid_out(dy, q.shape, q.dtype)
+        dq, dk, dv = results = np.empty((3, *q.shape), q.dtype)
         tasks = _tasks(saved.given.borders, q.shape[1])
-        self._threads.run(products.attention_backward, tasks, dy, *kept, dq, dk, dv)
+        self._threads.run(products.attention_backward, tasks, _laid_out(dy, q), *kept, *results)
         return dq, dk, dv
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
@@ -189,12 +174,10 @@ class NumbaOps(Ops):
         return nll, NumbaCrossEntropySaved(logits, labels, largest, inverse)
 
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return softmax - one-hot(label), times the gradient of the row."""
         if not isinstance(saved, NumbaCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
-        logits, dlogits = saved.logits, np.empty_like(saved.logits)
-        dnll = _laid_out(dnll, logits.shape[:1], logits.dtype)
-        ranges = cut(*logits.shape)
+        dnll, dlogits = _laid_out(dnll, saved.largest), np.empty_like(saved.logits)
+        ranges = cut(*dlogits.shape)
         self._threads.run(loops.softmax_cross_entropy_backward, ranges, dnll, *saved, dlogits)
         return dlogits
 
@@ -218,17 +201,14 @@ class NumbaOps(Ops):
         """Drop, with multipliers drawn where they are needed, and again for backward; row keys are kept."""
         if drop is None or not drop.rate or not (x.ndim == 2 and _fit(x) and len(x) == len(drop.rows)):
             return super()._dropout(x, drop, site)
-        keys = random.fold(np, drop.rows, *random.words(np, site))
-        threshold = np.uint32(random.threshold(drop.rate))
-        saved = NumbaDropoutSaved(keys, threshold, x.dtype.type(random.kept_scale(drop.rate)))
+        saved = NumbaDropoutSaved(*_drawn(drop.rows, drop.rate, site, x.dtype.type))
         return self._dropout_backward(x, saved), saved
 
     def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
         if not isinstance(saved, NumbaDropoutSaved):
             return super()._dropout_backward(dy, saved)
-        dy = _laid_out(dy, (len(saved.keys), dy.shape[-1]), saved.scale.dtype)
-        dx = np.empty_like(dy)
-        self._threads.run(loops.dropout, cut(*dy.shape), dy, saved.keys, saved.threshold, saved.scale, dx)
+        dx = np.empty((len(saved.keys), dy.shape[-1]), saved.scale.dtype)
+        self._threads.run(loops.dropout, cut(*dx.shape), _laid_out(dy, dx), *saved, dx)
         return dx
 
     def global_norm(self, grads: Array) -> Array:
@@ -251,10 +231,8 @@ class NumbaOps(Ops):
         betas = (rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2)
         numbers = (rule.clip, *betas, *rule.corrections, rule.eps)
         for decays, decay in ((False, 0.0), (True, rule.weight_decay)):
-            ranges = []
-            for begin, end, does in spans(decayed, len(params)):
-                if does == decays:
-                    ranges += [(begin + low, begin + high) for low, high in cut(end - begin)]
+            own = [(begin, end) for begin, end, does in spans(decayed, len(params)) if does == decays]
+            ranges = [(begin + low, begin + high) for begin, end in own for low, high in cut(end - begin)]
             self._threads.run(loops.adamw, ranges, params, m, v, grads, *numbers, decay, rule.lr)
         return params, m, v
 
@@ -267,11 +245,11 @@ def _fit(*arrays: Any) -> bool:
     )
 
 
-def _laid_out(x: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Return a gradient as the loops take it, copied where it is not."""
-    if x.shape == shape and x.dtype == dtype and x.flags.carray:
-        return x
-    return np.array(np.broadcast_to(x, shape), dtype, order="C")
+def _laid_out(dy: Array, like: Array) -> Array:
+    """Return a gradient as the loops take it, shaped like another array; copied where it is not."""
+    if dy.shape == like.shape and dy.dtype == like.dtype and dy.flags.carray:
+        return dy
+    return np.array(np.broadcast_to(dy, like.shape), like.dtype, order="C")
 
 
 # x (T,A,D) -> memory (..,), pitch, what else has to agree
@@ -282,6 +260,13 @@ def _rows_of_heads(x: Array) -> tuple[np.ndarray, int, Any] | None:
         return None
     memory = np.lib.stride_tricks.as_strided(x, ((len(x) - 1) * pitch + x[0].size,), (x.itemsize,))
     return memory, pitch, (x.shape, x.dtype)
+
+
+# -> (T,2)  threshold scale, numbers
+def _drawn(rows: Array, rate: float, site: int, real: Any) -> tuple[Array, Any, Any]:
+    """Return what the loops draw dropout from: keys, the draw below which to drop, the factor of the rest."""
+    keys = random.fold(np, rows, *random.words(np, site))
+    return keys, np.uint32(random.threshold(rate)), real(random.kept_scale(rate))
 
 
 def _within(ids: Array, count: int) -> bool:

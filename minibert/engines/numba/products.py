@@ -22,12 +22,8 @@ QUERIES = 64  # queries handled together: their scores stay in cache
 def put(row: Any, j: int, add: bool, x0: Any, x1: Any, x2: Any, x3: Any) -> None:
     """Write four numbers into a row, or add them to it."""
     if add:
-        row[j] += x0
-        row[j + 1] += x1
-        row[j + 2] += x2
-        row[j + 3] += x3
-    else:
-        row[j], row[j + 1], row[j + 2], row[j + 3] = x0, x1, x2, x3
+        x0, x1, x2, x3 = row[j] + x0, row[j + 1] + x1, row[j + 2] + x2, row[j + 3] + x3
+    row[j], row[j + 1], row[j + 2], row[j + 3] = x0, x1, x2, x3
 
 
 # a (4,K)  b (4,K)  c (4,4), at rows i of a and c, rows j of b and columns j of c
@@ -41,22 +37,10 @@ def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
     for k in range(count):
         x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
         y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]
-        c00 += x0 * y0
-        c01 += x0 * y1
-        c02 += x0 * y2
-        c03 += x0 * y3
-        c10 += x1 * y0
-        c11 += x1 * y1
-        c12 += x1 * y2
-        c13 += x1 * y3
-        c20 += x2 * y0
-        c21 += x2 * y1
-        c22 += x2 * y2
-        c23 += x2 * y3
-        c30 += x3 * y0
-        c31 += x3 * y1
-        c32 += x3 * y2
-        c33 += x3 * y3
+        c00, c01, c02, c03 = c00 + x0 * y0, c01 + x0 * y1, c02 + x0 * y2, c03 + x0 * y3
+        c10, c11, c12, c13 = c10 + x1 * y0, c11 + x1 * y1, c12 + x1 * y2, c13 + x1 * y3
+        c20, c21, c22, c23 = c20 + x2 * y0, c21 + x2 * y1, c22 + x2 * y2, c23 + x2 * y3
+        c30, c31, c32, c33 = c30 + x3 * y0, c31 + x3 * y1, c32 + x3 * y2, c33 + x3 * y3
     put(c[i], j, add, c00, c01, c02, c03)
     put(c[i + 1], j, add, c10, c11, c12, c13)
     put(c[i + 2], j, add, c20, c21, c22, c23)
@@ -190,23 +174,6 @@ def attention(
 
 # By the formulas of ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries need
 # p and ds transposed.
-# keys (T,A,2) or none; of query t of a head p (n,): its scores -> p m  dp (n,): its row of dy v^T -> ds
-@inline
-def softmax_backward(
-    p: Any, dp: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
-) -> None:
-    """Go through the softmax of one query and its dropout, in place."""
-    for j in range(p.size):
-        p[j] = exp(p[j] - top) * share
-    if keys.size:
-        drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-    level = dot(dp, p)
-    for j in range(p.size):
-        dp[j] = p[j] * (dp[j] - level)
-    if keys.size:
-        drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-
-
 # dy (T,A,D)  q k v (T,A,D) as memory  borders (S+1,)  keys (T,A,2) or none  largest inverse (T,A)
 # -> dq dk dv (T,A,D)
 @kernel
@@ -252,7 +219,15 @@ def attention_backward(
                 t = first + low + i
                 seen = low + i + 1 if causal else n
                 p, dp, top, share = scores[i][:seen], d_scores[i][:seen], largest[t, head], inverse[t, head]
-                softmax_backward(p, dp, top, share, keys, t, head, threshold, kept_scale)
+                for j in range(seen):
+                    p[j] = exp(p[j] - top) * share
+                if keys.size:
+                    drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+                level = dot(dp, p)
+                for j in range(seen):
+                    dp[j] = p[j] * (dp[j] - level)  # from here on it is ds
+                if keys.size:
+                    drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
                 scores[i][seen : up(n, LANES)] = ZERO
                 d_scores[i][seen : up(n, LANES)] = ZERO
                 for j in range(n):

@@ -96,9 +96,8 @@ def normal(precision: Precision) -> Any:
     """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in ops/erf.py."""
     real = precision.real
     shift, coefficients = series_coefficients(precision.erfc_terms)
-    scale, series = real(shift), tuple(map(real, coefficients))
-    root_half, per_root_pi = real(math.sqrt(0.5)), real(1 / math.sqrt(math.pi))
-    density = real(1 / math.sqrt(2 * math.pi))
+    scale, series, root_half = real(shift), tuple(map(real, coefficients)), real(math.sqrt(0.5))
+    per_root_pi, density = real(1 / math.sqrt(math.pi)), real(1 / math.sqrt(2 * math.pi))
 
     @inline
     def normal(x: Any) -> Any:
@@ -116,8 +115,7 @@ def normal(precision: Precision) -> Any:
 def normal_by_tanh(precision: Precision) -> Any:
     """Return 1 / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3), and its derivative."""
     real = precision.real
-    twice, cubic = real(2 * math.sqrt(2 / math.pi)), real(0.044715)
-    three_cubic = real(3 * 0.044715)
+    twice, cubic, three_cubic = real(2 * math.sqrt(2 / math.pi)), real(0.044715), real(3 * 0.044715)
 
     @inline
     def normal_by_tanh(x: Any) -> Any:
@@ -131,9 +129,8 @@ def normal_by_tanh(precision: Precision) -> Any:
 @by_precision
 def highest(precision: Precision) -> Any:
     """Return the largest of a row. With the fraction of negatives flipped, floats are ordered as integers."""
-    real, integer = precision.real, precision.integer
-    sign, fraction = integer(8 * real().itemsize - 1), integer(np.iinfo(integer).max)
-    lowest = integer(np.iinfo(integer).min)
+    real, integer, limits = precision.real, precision.integer, np.iinfo(precision.integer)
+    sign, fraction, lowest = integer(limits.bits - 1), integer(limits.max), integer(limits.min)
 
     @inline
     def highest(x: Any) -> Any:
@@ -224,16 +221,10 @@ def multiply(x: Row, y: Row, product: Row, begin: int, end: int) -> None:
 @kernel
 def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> None:
     x, y, slope = x[begin:end], y[begin:end], slope[begin:end]
-    if by_tanh:
-        for i in range(x.size):
-            cdf, density = normal_by_tanh(x[i])
-            y[i] = x[i] * cdf
-            slope[i] = cdf + x[i] * density
-    else:
-        for i in range(x.size):
-            cdf, density = normal(x[i])
-            y[i] = x[i] * cdf
-            slope[i] = cdf + x[i] * density
+    for i in range(x.size):
+        cdf, density = normal_by_tanh(x[i]) if by_tanh else normal(x[i])
+        y[i] = x[i] * cdf
+        slope[i] = cdf + x[i] * density
 
 
 # LayerNorm. Kept: x itself, and two numbers a row; the normalised row is made anew.
@@ -324,7 +315,6 @@ def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None
 
 
 # Dropout: the bits of minibert/ops/random.py.
-
 SPREAD, ROUND_1, ROUND_2, DRAW = (np.uint32(one) for one in (GOLDEN, FIRST, SECOND, DRAWS - 1))
 S15, S16 = np.uint32(15), np.uint32(16)
 
