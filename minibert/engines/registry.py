@@ -136,7 +136,9 @@ def choose(
         return ops, _described(ops)
     tried = _trial(threads, dtype) if chosen_isa() == PORTABLE else {}
     missing = []
-    for one in filter(able.__contains__, [*sorted(tried, key=tried.__getitem__), *FASTEST_FIRST]):
+    for one in [*sorted(tried, key=tried.__getitem__), *FASTEST_FIRST]:
+        if one not in able:
+            continue
         try:
             ops = _make(one, threads, dtype, {})
         except _MissingEngine as error:
@@ -184,7 +186,8 @@ def settled(options: Any) -> Any:
 
 def _require_meant(name: str, extras: dict[str, Any]) -> None:
     """Raise InputError when an option is given that the engine of that name does not have."""
-    for option, value in (extras | (_forced if _forced["device"] else {})).items():
+    forced = {option: value for option, value in _forced.items() if value is not None}
+    for option, value in (extras | forced).items():
         hearing = [one for one in TABLE if option in TABLE[one].extras]
         if not hearing:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")

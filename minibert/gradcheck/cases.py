@@ -18,6 +18,7 @@ from minibert.model.params import PRETRAINING, FlatParameters, Head, Parameters
 from minibert.tasks import similarity_losses
 
 Arrays = dict[str, Any]
+Drop = Callable[..., Any] | None  # (ops, batch) -> dropout; None for none
 
 
 class Size(NamedTuple):
@@ -67,7 +68,8 @@ def random_batch(size: Size, M: int, rng: np.random.Generator, next_sentence: bo
     for number, (begin, length) in enumerate(zip(begins, size.lengths, strict=False)):
         positions = np.sort(masked[(masked >= begin) & (masked < begin + length)]) - begin
         ids, segments = rng.integers(size.V, size=length), np.arange(length) * 2 // length
-        labels, order = rng.integers(size.V, size=len(positions)), number % 3 - 1 if next_sentence else -1
+        labels = rng.integers(size.V, size=len(positions))
+        order = number % 3 - 1 if next_sentence else -1
         sequences.append(Sequence(ids, segments, positions, labels, order))
     return unevenly_weighted(Batch.pack(sequences), rng, "masked_weights", "next_sentence_weights")
 

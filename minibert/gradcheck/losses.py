@@ -7,7 +7,7 @@ import numpy as np
 
 from minibert.engines.runtime import runtime_of
 from minibert.gradcheck import cases
-from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, random_batch
+from minibert.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch
 from minibert.model import bert, bilstm
 from minibert.model.batch import Batch, VectorBatch
 from minibert.model.params import Head, Parameters
@@ -20,7 +20,7 @@ UNSEEN = {"choice": ("head.bias",), "span": ("head.bias", "layers.0.feed_forward
 def pretraining_losses(size: Size, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
     """List losses of pre-training, on an encoder of two layers."""
 
-    def loss(variant: str, batch: Batch, drop: Any = dropout_of, **fields: Any) -> Case:
+    def loss(variant: str, batch: Batch, drop: Drop = dropout_of, **fields: Any) -> Case:
         config = config_of(size, **fields)
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
@@ -46,7 +46,7 @@ def pretraining_losses(size: Size, parameters: Parameters, rng: np.random.Genera
 def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
     """Build the losses of fine-tuning, on an encoder of one layer."""
 
-    def loss(variant: str, head: Head, drop: Any = None, summed: bool = False, **fields: Any) -> Case:
+    def loss(variant: str, head: Head, drop: Drop = None, summed: bool = False, **fields: Any) -> Case:
         config = config_of(size, num_hidden_layers=1, **fields)
         parameters = cases.random_parameters(config, rng, head)
         batch = cases.random_task_batch(size, head, rng, tagged=0 if "no rows" in variant else 0.4)
@@ -64,7 +64,7 @@ def task_losses(size: Size, rng: np.random.Generator) -> list[Case]:
         tree, unseen = dict(parameters.items()), UNSEEN.get(head.kind, ())
         return Case("head_loss", f"{head.kind} {variant}".strip(), {}, tree, forward, backward, unseen)
 
-    def tagger(variant: str, drop: Any = None, mixed: int = 0) -> Case:
+    def tagger(variant: str, drop: Drop = None, mixed: int = 0) -> Case:
         """Build the loss of the tagger of LSTMs; its vectors have a gradient as well."""
         config = bilstm.BilstmConfig(inputs=size.H, outputs=5, width=size.M, mixed=mixed)
         parameters = cases.in_general_position(bilstm.BilstmParameters(config, dtype=np.float64), rng)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.gradcheck.cases import Arrays, Case, Size, config_of, dropout_of, random_batch
+from minibert.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch
 from minibert.model.batch import Batch
 from minibert.model.config import BertConfig
 from minibert.model.params import Parameters, lstm_table
@@ -23,8 +23,10 @@ def _case(
 
     def forward(ops: Any, inputs: Arrays, tree: Any) -> tuple[Any, Any]:
         def given(one: Any) -> Any:
-            if one is TREE or callable(one):
-                return tree if one is TREE else one(ops, batch)
+            if one is TREE:
+                return tree
+            if callable(one):
+                return one(ops, batch)
             is_target = isinstance(one, np.ndarray) and one.dtype == np.float64
             return ops.cast(one, next(iter(inputs.values())).real.dtype) if is_target else one
 
@@ -78,8 +80,9 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
     add("tanh", "", {"x": draw((T, H))})
     for variant, eps in (("", 1e-12), ("large eps", 0.5)):
         add("layer_norm", variant, {"x": draw((T, H)) + 1, "gamma": draw(H), "beta": draw(H)}, eps)
-    ways = ("", ()), ("causal", (True,)), ("dropout", (False, dropout_of, 4))
-    for variant, extra in (*ways, ("causal dropout", (True, dropout_of, 7))):
+    plain = ("", ()), ("causal", (True,))
+    dropping = ("dropout", (False, dropout_of, 4)), ("causal dropout", (True, dropout_of, 7))
+    for variant, extra in (*plain, *dropping):
         add("attention", variant, {name: draw((T, A, H // A)) for name in "qkv"}, cu_seqlens, *extra)
     add("take_rows", "", {"x": draw((T, H))}, rng.integers(T, size=T))
     for variant, count in (("", T), ("one row", 1), ("no rows", 0)):
@@ -107,19 +110,19 @@ def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.G
     """List the blocks of a layer, layers in a row, and LSTMs."""
     x = {"x": rng.standard_normal((batch.T, size.H))}
 
-    def embedding(variant: str, drop: Any) -> Case:
+    def embedding(variant: str, drop: Drop) -> Case:
         params = _below(parameters, "embeddings")
         return _case("embedding_block", variant, batch, {}, params, batch, TREE, plain, drop)
 
-    def attention(variant: str, drop: Any, config: BertConfig, rows: Any = None) -> Case:
+    def attention(variant: str, drop: Drop, config: BertConfig, rows: Any = None) -> Case:
         params, how = _below(parameters, "layers.1.attention"), (batch.cu_seqlens, config, drop, 1, rows)
         return _case("attention_block", variant, batch, x, params, TREE, *how)
 
-    def feed_forward(variant: str, drop: Any, config: BertConfig) -> Case:
+    def feed_forward(variant: str, drop: Drop, config: BertConfig) -> Case:
         params, how = _below(parameters, "layers.1.feed_forward"), (config, drop, 1)
         return _case("feed_forward_block", variant, batch, x, params, TREE, *how, form=(config,))
 
-    def lstms(variant: str, drop: Any) -> Case:
+    def lstms(variant: str, drop: Drop) -> Case:
         params = {one.name: 0.3 * rng.standard_normal(one.shape) for one in lstm_table(size.H, size.M)}
 
         def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:

@@ -199,7 +199,7 @@ class CppPrimitives(Ops):
         return dq, dk, dv
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        ids = labels if indices(labels) else np.asarray(labels).astype(INDEX)  # where they fit
+        ids = labels if indices(labels) else np.asarray(labels).astype(INDEX)  # wraps what does not fit
         if not (contiguous(logits) and logits.ndim == 2 and ids.ndim == 1 and np.array_equal(ids, labels)):
             return super().softmax_cross_entropy(logits, labels)
         gradient, nll = empty(logits.shape), empty(logits.shape[:1])

@@ -285,12 +285,12 @@ def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[An
     behind = (0, -n % max(queries, sources))
     padded = [jnp.pad(one, ((0, 0), behind, (0, 0), (0, depth - D))) for one in arrays]
     site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), queries, sources // 2)
-    warps = triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages)
+    options = triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages)
     if plan.rate:
         keys = random.fold(jnp, keys[:, None], jnp.arange(A, dtype=jnp.uint32)[:, None])
         keys = jnp.pad(keys, ((0, 0), (0, 0), behind, (0, 0)))
     head_keys = [keys[..., word] for word in (0, 1)] if plan.rate else []
-    return site, {"compiler_params": warps, "interpret": plan.interpret}, padded, head_keys
+    return site, {"compiler_params": options, "interpret": plan.interpret}, padded, head_keys
 
 
 def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:

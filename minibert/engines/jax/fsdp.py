@@ -82,13 +82,11 @@ class Layout(NamedTuple):
         return np.concatenate([part.reshape(-1)[: one.size] for one, part in pairs])
 
     # local (n,)
-    def zeros(self, local: Any) -> Params:
-        """Return a tree of accumulators that have nothing yet."""
-        return self.tree(local, zeros=True)
-
-    # local (n,)
     def tree(self, local: Any, zeros: bool = False) -> Params:
-        """Nest a device's pieces as the model takes them: layers as shards, the rest brought together."""
+        """Nest a device's pieces as the model takes them: layers as shards, the rest brought together.
+
+        With `zeros` these are accumulators that have nothing yet.
+        """
         merged: Params = {}
         layers = []
         for one, end in zip(self.units, np.cumsum([one.piece for one in self.units]).tolist(), strict=True):

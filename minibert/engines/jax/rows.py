@@ -165,4 +165,6 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
 
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    return np.pad(values, ((0, count - len(values)), *[(0, 0)] * (values.ndim - 1)))
+    result = np.zeros((count, *values.shape[1:]), values.dtype)  # np.pad takes several times as long
+    result[: len(values)] = values
+    return result

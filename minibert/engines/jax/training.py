@@ -53,7 +53,7 @@ def whole_step(
         if layout is None:
             tree = objective.backward(ops, saved, params, _tree(table, grads))
             return _tensors(table, tree), metrics
-        tree = objective.backward(ops, saved, params, layout.zeros(*grads))
+        tree = objective.backward(ops, saved, params, layout.tree(*grads, zeros=True))
         return [grads[0] + layout.reduce_scatter(tree)], metrics
 
     grads, metrics = scan(add, jax.tree.map(jnp.zeros_like, buffers[0]), parts)

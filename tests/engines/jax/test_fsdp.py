@@ -50,7 +50,7 @@ def test_every_device_brings_the_whole_model_together(parameters, layout):
 
 
 def test_accumulators_have_the_shapes_of_the_model_and_nothing_in_them(parameters, layout):
-    trees = on_devices(lambda row: whole(layout.zeros(row)), layout.spread(parameters.flat))
+    trees = on_devices(lambda row: whole(layout.tree(row, zeros=True)), layout.spread(parameters.flat))
     for entry in parameters.table:
         found = leaf_of(trees, entry.name)
         assert found.shape == (DEVICES, *entry.shape) and not found.any()
