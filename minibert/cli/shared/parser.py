@@ -1,6 +1,7 @@
 """The parser of the command line: the commands, which are the files of the folder, and errors in one line."""
 
 import argparse
+import pkgutil
 import sys
 from argparse import SUPPRESS
 from collections.abc import Iterable, Sequence
@@ -141,10 +142,11 @@ class PrintCompletion(argparse.Action):
 def commands() -> dict[str, str]:
     """Find the commands: each file of the folder is one, and the first line of its docstring its summary."""
     found = {}
-    for path in sorted({*FOLDER.glob("*.py")} - {FOLDER / "__init__.py"}):
+    for name in sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"):
         # Read, not imported: the help of all commands comes at once.
-        text = path.read_text("utf-8").partition("\n")[0].strip('"').removesuffix(".")
-        found[path.stem.replace("_", "-")] = text[:1].lower() + text[1:]
+        line = (pkgutil.get_data("minibert.cli", f"{name}.py") or b"").decode().partition("\n")[0]
+        text = line.strip('"').removesuffix(".")
+        found[name.replace("_", "-")] = text[:1].lower() + text[1:]
     return found
 
 
