@@ -185,8 +185,11 @@ class Batch:
         return map(self.take, borders, borders[1:])
 
     def validate(self, config: BertConfig) -> None:
-        """Raise InputError when an id is outside the model's vocabulary or segments, or a sequence is longer
-        than its positions."""
+        """Check every index against the model it is meant for.
+
+        Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
+        the positions.
+        """
         tokenize, segments = "tokenize with this model's own vocabulary", "give segments that it has"
         for name, values, limit, field, advice in (
             ("input_ids", self.input_ids, config.V, "vocab_size", tokenize),
