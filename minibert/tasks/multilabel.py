@@ -57,8 +57,7 @@ class ManyLabels(OwnTexts):
         return [_found(dict(zip(labels, _logistic(one).tolist(), strict=True)), tuned) for one in outputs]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute F1 over all classes (micro), its mean over classes (macro), each class's, and the share of
-        texts whose classes are all right."""
+        """Compute F1 over all classes (micro), its mean over them (macro), each one's, and exact matches."""
         gold, found, labels = self._compared(examples, predictions)
         each = metrics.label_f1(gold, found)
         return {
