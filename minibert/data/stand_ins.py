@@ -68,8 +68,9 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
         raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(splits)}.")
     if spec:
         return _examples(spec, find_file(Path(folder), (spec.files[split],), (spec.folder,), name))
+    examples = glue.read("qnli", folder, "dev")  # a missing file stays one, for who looks in several places
     with naming(str(folder)):
-        return divided(glue.read("qnli", folder, "dev"), split, lambda one: one.first)
+        return divided(examples, split, lambda one: one.first)
 
 
 def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:

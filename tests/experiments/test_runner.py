@@ -234,6 +234,15 @@ def copied(whole, out):
     return Plan(out, TINY)
 
 
+def test_a_file_that_is_divided_is_found_in_a_folder_of_the_folder_of_data(tmp_path):
+    folder = tmp_path / "glue" / "QNLI"
+    folder.mkdir(parents=True)
+    rows = (f"{n}\twho is {n}?\tIt is {n}.\t{'not_' * (n % 2)}entailment" for n in range(40))
+    (folder / "dev.tsv").write_text("\n".join(["index\tquestion\tsentence\tlabel", *rows, ""]))
+    found = find_source("qnli", tmp_path, tmp_path)
+    assert (found.key, found.data) == ("qnli-dev", tmp_path / "glue") and 20 < found.train < 40
+
+
 def test_a_vocabulary_of_another_size_is_told(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(f"one small text of number {n}\nand its second line" for n in range(40)))
