@@ -11,6 +11,7 @@
 
 #include "attention.h"
 #include "elementary.h"
+#include "memory.h"
 #include "tiles.h"
 
 namespace mb {

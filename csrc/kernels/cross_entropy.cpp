@@ -5,6 +5,7 @@
 
 #include "elementary.h"
 #include "loops.h"
+#include "memory.h"
 
 namespace mb {
 namespace MB_ISA {

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "memory.h"
 #include "pack.h"
 
 namespace mb {
@@ -153,17 +154,37 @@ constexpr int64_t kLargestTile =
 // block has all rows and they are fewer than the columns. Neighbouring parts go to the same thread (Pool::run), so that
 // rows of activations stay in one thread's cache from loop to loop. Each thread gets four parts where they are large
 // enough, so that one that is done early can help another; fewer where they would be small, since every group of
-// columns packs its rows anew.
+// columns packs its rows anew. Where one direction has too few tiles or strips to keep all threads busy to the end, as
+// with 16 threads and 19 tiles, the other is cut as well.
 class Grid {
   public:
     Grid(int64_t M, int64_t N, int64_t tile, int64_t strip, int64_t threads)
         : M_(M), N_(N), tile_(tile), strip_(strip), tall_(M > MC || M >= N || parts(N, strip) < threads),
           rows_(parts(parts(M, tile), MC / tile)) {
-        if (threads > 1) {
-            int64_t &cut = tall_ ? rows_ : columns_;
+        if (threads == 1) {
+            return;
+        }
+        const int64_t tiles = parts(M, tile), strips = parts(N, strip);
+        const int64_t most = tall_ ? tiles : strips, others = tall_ ? strips : tiles;
+        int64_t &cut = tall_ ? rows_ : columns_, &across = tall_ ? columns_ : rows_;
+        // The share of the loop's time for which the threads work, were all parts as large as the largest of them.
+        auto busy = [&](int64_t groups) {
+            return static_cast<double>(most * others) /
+                   static_cast<double>(whole(most * groups, threads) * parts(others, groups));
+        };
+        double best = busy(1);
+        if (best >= kBusy) {
             int64_t enough = std::min(4 * threads, tall_ ? parts(M, 4 * tile) : parts(N, 1024));
-            int64_t most = tall_ ? parts(M, tile) : parts(N, strip);
             cut = std::min(most, whole(std::max(cut, enough), threads));
+            return;
+        }
+        cut = most;
+        for (int64_t groups = 2; groups <= others; ++groups) {
+            auto copied = static_cast<double>(tall_ ? kPacking * (groups - 1) : 0);
+            double gain = busy(groups) / (1 + copied / static_cast<double>(N));
+            if (gain > best) {
+                best = gain, across = groups;
+            }
         }
     }
 
@@ -180,6 +201,9 @@ class Grid {
     }
 
   private:
+    static constexpr double kBusy = 0.85;   // enough
+    static constexpr int64_t kPacking = 32; // columns that are multiplied in the time in which one is packed
+
     // Where part `number` of `count` begins, of n that are cut at multiples of `unit`.
     static int64_t border(int64_t number, int64_t count, int64_t n, int64_t unit) {
         return std::min(n, parts(n, unit) * number / count * unit);

@@ -1,4 +1,5 @@
 #include "loops.h"
+#include "memory.h"
 #include "rowwise.h"
 
 namespace mb {

@@ -2,7 +2,6 @@
 // bits on any number of threads.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace mb {
@@ -42,18 +41,6 @@ class Pool {
     int threads_;
     State *state_ = nullptr; // made at first use, and again in a forked child: threads do not survive a fork
 };
-
-// Fresh memory in large pages where the system has them, aligned to them; std::free gives it back.
-void *large_pages(size_t bytes);
-
-// Memory that each thread keeps between calls, for `count` numbers at least, aligned to 64 bytes. `slot` tells
-// apart what is in use at the same time; whatever was in it is lost.
-enum class Slot { left, right, strip, scratch, sums, count };
-void *scratch_bytes(Slot slot, size_t bytes);
-template <typename T>
-static inline T *scratch(Slot slot, int64_t count) { // static: sets of instructions share no code
-    return static_cast<T *>(scratch_bytes(slot, sizeof(T) * static_cast<size_t>(count)));
-}
 
 // Division of n things into parts of `size`.
 constexpr int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }

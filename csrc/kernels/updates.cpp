@@ -5,6 +5,7 @@
 
 #include "gemm.h"
 #include "loops.h"
+#include "memory.h"
 
 namespace mb {
 namespace MB_ISA {

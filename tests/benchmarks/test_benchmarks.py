@@ -9,6 +9,7 @@ import threading
 from types import SimpleNamespace
 
 import attention
+import cores
 import finetune
 import inference
 import numpy as np
@@ -679,3 +680,46 @@ def test_attention_alone_is_compared_and_timed(tmp_path, capsys):
     ]
     assert all(1e-9 < line["error"] < 1e-5 and line["forward"] > 0 < line["backward"] for line in lines)
     assert "| pallas |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("parts", "late", "expected"),
+    [
+        ([5.0], [0.0, 0.0], 5.0),
+        ([1.0] * 8, [0.0] * 4, 2.0),
+        ([1.0] * 9, [0.0] * 4, 3.0),
+        (
+            [4.0, 4.0, 1.0, 1.0],
+            [0.0, 0.0],
+            6.0,
+        ),  # the second helps the first after its own two
+        ([1.0, 1.0, 9.0], [0.0, 0.0], 10.0),
+        ([1.0] * 4, [0.0, 10.0], 4.0),  # the first has done all before the second knows
+        ([2.0] * 4, [0.0, 3.0], 6.0),  # and here all but one
+        ([1.0, 2.0, 3.0], [0.0], 6.0),
+    ],
+)
+def test_simulated_threads_take_their_own_parts_then_those_of_the_next(parts, late, expected):
+    assert cores.makespan(np.array(parts), late) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16, 64])
+def test_a_simulated_loop_is_within_the_bounds_of_any_schedule(threads):
+    generator = np.random.default_rng(threads)
+    for count in (1, 2, 5, 40, 333):
+        parts = generator.exponential(1.0, count)
+        span = cores.makespan(parts, [0.0] * threads)
+        # Graham's bounds of list scheduling (1969).
+        least = max(parts.max(), parts.sum() / threads)
+        assert least * (1 - 1e-12) <= span <= parts.sum() / threads + parts.max()
+
+
+def test_a_simulated_step_wakes_threads_after_long_gaps_alone():
+    even = np.full(8, 100.0)
+    loops = [cores.Loop(10, even), cores.Loop(40_000, even), cores.Loop(20, np.array([70.0]))]
+    step = cores.Step(loops, rest=30)
+    assert step.wall == 10 + 800 + 40_000 + 800 + 20 + 70 + 30
+    found = cores.simulate(step, 4, hand_over=0, wake=1e6)
+    assert found == (10 + 200 + 40_000 + 800 + 20 + 70 + 30, 10 + 40_000 + 20 + 70 + 30, 400)
+    assert cores.simulate(step, 1, 0, 1e6).wall == step.wall
+    assert cores.Step.median([step, step._replace(rest=90), step._replace(rest=40)]).rest == 40
