@@ -3,16 +3,17 @@
     python benchmarks/cores.py [--quick] [--size tiny mini small base] [--batch 64 32 32 8] [--seq 128]
         [--dtype bfloat16] [--cores 2 4 16 64] [--hand-over 100] [--wake 50] [--json]
 
-The kernels are built a second time, with a pool of threads that cuts every loop as for N cores, runs its
-parts one after another on a single one, and tells how long each took. From these the step is put together
-again. What lies between loops (Python, and what is not shared out) stays as it is, and the parts of a loop go
-to N threads as csrc/kernels/threads.cpp hands them out: their own first, then those of the next. Beside it
+The kernels are built a second time, with a pool that claims to have N threads, runs the parts of every loop
+one after another on a single one, and tells how long each took. From these the step is put together again.
+What lies between loops (Python, and what is not shared out) stays as it is, and the parts of a loop go to N
+threads as csrc/kernels/threads.cpp hands them out: their own first, then those of the next. Beside it
 stands what this machine's own cores bring, as far as there are any: a simulation can be wrong, and there it
 shows.
 
 It assumes what can't be measured here: that each waiting thread learns of a loop `--hand-over` nanoseconds
-after the one before it, and that one asleep takes `--wake` microseconds. It knows nothing of memory: cores
-that share its bandwidth or a cache are slower than this, as are those whose clock falls when all are busy.
+after the one before it, and is waited for as long at its end, and that one asleep takes `--wake`
+microseconds. It knows nothing of memory: cores that share its bandwidth or a cache are slower than this, as
+are those whose clock falls when all are busy.
 """
 
 import argparse
@@ -38,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("csrc", "minibert", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "LICENSES")
 POOL = Path(__file__).with_name("peers") / "recording_pool.cpp"
 WARM_UP, STEPS = 3, 7
-SPINNING = 30_000  # ns for which a waiting thread looks before it sleeps: about kSpins of threads.cpp
+SPINNING = 30_000  # ns for which a waiting thread looks before it sleeps: kSpins of threads.cpp, on a Zen 4
 WORKS = {"tiny": 64, "mini": 32, "small": 32, "base": 8}  # sequences
 
 
@@ -113,20 +114,25 @@ def simulate(step: Step, threads: int, hand_over: float, wake: float) -> Simulat
 
     Parameters
     ----------
-    hand_over : ns after which the next thread knows of a loop.
+    hand_over : ns after which the next thread knows of a loop, and for which each is waited for at its end.
     wake : ns that threads need to wake up, where they have waited for so long that they sleep.
     """
-    serial, shared, ideal, waited = step.rest, 0.0, 0.0, 0.0
+    if threads == 1:
+        return Simulated(step.wall, step.wall, 0.0)
+    # now, and when the others had their last part and will be awake; one step follows another.
+    now, worked, awake = 0.0, -step.rest, 0.0
+    serial, ideal = step.rest, 0.0
     for gap, parts in step.loops:
         alone = float(parts.sum())
-        if threads == 1 or len(parts) == 1:
-            serial, waited = serial + gap + alone, waited + gap + alone
+        if len(parts) == 1:
+            now, serial = now + gap + alone, serial + gap + alone
             continue
-        serial, waited = serial + gap, waited + gap
-        begin = wake if waited > SPINNING else 0.0
-        shared += makespan(parts, [0.0, *(begin + hand_over * t for t in range(1, threads))])
-        ideal, waited = ideal + alone / threads, 0.0
-    return Simulated(serial + shared, serial, ideal)
+        now, serial, ideal = now + gap, serial + gap, ideal + alone / threads
+        if now - worked > SPINNING:
+            awake = now + wake
+        late = [max(0.0, awake - now) + hand_over * t for t in range(threads)]
+        worked = now = now + makespan(parts, [0.0, *late[1:]]) + hand_over * (threads - 1)
+    return Simulated(now + step.rest, serial, ideal)
 
 
 class Recorder:
@@ -157,8 +163,7 @@ class Recorder:
 
 def answer(path: Path, work: dict[str, Any]) -> Any:
     """What `serve` says in the checkout at `path`."""
-    # -P, or the peers beside this file would come before the checkout's own.
-    command = [sys.executable, "-P", __file__, "--serve", json.dumps(work)]
+    command = [sys.executable, __file__, "--serve", json.dumps(work)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), str(ROOT / "benchmarks")])}
     done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -167,7 +172,7 @@ def answer(path: Path, work: dict[str, Any]) -> Any:
 
 
 def serve(work: dict[str, Any]) -> None:
-    """Take steps; print of each its loops, where they are recorded, and the ns that are in none."""
+    """Take steps; print, for each, its loops (if recorded) and the ns outside them."""
     made = import_module("peers.work").Work(work["size"], work["seq"], work["batch"])
     config = made.config(0.1)
     trainer = import_module("peers.train_minibert").Minibert
@@ -206,7 +211,7 @@ def measure(recorder: Recorder, work: dict[str, Any], given: argparse.Namespace)
     for n in {1, *(n for n in given.cores if n <= cores())}:
         taken = answer(ROOT, work | {"threads": n, "record": False})
         here[n] = statistics.median(wall for _, wall in taken)
-    rows = []
+    rows, alone = [], recorder.step(work | {"threads": 1}).wall
     for n in given.cores:
         step = recorder.step(work | {"threads": n})
         made = simulate(step, n, given.hand_over, given.wake * 1e3)
@@ -215,9 +220,10 @@ def measure(recorder: Recorder, work: dict[str, Any], given: argparse.Namespace)
             {
                 "cores": n,
                 "milliseconds": made.wall / 1e6,
-                "speedup": here[1] / made.wall,
+                "speedup": alone / made.wall,
                 "seen": here[1] / here[n] if n in here else None,
-                "recorded / uncut": step.wall / here[1],  # what cutting and recording cost
+                "cutting": step.wall / alone - 1,  # what it costs to cut loops for so many
+                "recording": alone / here[1] - 1,
                 "serial": made.serial / made.wall,
                 "waiting": 1 - (made.serial + made.ideal) / made.wall,
                 "loops": len(shared),
@@ -230,8 +236,8 @@ def measure(recorder: Recorder, work: dict[str, Any], given: argparse.Namespace)
 def table(found: list[dict[str, Any]]) -> str:
     """Lines of Markdown."""
     lines = [
-        "| | cores | times as fast | seen here | serial | waiting | loops | parts |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | cores | times as fast | seen here | serial | waiting | work added | loops | parts |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
         title = f"{one['work']['size']}, {one['work']['batch']} × {one['work']['seq']}"
@@ -239,7 +245,8 @@ def table(found: list[dict[str, Any]]) -> str:
             seen = f"{row['seen']:.2f}" if row["seen"] else ""
             lines.append(
                 f"| {title} | {row['cores']} | {row['speedup']:.{2 if row['cores'] < 10 else 1}f} | {seen} | "
-                f"{row['serial']:.0%} | {row['waiting']:.0%} | {row['loops']:,} | {row['parts']:,} |"
+                f"{row['serial']:.0%} | {row['waiting']:.0%} | {row['cutting']:.0%} | "
+                f"{row['loops']:,} | {row['parts']:,} |"
             )
             title = ""
     return "\n".join(lines)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "subnormals.h"
 #include "threads.h"
 
 #define MB_SEEN extern "C" __attribute__((visibility("default")))
@@ -27,7 +28,8 @@ namespace mb {
 Pool::~Pool() = default;
 
 void Pool::run(int64_t count, Task task) {
-    if (in_loop || count == 0) {
+    NoSubnormals here;
+    if (in_loop || count <= 1) {
         for (int64_t i = 0; i < count; ++i) {
             task(i);
         }
@@ -49,7 +51,7 @@ void Pool::run(int64_t count, Task task) {
 
 } // namespace mb
 
-// Where what is kept lies; how many numbers it is goes to `size`.
+// What is kept; how many numbers there are goes to `size`.
 MB_SEEN const int64_t *mb_loops(int64_t *size) {
     *size = static_cast<int64_t>(kept.size());
     return kept.data();

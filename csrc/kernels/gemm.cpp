@@ -150,40 +150,38 @@ constexpr int64_t kLargestTile =
     std::max({MR * NV * VL, WideTile<Exact, true>::kRows * WideTile<Exact, true>::kColumns,
               NarrowTile::kRows * NarrowTile::kColumns});
 
-// C as parts for the threads: blocks of rows times groups of columns. Rows are divided evenly, columns only where one
-// block has all rows and they are fewer than the columns. Neighbouring parts go to the same thread (Pool::run), so that
-// rows of activations stay in one thread's cache from loop to loop. Each thread gets four parts where they are large
-// enough, so that one that is done early can help another; fewer where they would be small, since every group of
-// columns packs its rows anew. Where one direction has too few tiles or strips to keep all threads busy to the end, as
-// with 16 threads and 19 tiles, the other is cut as well.
+// C as parts for the threads: blocks of rows times groups of columns. By preference rows are divided, evenly, and columns
+// only where one block has all rows and they are fewer than the columns. Neighbouring parts go to the same thread
+// (Pool::run), so that rows of activations stay in one thread's cache from loop to loop. Each thread gets four parts
+// where they are large enough, so that one that is done early can help another; fewer where they would be small, since
+// every group of columns packs its rows anew. Where one direction has too few tiles or strips to keep all threads busy to
+// the end, as with 16 threads and 19 tiles, the other is cut as well.
 class Grid {
   public:
-    Grid(int64_t M, int64_t N, int64_t tile, int64_t strip, int64_t threads)
+    Grid(int64_t M, int64_t N, int64_t tile, int64_t strip, int64_t threads, bool packs)
         : M_(M), N_(N), tile_(tile), strip_(strip), tall_(M > MC || M >= N || parts(N, strip) < threads),
           rows_(parts(parts(M, tile), MC / tile)) {
         if (threads == 1) {
             return;
         }
         const int64_t tiles = parts(M, tile), strips = parts(N, strip);
-        const int64_t most = tall_ ? tiles : strips, others = tall_ ? strips : tiles;
+        const int64_t finest = tall_ ? tiles : strips, finest_across = tall_ ? strips : tiles;
         int64_t &cut = tall_ ? rows_ : columns_, &across = tall_ ? columns_ : rows_;
-        // The share of the loop's time for which the threads work, were all parts as large as the largest of them.
-        auto busy = [&](int64_t groups) {
-            return static_cast<double>(most * others) /
-                   static_cast<double>(whole(most * groups, threads) * parts(others, groups));
-        };
-        double best = busy(1);
-        if (best >= kBusy) {
-            int64_t enough = std::min(4 * threads, tall_ ? parts(M, 4 * tile) : parts(N, 1024));
-            cut = std::min(most, whole(std::max(cut, enough), threads));
+        int64_t enough = std::min(4 * threads, tall_ ? parts(M, 4 * tile) : parts(N, 1024));
+        cut = std::min(finest, whole(std::max(cut, enough), threads));
+        if (static_cast<double>(finest) >= kBusy * static_cast<double>(whole(finest, threads))) {
             return;
         }
-        cut = most;
-        for (int64_t groups = 2; groups <= others; ++groups) {
-            auto copied = static_cast<double>(tall_ ? kPacking * (groups - 1) : 0);
-            double gain = busy(groups) / (1 + copied / static_cast<double>(N));
-            if (gain > best) {
-                best = gain, across = groups;
+        // How long the loop takes, in columns of a tile, were all parts as large as the largest of them.
+        auto time = [&](int64_t rows, int64_t columns) {
+            return parts(rows * columns, threads) * parts(tiles, rows) *
+                   (parts(strips, columns) * strip + (packs ? kPacking : 0));
+        };
+        int64_t least = time(rows_, columns_);
+        for (int64_t groups = across; groups <= finest_across; ++groups) {
+            int64_t other = tall_ ? time(finest, groups) : time(groups, finest);
+            if (other < least) {
+                least = other, cut = finest, across = groups;
             }
         }
     }
@@ -201,8 +199,9 @@ class Grid {
     }
 
   private:
-    static constexpr double kBusy = 0.85;   // enough
-    static constexpr int64_t kPacking = 32; // columns that are multiplied in the time in which one is packed
+    static constexpr double kBusy = 0.85; // the share of the threads' time that is good enough
+    // Packing the rows of a part takes as long as multiplying them by so many columns.
+    static constexpr int64_t kPacking = 32;
 
     // Where part `number` of `count` begins, of n that are cut at multiples of `unit`.
     static int64_t border(int64_t number, int64_t count, int64_t n, int64_t unit) {
@@ -242,7 +241,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
     int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
     for (int64_t jc = 0; jc < N; jc += NC) {
         int64_t nc = std::min(NC, N - jc);
-        Grid grid(M, nc, way.rows, epilogue.finish ? kStrip : width, threads);
+        Grid grid(M, nc, way.rows, epilogue.finish ? kStrip : width, threads, !way.in_place);
         for (int64_t pc = 0; pc == 0 || pc < K; pc += kc) {
             int64_t depth = std::min(kc, K - pc), units = whole(parts(depth, way.depth), way.step);
             bool last = pc + depth == K, adds = add || pc > 0;

@@ -13,9 +13,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "subnormals.h"
 
 namespace mb {
 namespace {
@@ -32,39 +30,6 @@ void relax() {
     __asm__ volatile("isb");
 #endif
 }
-
-// While it lives, this thread reads and writes subnormals (below 1.2e-38) as 0. Some processors compute a hundred times
-// slower with them, and moments of words that no longer come up would end there.
-class NoSubnormals {
-  public:
-    NoSubnormals() { set(before_ | kBits); }
-    ~NoSubnormals() { set(before_); }
-    NoSubnormals(const NoSubnormals &) = delete;
-    NoSubnormals &operator=(const NoSubnormals &) = delete;
-
-  private:
-#if defined(__x86_64__)
-    using Word = unsigned;
-    static constexpr Word kBits = 0x8040; // results and operands
-    static Word get() { return _mm_getcsr(); }
-    static void set(Word word) { _mm_setcsr(word); }
-#elif defined(__aarch64__)
-    using Word = uint64_t;
-    static constexpr Word kBits = 1 << 24; // both
-    static Word get() {
-        Word word;
-        __asm__ volatile("mrs %0, fpcr" : "=r"(word));
-        return word;
-    }
-    static void set(Word word) { __asm__ volatile("msr fpcr, %0" : : "r"(word)); }
-#else
-    using Word = unsigned;
-    static constexpr Word kBits = 0;
-    static Word get() { return 0; }
-    static void set(Word) {}
-#endif
-    const Word before_ = get();
-};
 
 } // namespace
 
@@ -117,7 +82,7 @@ struct Pool::State {
         try {
             for (int t = 0; t < threads; ++t) {
                 Share &share = shares[(own + t) % threads];
-                // A look first: adding takes the line of the cache away from the others, who are still at work.
+                // Look before adding: an addition takes the cache line away from those still at work on this share.
                 while (share.next.load(std::memory_order_relaxed) < share.end) {
                     int64_t i = share.next.fetch_add(1, std::memory_order_relaxed);
                     if (i < share.end) {

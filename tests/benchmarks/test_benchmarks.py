@@ -1,5 +1,6 @@
 """What the benchmarks of speed count, choose and write; who is measured is compared in tests/oracle."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -695,7 +696,7 @@ def test_attention_alone_is_compared_and_timed(tmp_path, capsys):
         ),  # the second helps the first after its own two
         ([1.0, 1.0, 9.0], [0.0, 0.0], 10.0),
         ([1.0] * 4, [0.0, 10.0], 4.0),  # the first has done all before the second knows
-        ([2.0] * 4, [0.0, 3.0], 6.0),  # and here all but one
+        ([2.0] * 4, [0.0, 3.0], 6.0),  # the first helps the second with its last
         ([1.0, 2.0, 3.0], [0.0], 6.0),
     ],
 )
@@ -714,12 +715,39 @@ def test_a_simulated_loop_is_within_the_bounds_of_any_schedule(threads):
         assert least * (1 - 1e-12) <= span <= parts.sum() / threads + parts.max()
 
 
-def test_a_simulated_step_wakes_threads_after_long_gaps_alone():
+def test_a_simulated_step_wakes_threads_only_after_long_gaps():
     even = np.full(8, 100.0)
     loops = [cores.Loop(10, even), cores.Loop(40_000, even), cores.Loop(20, np.array([70.0]))]
     step = cores.Step(loops, rest=30)
     assert step.wall == 10 + 800 + 40_000 + 800 + 20 + 70 + 30
     found = cores.simulate(step, 4, hand_over=0, wake=1e6)
     assert found == (10 + 200 + 40_000 + 800 + 20 + 70 + 30, 10 + 40_000 + 20 + 70 + 30, 400)
+    # Those who were called and came too late are not there for the next loop either.
+    again = cores.simulate(step._replace(loops=[*loops, cores.Loop(5, even)]), 4, hand_over=0, wake=1e6)
+    assert again.wall == found.wall + 5 + 800
+    # Three others, who are told of the loop one after another and waited for at its end.
+    slow = cores.simulate(step._replace(loops=loops[:1]), 4, hand_over=10, wake=0)
+    assert slow.wall == 10 + (30 + 200) + 30 + 30
     assert cores.simulate(step, 1, 0, 1e6).wall == step.wall
+
+
+def test_recorded_loops_are_taken_apart():
+    numbers = (ctypes.c_int64 * 8)(7, 2, 30, 40, 9, 1, 50, 99)
+
+    def mb_loops(size):
+        size._obj.value = 7  # the last is beyond
+        return ctypes.cast(numbers, ctypes.POINTER(ctypes.c_int64))
+
+    assert cores.recorded(SimpleNamespace(mb_loops=mb_loops)) == [(7, [30, 40]), (9, [50])]
+
+
+@pytest.mark.slow  # compiles the kernels
+def test_more_cores_than_there_are_are_simulated():
+    command = [sys.executable, ROOT / "benchmarks" / "cores.py", "--quick", "--cores", "1", "4", "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    (found,) = json.loads(done.stdout)
+    one, four = found["rows"]
+    assert four["parts"] > one["parts"] > one["loops"] > 50
+    assert one["waiting"] == 0 and 0 < four["waiting"] < 1 and 0 < four["serial"] < 1
+    assert one["seen"] == 1 and one["speedup"] > 0 and four["speedup"] > 0
     assert cores.Step.median([step, step._replace(rest=90), step._replace(rest=40)]).rest == 40

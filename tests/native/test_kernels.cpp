@@ -255,18 +255,22 @@ int main() {
     const struct {
         const char *name;
         void (*run)(mb::Pool &, Digest &);
+        bool by_threads; // whether how something is cut depends on the number of threads
     } tests[] = {
-        {"elementary functions", test_elementary},
-        {"dropout", test_dropout},
-        {"LayerNorm", test_layer_norm},
-        {"rows and losses", test_rows},
-        {"updates", test_updates},
-        {"matrix products", test_gemm},
-        {"attention", test_attention},
+        {"elementary functions", test_elementary, false},
+        {"dropout", test_dropout, false},
+        {"LayerNorm", test_layer_norm, false},
+        {"rows and losses", test_rows, true},
+        {"updates", test_updates, false},
+        {"matrix products", test_gemm, true},
+        {"attention", test_attention, true},
     };
     for (const auto &test : tests) {
         uint64_t expected = 0;
         for (int threads : {1, 3, 16}) { // some of which wait for a core
+            if (threads == 16 && !test.by_threads) {
+                continue;
+            }
             mb::Pool pool(threads);
             Digest digest;
             test.run(pool, digest);

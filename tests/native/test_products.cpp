@@ -158,6 +158,12 @@ void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest
 
 void test_gemm(mb::Pool &pool, Digest &digest) {
     Random random;
+    // More strips than three threads, more than sixteen, and fewer with many rows: each is cut in its own way.
+    const int64_t few = 5 * kStrip + 3, many = 17 * kStrip + 3, two = 2 * kStrip + 3;
+    for (auto [M, N] : {std::pair{int64_t{61}, few}, {9, many}, {61, many}, {165, few}, {200, two}}) {
+        test_narrow_product(M, N, 37, pool, digest, random);
+        test_product(M, N, 37, pool, digest, random);
+    }
     for (int64_t M : {0, 1, 13, 61, 180}) {
         for (int64_t N : {1, 37, 99}) {
             for (int64_t K : {0, 1, 8, 37, 1500}) {
