@@ -197,6 +197,23 @@ def load_weights(model: torch.nn.Module, config: BertConfig, flat: np.ndarray) -
     assert not lost, lost
 
 
+class Shape(NamedTuple):
+    """What the loss reads of a configuration, as numbers that a compiler of graphs can follow."""
+
+    L: int
+    H: int
+    A: int
+    D: int
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
+    layer_norm_eps: float
+
+    @classmethod
+    def of(cls, config: BertConfig) -> "Shape":
+        """From minibert's configuration, whose properties such a compiler stops at."""
+        return cls(*(getattr(config, name) for name in cls._fields))
+
+
 class Tuned(PyTorchStep):
     """A plain BERT with what speeds one up in PyTorch.
 
@@ -216,7 +233,7 @@ class Tuned(PyTorchStep):
         device: str = "cpu",
     ) -> None:
         parameters = Parameters(config, flat)
-        self._config = config
+        self._shape = Shape.of(config)
         self._named: Named = {}
         split: dict[bool, list] = {True: [], False: []}
         for entry in parameters.table:
@@ -229,18 +246,19 @@ class Tuned(PyTorchStep):
         self._batch = {name: torch.from_numpy(value).to(device) for name, value in padded._asdict().items()}
         # A query sees every real key of its sequence.
         self._mask = self._batch["real"][:, None, None, :] if padded.has_padding else None
-        self._loss = torch.compile(pretraining_loss) if compiled else pretraining_loss
+        # A graph that breaks would run mostly uncompiled, without a word.
+        self._loss = torch.compile(pretraining_loss, fullgraph=True) if compiled else pretraining_loss
         super().__init__(split[True], split[False], threads, dtype, device)
 
     def loss(self) -> torch.Tensor:
-        return self._loss(self._config, self._named, self._batch, self._mask)
+        return self._loss(self._shape, self._named, self._batch, self._mask)
 
 
-def layer_norm(x: torch.Tensor, p: Named, name: str, config: BertConfig) -> torch.Tensor:
+def layer_norm(x: torch.Tensor, p: Named, name: str, config: Shape) -> torch.Tensor:
     return F.layer_norm(x, (config.H,), p[f"{name}.gamma"], p[f"{name}.beta"], config.layer_norm_eps)
 
 
-def pretraining_loss(config: BertConfig, p: Named, batch: dict, mask: torch.Tensor | None) -> torch.Tensor:
+def pretraining_loss(config: Shape, p: Named, batch: dict, mask: torch.Tensor | None) -> torch.Tensor:
     """Masked words and next sentences of a padded batch."""
     rate, attention_rate = config.hidden_dropout_prob, config.attention_probs_dropout_prob
     S, n = batch["input_ids"].shape
