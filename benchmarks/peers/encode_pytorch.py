@@ -29,7 +29,7 @@ class PyTorch:
         whole = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
         load_weights(whole, config, flat)
         model = whole.bert.eval().to(getattr(torch, dtype))
-        self._model = torch.compile(model) if compiled else model
+        self._model = torch.compile(model, fullgraph=True) if compiled else model
         padded = Rectangle.of(batch)
         self._real = padded.real
         self._inputs = {

@@ -158,7 +158,7 @@ class HuggingFaceTuned(HuggingFace):
         self._labels = torch.from_numpy(self._padded.masked_labels).to(self._device)
         if not self._padded.has_padding:
             self._inputs["attention_mask"] = None
-        self._chosen = torch.compile(self._masked_loss) if compiled else self._masked_loss
+        self._chosen = torch.compile(self._masked_loss, fullgraph=True) if compiled else self._masked_loss
 
     def loss(self) -> torch.Tensor:
         return self._chosen(self._inputs, self._masked, self._labels)
