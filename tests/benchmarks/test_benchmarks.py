@@ -747,7 +747,7 @@ def test_more_cores_than_there_are_are_simulated():
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     (found,) = json.loads(done.stdout)
     one, four = found["rows"]
-    assert four["parts"] > one["parts"] > one["loops"] > 50
+    assert four["parts"] > one["parts"] > one["loops"] > 20
     assert one["waiting"] == 0 and 0 < four["waiting"] < 1 and 0 < four["serial"] < 1
     assert one["seen"] == 1 and one["speedup"] > 0 and four["speedup"] > 0
     assert cores.Step.median([step, step._replace(rest=90), step._replace(rest=40)]).rest == 40
