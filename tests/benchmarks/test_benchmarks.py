@@ -729,6 +729,7 @@ def test_a_simulated_step_wakes_threads_only_after_long_gaps():
     slow = cores.simulate(step._replace(loops=loops[:1]), 4, hand_over=10, wake=0)
     assert slow.wall == 10 + (30 + 200) + 30 + 30
     assert cores.simulate(step, 1, 0, 1e6).wall == step.wall
+    assert cores.Step.median([step, step._replace(rest=90), step._replace(rest=40)]).rest == 40
 
 
 def test_recorded_loops_are_taken_apart():
@@ -750,4 +751,3 @@ def test_more_cores_than_there_are_are_simulated():
     assert four["parts"] > one["parts"] > one["loops"] > 20
     assert one["waiting"] == 0 and 0 < four["waiting"] < 1 and 0 < four["serial"] < 1
     assert one["seen"] == 1 and one["speedup"] > 0 and four["speedup"] > 0
-    assert cores.Step.median([step, step._replace(rest=90), step._replace(rest=40)]).rest == 40
