@@ -213,6 +213,7 @@ def measure(recorder: Recorder, work: dict[str, Any], given: argparse.Namespace)
         here[n] = statistics.median(wall for _, wall in taken)
     rows, alone = [], recorder.step(work | {"threads": 1}).wall
     for n in given.cores:
+        print(f"minibert: {work['size']} as for {n} cores", file=sys.stderr, flush=True)
         step = recorder.step(work | {"threads": n})
         made = simulate(step, n, given.hand_over, given.wake * 1e3)
         shared = [len(loop.parts) for loop in step.loops if len(loop.parts) > 1]
