@@ -15,6 +15,8 @@ from minibert.pretraining.options import PretrainOptions
 from minibert.training.step import start
 from peers.schedule import RATE, TrainingStep
 
+COPIES = 4  # of the batch
+
 
 class Late(NamedTuple):
     """A metric that may be waited for."""
@@ -47,10 +49,11 @@ class Minibert:
         params = Parameters(config, flat)
         self._steps = start(self._ops, params, task.optimizer(params), task.objective(config))
         self._dtype, self._taken = dtype, 0
-        self._parts = self._steps.prepare(batch, 1)  # a thread beside the training makes them
+        # A thread beside the training makes them; the next one lies elsewhere, which matters to a device.
+        self._parts = [self._steps.prepare(batch, 1) for _ in range(COPIES)]
 
     def run(self) -> TrainingStep:
-        figures = self._steps.step(self._parts, self._taken, RATE)
+        figures = self._steps.step(self._parts[self._taken % COPIES], self._taken, RATE)
         self._taken += 1
         return TrainingStep(Late(figures, "loss"), Late(figures, "gradient_norm"))
 
