@@ -64,11 +64,32 @@ def whole_step(
     updaters = [optimizer] if layout is not None else _updaters(table, optimizer)
     norm = ops.global_norm([gradient for gradient, updater in zip(grads, updaters, strict=True) if updater])
     rule = optimizer.rule(update, rate, ops.clip_factor(norm, optimizer.clip_norm))
-    changed = [
-        (p, m, v) if updater is None else updater.update(ops, p, gradient, m, v, rule)
-        for updater, gradient, p, m, v in zip(updaters, grads, *buffers, strict=True)
-    ]
+    changed = updated(ops, updaters, rule, list(zip(buffers[0], grads, *buffers[1:], strict=True)))
     return tuple(map(list, zip(*changed, strict=True))), metrics | {"gradient_norm": norm}
+
+
+def updated(ops: Any, updaters: list[Any], rule: Any, tensors: list[Buffers]) -> list[Buffers]:
+    """Return parameter and moments of each tensor, given with its gradient, after an update.
+
+    Muon's matrices are updated together with those of the same shape in all layers: one after another they
+    would keep a GPU waiting for a thousand small products.
+    """
+    alike: dict[Any, list[int]] = {}
+    for place, (updater, (param, *_)) in enumerate(zip(updaters, tensors, strict=True)):
+        together = updater is not None and updater.KIND == "muon" and updater.ranges[0, 4]
+        alike.setdefault((param.shape, *updater.ranges[0]) if together else place, []).append(place)
+    found: list[Any] = [(param, m, v) for param, _, m, v in tensors]  # of frozen ones that is all
+    for places in alike.values():
+        if (updater := updaters[places[0]]) is None:
+            continue
+        own, update = [tensors[place] for place in places], partial(updater.update, ops, rule=rule)
+        if len(own) == 1:
+            found[places[0]] = update(*own[0])
+            continue
+        results = jax.vmap(update)(*map(jnp.stack, zip(*own, strict=True)))
+        for place, *one in zip(places, *results, strict=True):
+            found[place] = tuple(one)
+    return found
 
 
 def _tree(table: Table, tensors: Iterable[Any]) -> Params:

@@ -262,6 +262,21 @@ def test_a_step_copies_neither_parameters_nor_gradients():
     assert moved(jax.jit(there_and_back).lower(whole).compile(), params["embeddings.word"].size)
 
 
+def products_of(optimizer, layers):
+    """How many matrix products a step has, as it is given to the compiler."""
+    steps, _ = steps_of(Plan(layers=layers, optimizer=optimizer), JaxOps("float64"))
+    lowered = steps._for_devices().lower(
+        steps._buffers, steps.prepare(batch_of(0, PRETRAINING), 1), 0, 1, 1e-3
+    )
+    return lowered.as_text().count("stablehlo.dot_general")
+
+
+def test_muon_multiplies_the_matrices_of_all_layers_at_once():
+    added = [products_of("muon", layers) - products_of("adamw", layers) for layers in (1, 3)]
+    # Queries, keys, values, what follows them, two of the feed-forward network: five times three products.
+    assert added == [6 * 15, 6 * 15]
+
+
 # Checkpoints: a run of one engine that another goes on with.
 
 
