@@ -259,15 +259,15 @@ def chosen_cases(kind: Kind, options: argparse.Namespace) -> list[Case]:
     return cases
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """The options that both benchmarks have."""
+def parser(description: str, dtypes: Iterable[str] = ("float32", "bfloat16")) -> argparse.ArgumentParser:
+    """The options that both benchmarks have; all of the dtypes are measured when none is asked for."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--quick", action="store_true", help="small work, few rounds: does it work at all?")
     found.add_argument("--size", nargs="+", metavar="NAME", help="tiny, mini, small, base, ...")
     found.add_argument("--seq", nargs="+", type=int, metavar="N", help="tokens of a sequence")
     found.add_argument("--batch", nargs="+", type=int, metavar="N", help="sequences")
     found.add_argument("--lengths", nargs="+", choices=tuple(report.LENGTHS), help="full, or as in SST-2")
-    found.add_argument("--dtype", nargs="+", choices=tuple(report.SHORT), default=list(report.SHORT))
+    found.add_argument("--dtype", nargs="+", choices=tuple(dtypes), default=list(dtypes))
     found.add_argument("--threads", nargs="+", type=int, metavar="N", help="default: 1 and 2")
     found.add_argument(
         "--engine", "--only", nargs="+", dest="only", metavar="NAME", help="engines and peers, in quotes"

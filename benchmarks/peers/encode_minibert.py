@@ -22,11 +22,11 @@ class Minibert:
         dtype: str = "float32",
     ) -> None:
         engines.keep_freed_memory()
-        ops = engines.create(engine, threads, dtype)
+        ops = engines.create(engine, threads, "bfloat16" if dtype == "int8" else dtype)
         self._limits = engines.limited_threads(threads, ops)
         self._model = Bert(config, Parameters(config, flat), ops)
         if engine == "cpp":  # as ONNX Runtime does by itself; other engines gain nothing
-            self._model.optimize_for_inference()
+            self._model.optimize_for_inference(int8=dtype == "int8")
         self._batch = batch
 
     def run(self) -> Encoded:

@@ -5,28 +5,35 @@ exported BERT has the same operators (`com.microsoft`: EmbedLayerNormalization, 
 SkipLayerNormalization, BiasGelu).
 """
 
+import tempfile
+
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from minibert.model.batch import Batch
 from minibert.model.config import BertConfig
 from minibert.model.params import Parameters
 from peers.work import Rectangle
 
+UNTYPED = {"DefaultTensorType": TensorProto.FLOAT}  # what it cannot infer behind operators of its own
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
 
 
 class OnnxRuntime:
-    """One session on the CPU with all of its graph optimizations; float32."""
+    """One session on the CPU with all of its graph optimizations; float32, or int8 by quantize_dynamic."""
 
-    def __init__(self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int) -> None:
+    def __init__(
+        self, config: BertConfig, batch: Batch, flat: np.ndarray, threads: int, dtype: str = "float32"
+    ) -> None:
         padded = Rectangle.of(batch)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        model = graph(Parameters(config, flat), padded.has_padding)
         self._session = onnxruntime.InferenceSession(
-            graph(Parameters(config, flat), padded.has_padding).SerializeToString(),
+            (quantized(model) if dtype == "int8" else model).SerializeToString(),
             options,
             providers=["CPUExecutionProvider"],
         )
@@ -45,6 +52,14 @@ class OnnxRuntime:
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         hidden, pooled = self.run()
         return hidden[self._real], pooled
+
+
+def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same with weights of 8 bits, whose products are of whole numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/int8.onnx"
+        quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=UNTYPED)
+        return onnx.load(path)
 
 
 def graph(params: Parameters, has_padding: bool) -> onnx.ModelProto:

@@ -12,7 +12,10 @@ from peers.work import Rectangle
 
 
 class PyTorch:
-    """scaled_dot_product_attention under inference_mode; in bfloat16 the weights are so, too."""
+    """scaled_dot_product_attention under inference_mode; in bfloat16 the weights are so, too.
+
+    In int8 linear layers are quantized dynamically.
+    """
 
     def __init__(
         self,
@@ -28,7 +31,11 @@ class PyTorch:
         transformers.utils.logging.disable_progress_bar()
         whole = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
         load_weights(whole, config, flat)
-        model = whole.bert.eval().to(getattr(torch, dtype))
+        model = whole.bert.eval()
+        if dtype == "int8":
+            model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, torch.qint8)
+        else:
+            model = model.to(getattr(torch, dtype))
         self._model = torch.compile(model, fullgraph=True) if compiled else model
         padded = Rectangle.of(batch)
         self._real = padded.real

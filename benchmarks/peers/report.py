@@ -20,7 +20,7 @@ PEERS = (
     "ONNX Runtime",
 )
 PUBLISHED = "Hugging Face"  # the model as published; not among the fast ones
-SHORT = {"float32": "fp32", "bfloat16": "bf16"}
+SHORT = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
 DROPOUT = 0.1
 DEVICE = (
     "MFU, the share of the device's own fastest matrix products; seconds until the first step; memory there"
@@ -46,8 +46,10 @@ the same weights and batch and no dropout."""
 INFERENCE_LIMITS = """\
 What this does not show: other machines, sizes and lengths, tokenizing, many short requests at once. PyTorch
 is Hugging Face's `BertModel` with scaled_dot_product_attention under inference_mode, in bf16 with weights in
-bf16. ONNX Runtime has its own fused operators for attention, LayerNorm and GELU. Before anything was timed,
-all agreed with the NumPy reference on the last hidden states and the pooled vectors."""
+bf16. ONNX Runtime has its own fused operators for attention, LayerNorm and GELU. int8 is weights of 8 bits,
+and activations that are rounded to 8 bits on the way (quantize_dynamic of PyTorch and of ONNX Runtime); the
+rest is float32, with cpp bfloat16. Before anything was timed, all agreed with the NumPy reference on the last
+hidden states and the pooled vectors, as far as their numbers allow."""
 
 
 class Rows:

@@ -64,4 +64,11 @@ def encoding() -> list[Way]:
             Way("PyTorch", dtype, "encode_pytorch:PyTorch", {"dtype": dtype}),
             Way("PyTorch compiled", dtype, "encode_pytorch:PyTorch", {"dtype": dtype, "compiled": True}),
         ]
-    return [*found, Way("ONNX Runtime", "float32", "encode_onnx:OnnxRuntime")]
+    int8 = {"dtype": "int8"}
+    return [
+        *found,
+        Way("ONNX Runtime", "float32", "encode_onnx:OnnxRuntime"),
+        Way("cpp", "int8", "encode_minibert:Minibert", {"engine": "cpp", **int8}),
+        Way("PyTorch", "int8", "encode_pytorch:PyTorch", int8),
+        Way("ONNX Runtime", "int8", "encode_onnx:OnnxRuntime", int8),
+    ]

@@ -81,8 +81,9 @@ PYBIND11_MODULE(_kernels, m) {
     using namespace py::literals;
     py::class_<Engine> engine(m, "Engine");
     engine.def(py::init<const std::string &, int, bool>(), "isa"_a, "threads"_a, "narrow"_a = false)
-        .def("keep", &Engine::keep, "weight"_a)
+        .def("keep", &Engine::keep, "weight"_a, "int8"_a = false)
         .def_property_readonly("isa", &Engine::isa)
+        .def_property_readonly("has_int8", &Engine::has_int8)
         .def_property_readonly("threads", &Engine::threads);
     py::dict arguments;
 #define MB_TYPED(name, ...) define(engine, arguments, #name, &Engine::name, __VA_ARGS__);

@@ -36,19 +36,29 @@ class Engine {
 
     // Lay out a matrix that is read-only for the products in which it will stand on the right, as long as this engine
     // lives. It is known by where it lies and how.
-    void keep(const py::array &weight) {
+    // `int8` rounds it to 8 bits.
+    void keep(const py::array &weight, bool int8) {
         auto W = operand("weight", weight);
         if (weight.writeable()) {
             refuse("weight", "is writeable; what is kept may not change");
         }
-        size_t bytes =
-            sizeof(float) * static_cast<size_t>(kernels_->laid_out_size(W.columns, W.rows, narrow_));
+        if (int8 && !has_int8()) {
+            refuse("int8", std::string("is nothing that ") + kernels_->name + " can multiply");
+        }
+        int64_t size = int8 ? kernels_->bytes_size(W.columns, W.rows)
+                            : kernels_->laid_out_size(W.columns, W.rows, narrow_);
+        size_t bytes = sizeof(float) * static_cast<size_t>(size);
         Panels panels{static_cast<float *>(take(bytes)), [bytes](float *data) { give(data, bytes); }};
-        kernels_->lay_out(pool_, W.columns, W.rows, W.view, panels.get(), narrow_);
-        kept_.insert_or_assign(place_of(W), Kept{weight, panels});
+        if (int8) {
+            kernels_->lay_out_bytes(pool_, W.columns, W.rows, W.view, panels.get());
+        } else {
+            kernels_->lay_out(pool_, W.columns, W.rows, W.view, panels.get(), narrow_);
+        }
+        kept_.insert_or_assign(place_of(W), Kept{weight, panels, int8});
     }
 
     const char *isa() const { return kernels_->name; }
+    bool has_int8() const { return kernels_->bytes_size(1, 1) > 0; }
     int threads() const { return pool_.threads(); }
 
     void gemm(const py::array &a, const py::array &b, const py::array &out, bool add) {
@@ -445,6 +455,7 @@ class Engine {
     struct Kept {
         py::array weight; // so that nothing else comes to lie there
         Panels panels;
+        bool int8;
     };
 
     static Place place_of(const Operand &x) {
@@ -461,6 +472,7 @@ class Engine {
             if (auto kept = kept_.find(place_of(found)); kept != kept_.end()) {
                 found.panels = kept->second.panels;
                 found.view.panels = found.panels.get();
+                found.view.bytes = kept->second.int8;
             }
         }
         return found;

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "bytes.h"
 #include "memory.h"
 #include "pack.h"
 
@@ -135,7 +136,20 @@ const Way &way_of([[maybe_unused]] const View &A, [[maybe_unused]] const View &B
     }
     return kWay<How, Packed>;
 }
+
+#if defined(__AVX512VNNI__)
+// Rows of bytes are packed by who rounds them, so that they are read in place.
+using ByteTile = VectorTile<Bytes, 6, 4, true>;
+constexpr Way kByteWay = {1,  1,  ByteTile::kRows,   ByteTile::kColumns, ByteTile::kRound, true,
+                          {}, {}, ByteTile::multiply};
+#endif
+
 const Way &way_of(const View &A, const View &B, int64_t K, bool narrow) {
+#if defined(__AVX512VNNI__)
+    if (A.bytes) {
+        return kByteWay;
+    }
+#endif
     return narrow ? way_of<Narrow, NarrowTile>(A, B, K) : way_of<Exact, VectorTile<Exact, MR, NV>>(A, B, K);
 }
 
@@ -217,14 +231,33 @@ class Grid {
 __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, int64_t lda,
                                          const float *b, float *c, int64_t ldc, int64_t rows, int64_t columns,
                                          bool add) {
-    alignas(64) float all[kLargestTile];
+    alignas(64) float all[kLargestTile]; // of whole numbers where those are multiplied, which are only copied
     way.multiply(K, a, lda, b, all, way.columns, rows, false);
     for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
-            c[i * ldc + j] = (add ? c[i * ldc + j] : 0) + all[i * way.columns + j];
+            float sum = all[i * way.columns + j];
+            c[i * ldc + j] = add ? c[i * ldc + j] + sum : sum;
         }
     }
 }
+
+#if defined(__AVX512VNNI__)
+// A B with B as bytes: rows of A are rounded, units of four are multiplied like floats in place.
+void gemm_of_bytes(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C, int64_t ldc,
+                   Epilogue epilogue) {
+    const int64_t units = parts(K, kFour);
+    auto *rows = scratch<float>(Slot::right, M * (units + 1)), *scales = rows + M * units;
+    each_piece(pool, M, larger(1, kChunk / larger(1, K)), [&](int64_t i, int64_t i_end) {
+        auto round = [&](auto *from) { round_rows(from, A.row, i_end - i, K, rows + i * units, scales + i); };
+        A.narrow ? round(static_cast<const bf16 *>(A.at(i, 0)))
+                 : round(static_cast<const float *>(A.at(i, 0)));
+    });
+    OfColumns columns(const_cast<float *>(B.panels), N, K, kByteWay.columns);
+    Unround unround{scales, columns, epilogue};
+    gemm(pool, M, N, units, {rows, units, 1, false, nullptr, true}, B, C, ldc, false,
+         {unround.finish, &unround});
+}
+#endif
 
 } // namespace
 
@@ -233,11 +266,19 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
     if (M == 0 || N == 0) {
         return;
     }
+#if defined(__AVX512VNNI__)
+    if (B.bytes && !A.bytes) {
+        if (A.column == 1 && K > 0 && K <= kDeepest && !add) {
+            return gemm_of_bytes(pool, M, N, K, A, B, C, ldc, epilogue);
+        }
+        B.panels = nullptr, B.bytes = false; // the exact ones are there as well
+    }
+#endif
     const int64_t threads = pool.threads();
     const Way &way = way_of(A, B, K, narrow);
     const int64_t width = way.columns, all_units = whole(parts(K, way.depth), way.step);
-    // Blocks of equal depth; one where the sums of several would have to be kept and there is no C for them.
-    int64_t n_k = C ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
+    // Blocks of equal depth; one where sums of several would have to be kept and there is no C for them, or no floats.
+    int64_t n_k = C && !A.bytes ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
     int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
     for (int64_t jc = 0; jc < N; jc += NC) {
         int64_t nc = std::min(NC, N - jc);
@@ -328,6 +369,22 @@ void lay_out(Pool &pool, int64_t N, int64_t K, View B, float *panels, bool narro
         way.right[B.narrow](B.at(0, j), B.column, B.row, std::min(way.columns, N - j), K, panels + j * units);
     });
 }
+
+#if defined(__AVX512VNNI__)
+int64_t bytes_size(int64_t N, int64_t K) { return whole(N, kByteWay.columns) * (parts(K, kFour) + 2); }
+
+void lay_out_bytes(Pool &pool, int64_t N, int64_t K, View B, float *panels) {
+    const int64_t width = kByteWay.columns;
+    OfColumns of(panels, N, K, width);
+    pool.run(parts(N, width), [&](int64_t part) {
+        int64_t j = part * width;
+        round_panel(K, B, j, std::min(width, N - j), width, panels + j * parts(K, kFour), of);
+    });
+}
+#else
+int64_t bytes_size(int64_t, int64_t) { return 0; }
+void lay_out_bytes(Pool &, int64_t, int64_t, View, float *) {}
+#endif
 
 } // namespace MB_ISA
 } // namespace mb

@@ -15,6 +15,7 @@ struct View {
     int64_t row, column;
     bool narrow = false;           // bf16
     const float *panels = nullptr; // of a right operand: the same, laid out beforehand (lay_out)
+    bool bytes = false;            // whether that is as whole numbers of 8 bits, about the same
 
     const void *at(int64_t i, int64_t j) const {
         return static_cast<const char *>(data) + (i * row + j * column) * (narrow ? 2 : 4);
@@ -52,6 +53,10 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
 // are multiplied in a fraction of the time then; bits are the same.
 int64_t laid_out_size(int64_t N, int64_t K, bool narrow);
 void lay_out(Pool &pool, int64_t N, int64_t K, View B, float *panels, bool narrow);
+
+// The same for B rounded to 8 bits, column by column; 0 floats where the instruction set has no products of bytes.
+int64_t bytes_size(int64_t N, int64_t K);
+void lay_out_bytes(Pool &pool, int64_t N, int64_t K, View B, float *panels);
 
 } // namespace MB_ISA
 } // namespace mb

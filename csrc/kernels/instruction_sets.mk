@@ -4,7 +4,7 @@
 FLAGS_portable :=
 FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := -mavx512f -mavx512dq -mavx512vl -mavx512bw $(FLAGS_avx2) -mprefer-vector-width=512
-FLAGS_avx512_bf16 := $(FLAGS_avx512) -mavx512bf16
+FLAGS_avx512_bf16 := $(FLAGS_avx512) -mavx512bf16 -mavx512vnni
 FLAGS_amx := $(FLAGS_avx512_bf16) -mamx-tile -mamx-bf16
 
 # Those for this kind of machine, the fastest first, and of some of them the first that this very machine can run.

@@ -29,6 +29,8 @@ struct Kernels {
 #include "kernels.def"
     decltype(&MB_ISA::laid_out_size) laid_out_size; // what Engine::keep needs
     decltype(&MB_ISA::lay_out) lay_out;
+    decltype(&MB_ISA::bytes_size) bytes_size;
+    decltype(&MB_ISA::lay_out_bytes) lay_out_bytes;
 
     template <typename X> const Typed<X> &on() const {
         if constexpr (sizeof(X) == sizeof(bf16)) {

@@ -11,7 +11,8 @@
 
 namespace mb {
 
-constexpr unsigned kAvx2 = 1, kAvx512 = 2, kBfloat16 = 4, kTiles = 8; // each with those before it
+// Each with those before it; products of bytes, which every processor with bfloat16 has, belong to kBfloat16.
+constexpr unsigned kAvx2 = 1, kAvx512 = 2, kBfloat16 = 4, kTiles = 8;
 
 #if defined(__x86_64__)
 // Whether there are tiles for bfloat16, and the system lets this process have them: it saves their 8 KB only for those
@@ -40,7 +41,7 @@ static inline unsigned features() {
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")) {
         found |= kAvx512;
     }
-    if ((found & kAvx512) && __builtin_cpu_supports("avx512bf16")) {
+    if ((found & kAvx512) && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
         found |= kBfloat16;
     }
     if ((found & kBfloat16) && may_use_tiles()) {

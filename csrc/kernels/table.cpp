@@ -18,7 +18,7 @@ const Kernels kernels = {
     MB_NAME(MB_ISA), kNeeds,  typed<float>, typed<bf16>,
 #define MB_KERNEL(name, ...) name,
 #include "kernels.def"
-    laid_out_size,   lay_out,
+    laid_out_size,   lay_out, bytes_size,   lay_out_bytes,
 };
 
 } // namespace MB_ISA

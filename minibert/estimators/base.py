@@ -304,9 +304,9 @@ class Estimator(ABC):
         task, examples = self._model.task, self._examples(X, y, labelled=True)
         return float(task.score(examples, self._predictions(examples))[task.metric])
 
-    def optimize_for_inference(self) -> Self:
+    def optimize_for_inference(self, int8: bool = False) -> Self:
         """Make answers to a few short texts fast, as `Bert.optimize_for_inference` does; return self."""
-        lay_out(self._model.ops, self._model.params)
+        lay_out(self._model.ops, self._model.params, int8)
         return self
 
     # Keeping

@@ -6,6 +6,7 @@ An engine is a subclass of `Ops` that overrides operations by name; it adds none
 from functools import partial
 from typing import Any, Self
 
+from minibert.errors import InputError
 from minibert.ops.random import Dropout
 from minibert.ops.recurrent import Recurrent
 from minibert.ops.updates import AdamRule, Updates
@@ -24,8 +25,10 @@ class Ops(Recurrent, Updates):
         made._made_with = args, kwargs
         return made
 
-    def keep(self, weight: Any) -> None:
+    def keep(self, weight: Any, int8: bool = False) -> None:
         """Prepare for many products with a read-only matrix on the right, where an engine can."""
+        if int8:
+            raise InputError(f"int8=True is for the engine cpp, and this is {self.name}; leave it out.")
 
     def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self  # copies of a model share their engine

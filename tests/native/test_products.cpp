@@ -154,6 +154,54 @@ void test_narrow_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest
     digest.add(du.data(), z.size() * sizeof z[0]);
 }
 
+// x (M,N) as whole numbers of 8 bits, with a scale for each row, or for each column.
+struct Whole {
+    Doubles numbers, scales;
+
+    Whole(const Floats &x, int64_t M, int64_t N, bool columns)
+        : numbers(x.size()), scales((size_t)(columns ? N : M)) {
+        for (size_t line = 0; line < scales.size(); ++line) {
+            float most = 0;
+            for (size_t pass = 0; pass < 2; ++pass) {
+                for (size_t i = 0; i < x.size(); ++i) {
+                    if ((columns ? i % (size_t)N : i / (size_t)N) == line) {
+                        most = pass ? most : std::max(most, std::fabs(x[i]));
+                        numbers[i] = std::nearbyint(x[i] * (127 / most));
+                    }
+                }
+            }
+            scales[line] = most / 127;
+        }
+    }
+};
+
+// Products with a right operand of bytes, whatever it was stored as and however it lay, are those of whole numbers.
+void test_product_of_bytes(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &digest, Random &random) {
+    if (bytes_size(N, K) == 0) {
+        return;
+    }
+    Stored x(M, K, random), y(K, N, random);
+    for (int way = 0; way < 8; ++way) {
+        auto of = [](const Stored &one, bool narrow) {
+            Floats values = one.exact;
+            for (size_t i = 0; narrow && i < values.size(); ++i) {
+                values[i] = value(one.narrow[i]);
+            }
+            return values;
+        };
+        Whole left(of(x, way & 1), M, K, false), right(of(y, way & 4), K, N, true);
+        Doubles expected = product(M, N, K, left.numbers, right.numbers);
+        Floats panels((size_t)bytes_size(N, K), NAN), z((size_t)(M * N), NAN);
+        lay_out_bytes(pool, N, K, y.view(way & 2, way & 4), panels.data());
+        gemm(pool, M, N, K, x.view(false, way & 1), {nullptr, 0, 0, false, panels.data(), true}, z.data(), N);
+        for (size_t i = 0; i < z.size(); ++i) {
+            double right_one = expected[i] * left.scales[i / (size_t)N] * right.scales[i % (size_t)N];
+            CHECK_AT_MOST(std::fabs((double)z[i] - right_one), 4 * kEps * std::fabs(right_one));
+        }
+        digest.add(z);
+    }
+}
+
 } // namespace
 
 void test_gemm(mb::Pool &pool, Digest &digest) {
@@ -163,6 +211,10 @@ void test_gemm(mb::Pool &pool, Digest &digest) {
     for (auto [M, N] : {std::pair{int64_t{61}, few}, {9, many}, {61, many}, {165, few}, {200, two}}) {
         test_narrow_product(M, N, 37, pool, digest, random);
         test_product(M, N, 37, pool, digest, random);
+        test_product_of_bytes(M, N, 37, pool, digest, random);
+    }
+    for (auto [M, N, K] : {std::tuple{1, 1, 1}, {2, 64, 4}, {13, 65, 7}, {61, 37, 1500}, {180, 99, 10}}) {
+        test_product_of_bytes(M, N, K, pool, digest, random);
     }
     for (int64_t M : {0, 1, 13, 61, 180}) {
         for (int64_t N : {1, 37, 99}) {

@@ -82,10 +82,12 @@ class CppPrimitives(Ops):
         self._run.accumulate(total, extra)
         return total
 
-    def keep(self, weight: Array) -> None:
-        """Lay a read-only matrix out as products read it, a second time in memory, while the engine lives."""
+    def keep(self, weight: Array, int8: bool = False) -> None:
+        """Lay a read-only matrix out as products read it, a second time in memory, rounded as `int8`."""
+        if int8 and not self._run.has_int8:
+            raise InputError("int8=True needs a processor with AVX512-VNNI and AVX512-BF16; leave it out.")
         if _matrices(weight):
-            self._run.keep(weight)
+            self._run.keep(weight, int8)
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         x = self.upcast(x)

@@ -71,18 +71,16 @@ def whole_step(
 def updated(ops: Any, updaters: list[Any], rule: Any, tensors: list[Buffers]) -> list[Buffers]:
     """Return parameter and moments of each tensor, given with its gradient, after an update.
 
-    Muon's matrices are updated together with those of the same shape in all layers: one after another they
-    would keep a GPU waiting for a thousand small products.
+    Muon's matrices of one shape, all layers', are updated at once: a GPU would wait for one after another.
     """
     alike: dict[Any, list[int]] = {}
     for place, (updater, (param, *_)) in enumerate(zip(updaters, tensors, strict=True)):
-        together = updater is not None and updater.KIND == "muon" and updater.ranges[0, 4]
-        alike.setdefault((param.shape, *updater.ranges[0]) if together else place, []).append(place)
+        if updater is not None:
+            together = updater.KIND == "muon" and updater.ranges[0, 4]
+            alike.setdefault((param.shape, *updater.ranges[0]) if together else place, []).append(place)
     found: list[Any] = [(param, m, v) for param, _, m, v in tensors]  # of frozen ones that is all
     for places in alike.values():
-        if (updater := updaters[places[0]]) is None:
-            continue
-        own, update = [tensors[place] for place in places], partial(updater.update, ops, rule=rule)
+        own, update = [tensors[i] for i in places], partial(updaters[places[0]].update, ops, rule=rule)
         if len(own) == 1:
             found[places[0]] = update(*own[0])
             continue
