@@ -28,6 +28,9 @@ FINETUNED = ("task.json", "tagger.json", "finetune.json")  # beside a fine-tuned
 
 def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
     """Make parameters read-only, and have an engine lay out their matrices, the layers' as `int8` or not."""
+    if int8 and not (ops.has_int8 and params.flat.dtype == np.float32):
+        needed = "int8=True needs the engine cpp, weights in float32 and the instruction set avx512_bf16"
+        raise InputError(f"{needed}; leave it out with {ops.name} in {params.flat.dtype} on this processor.")
     params.make_read_only()
     for name, weight in params.items():
         if weight.ndim == 2 and not name.startswith("embeddings."):
@@ -217,11 +220,12 @@ class Bert:
         The engine `cpp` lays every matrix out once as its products read it, where it would do so for each
         text: with few tokens that is most of the work. Results have the same bits. Matrices are in memory a
         second time: in float32 as large again, in bfloat16 half, with `int8` a quarter. Other engines gain
-        nothing by it, and their results may differ by a rounding. A copy is as a model was before.
+        nothing by it, and their results may differ by a rounding. To train, load the model again; a copy
+        (`copy.deepcopy`, pickle) is as a model was before.
 
-        With `int8` the layers multiply activations by weights in whole numbers of 8 bits, with a scale for
-        each token and each column: hidden states change by percents. Raise InputError where the engine is
-        another, or the processor lacks AVX512-VNNI or AVX512-BF16.
+        `int8` quantizes the layers, not the heads: weights once, with a scale for each column, activations on
+        the way, with a scale for each token. Hidden states change by a few percent. Raise InputError, and
+        change nothing, where the engine or the processor can't.
 
         Examples
         --------

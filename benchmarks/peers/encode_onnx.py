@@ -6,12 +6,12 @@ SkipLayerNormalization, BiasGelu).
 """
 
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from minibert.model.batch import Batch
 from minibert.model.config import BertConfig
@@ -31,9 +31,8 @@ class OnnxRuntime:
         padded = Rectangle.of(batch)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        model = graph(Parameters(config, flat), padded.has_padding)
         self._session = onnxruntime.InferenceSession(
-            (quantized(model) if dtype == "int8" else model).SerializeToString(),
+            serialized(Parameters(config, flat), padded.has_padding, dtype),
             options,
             providers=["CPUExecutionProvider"],
         )
@@ -54,12 +53,17 @@ class OnnxRuntime:
         return hidden[self._real], pooled
 
 
-def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same with weights of 8 bits, whose products are of whole numbers."""
+def serialized(params: Parameters, has_padding: bool, dtype: str) -> bytes:
+    """The graph as a file has it; with weights of 8 bits, a scale for each column, for int8."""
+    model = graph(params, has_padding)
+    if dtype != "int8":
+        return model.SerializeToString()
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/int8.onnx"
+        path = Path(folder) / "int8.onnx"
         quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=UNTYPED)
-        return onnx.load(path)
+        return path.read_bytes()
 
 
 def graph(params: Parameters, has_padding: bool) -> onnx.ModelProto:

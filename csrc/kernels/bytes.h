@@ -1,5 +1,5 @@
-// Products of 8-bit whole numbers, for encoding alone: weights rounded once, activations row by row on the way. A part of
-// gemm.cpp.
+// Products of 8-bit integers, for encoding alone: weights are quantized once, with a scale for each column, activations on
+// the way, with a scale for each row (dynamic quantization). A part of gemm.cpp.
 //   x_k ~ s q_k  with s = max |x| / 127, q whole;  w_k ~ t r_k  likewise for each column
 //   sum_k x_k w_k ~ s t sum_k q_k r_k = s t (sum_k (q_k + 128) r_k - 128 sum_k r_k)
 // The processor multiplies unsigned by signed bytes, hence q + 128. Whole sums are exact, in any order.
@@ -15,11 +15,9 @@ namespace mb {
 namespace MB_ISA {
 namespace {
 
-#if defined(__AVX512VNNI__)
+#if defined(MB_BYTES)
 constexpr int64_t kFour = 4; // bytes along k that lie side by side in the 32 bits of a unit
 constexpr float kMost = 127;
-constexpr int64_t kDeepest =
-    1 << 16; // sums of so many products are whole numbers of 32 bits: 2^16 x 255 x 127 < 2^31
 
 struct Bytes {
     static MB_INLINE vf multiply_add(vf sums, const float *left, vf right) {
@@ -29,7 +27,7 @@ struct Bytes {
     }
 };
 
-// What belongs to so many columns of a right operand behind its panels of `width`: t, and 128 sum_k r_k as whole numbers.
+// What stands behind the panels of a right operand, for each column: t, and 128 sum_k r_k as an integer.
 struct OfColumns {
     float *scales;
     int32_t *offsets;
@@ -39,14 +37,15 @@ struct OfColumns {
           offsets(reinterpret_cast<int32_t *>(scales + whole(N, width))) {}
 };
 
-// What rounds numbers up to `most` to bytes; `value` is not finite where one of them is not.
+// The scale for numbers of magnitude up to `most`, and its inverse: 0, which makes all of them 0, where they are too small
+// for it to be finite. `value` is NaN where one of the numbers is not finite, and so is then the whole row or column.
 struct Scale {
     float value, inverse;
     Scale(float most, float poison)
         : value(most / kMost + poison), inverse(most > 1e-30f && most <= FLT_MAX ? kMost / most : 0) {}
 };
 
-// Rows [i, i_end) of A (M,K) as bytes, in rows of whole units, and their scales.
+// `rows` rows of A as bytes, in rows of whole units, and their scales.
 template <typename X>
 void round_rows(const X *A, int64_t row, int64_t rows, int64_t K, float *to, float *scales) {
     const int64_t units = parts(K, kFour);

@@ -35,15 +35,17 @@ class Engine {
     }
 
     // Lay out a matrix that is read-only for the products in which it will stand on the right, as long as this engine
-    // lives. It is known by where it lies and how.
-    // `int8` rounds it to 8 bits.
+    // lives; quantized, where `int8`. It is known by where it lies and how.
     void keep(const py::array &weight, bool int8) {
         auto W = operand("weight", weight);
         if (weight.writeable()) {
             refuse("weight", "is writeable; what is kept may not change");
         }
         if (int8 && !has_int8()) {
-            refuse("int8", std::string("is nothing that ") + kernels_->name + " can multiply");
+            refuse("int8", std::string("can't be multiplied by ") + kernels_->name);
+        }
+        if (int8 && W.rows > MB_ISA::kDeepest) {
+            refuse("weight", "has too many rows for sums of 32 bits");
         }
         int64_t size = int8 ? kernels_->bytes_size(W.columns, W.rows)
                             : kernels_->laid_out_size(W.columns, W.rows, narrow_);

@@ -137,15 +137,15 @@ const Way &way_of([[maybe_unused]] const View &A, [[maybe_unused]] const View &B
     return kWay<How, Packed>;
 }
 
-#if defined(__AVX512VNNI__)
-// Rows of bytes are packed by who rounds them, so that they are read in place.
+#if defined(MB_BYTES)
+// `round_rows` writes rows of units, so they are read in place.
 using ByteTile = VectorTile<Bytes, 6, 4, true>;
 constexpr Way kByteWay = {1,  1,  ByteTile::kRows,   ByteTile::kColumns, ByteTile::kRound, true,
                           {}, {}, ByteTile::multiply};
 #endif
 
 const Way &way_of(const View &A, const View &B, int64_t K, bool narrow) {
-#if defined(__AVX512VNNI__)
+#if defined(MB_BYTES)
     if (A.bytes) {
         return kByteWay;
     }
@@ -231,7 +231,7 @@ class Grid {
 __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float *a, int64_t lda,
                                          const float *b, float *c, int64_t ldc, int64_t rows, int64_t columns,
                                          bool add) {
-    alignas(64) float all[kLargestTile]; // of whole numbers where those are multiplied, which are only copied
+    alignas(64) float all[kLargestTile]; // may hold bits of integers, then !add: they are only copied
     way.multiply(K, a, lda, b, all, way.columns, rows, false);
     for (int64_t i = 0; i < rows; ++i) {
         for (int64_t j = 0; j < columns; ++j) {
@@ -241,8 +241,9 @@ __attribute__((noinline)) void edge_tile(const Way &way, int64_t K, const float 
     }
 }
 
-#if defined(__AVX512VNNI__)
-// A B with B as bytes: rows of A are rounded, units of four are multiplied like floats in place.
+#if defined(MB_BYTES)
+// A B with B as bytes: rows of A are quantized, and units of four are multiplied like floats in place. Rows may lie in the
+// slot for the right operand, since that one is laid out.
 void gemm_of_bytes(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C, int64_t ldc,
                    Epilogue epilogue) {
     const int64_t units = parts(K, kFour);
@@ -266,9 +267,9 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
     if (M == 0 || N == 0) {
         return;
     }
-#if defined(__AVX512VNNI__)
+#if defined(MB_BYTES)
     if (B.bytes && !A.bytes) {
-        if (A.column == 1 && K > 0 && K <= kDeepest && !add) {
+        if (A.column == 1 && K > 0 && !add) {
             return gemm_of_bytes(pool, M, N, K, A, B, C, ldc, epilogue);
         }
         B.panels = nullptr, B.bytes = false; // the exact ones are there as well
@@ -277,7 +278,7 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
     const int64_t threads = pool.threads();
     const Way &way = way_of(A, B, K, narrow);
     const int64_t width = way.columns, all_units = whole(parts(K, way.depth), way.step);
-    // Blocks of equal depth; one where sums of several would have to be kept and there is no C for them, or no floats.
+    // Blocks of equal depth; one where sums of several would have to be kept and there is no C for them, or are integers.
     int64_t n_k = C && !A.bytes ? std::max<int64_t>(1, parts(K, KC * way.depth)) : 1;
     int64_t kc = std::max<int64_t>(1, whole(parts(K, n_k), way.depth * way.step));
     for (int64_t jc = 0; jc < N; jc += NC) {
@@ -370,7 +371,7 @@ void lay_out(Pool &pool, int64_t N, int64_t K, View B, float *panels, bool narro
     });
 }
 
-#if defined(__AVX512VNNI__)
+#if defined(MB_BYTES)
 int64_t bytes_size(int64_t N, int64_t K) { return whole(N, kByteWay.columns) * (parts(K, kFour) + 2); }
 
 void lay_out_bytes(Pool &pool, int64_t N, int64_t K, View B, float *panels) {

@@ -6,6 +6,11 @@
 #include "simd.h"
 #include "threads.h"
 
+// Whether there are products of bytes here. With AMX, whose tiles for them are not used, bfloat16 is faster.
+#if defined(__AVX512VNNI__) && defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+#define MB_BYTES
+#endif
+
 namespace mb {
 
 // A matrix as it lies in memory, of floats or of bf16: element (i, j) is number i * row + j * column of `data`.
@@ -15,7 +20,7 @@ struct View {
     int64_t row, column;
     bool narrow = false;           // bf16
     const float *panels = nullptr; // of a right operand: the same, laid out beforehand (lay_out)
-    bool bytes = false;            // whether that is as whole numbers of 8 bits, about the same
+    bool bytes = false;            // whether these panels are quantized, of 8-bit integers
 
     const void *at(int64_t i, int64_t j) const {
         return static_cast<const char *>(data) + (i * row + j * column) * (narrow ? 2 : 4);
@@ -54,7 +59,10 @@ void gemm(Pool &pool, int64_t M, int64_t N, int64_t K, View A, View B, float *C,
 int64_t laid_out_size(int64_t N, int64_t K, bool narrow);
 void lay_out(Pool &pool, int64_t N, int64_t K, View B, float *panels, bool narrow);
 
-// The same for B rounded to 8 bits, column by column; 0 floats where the instruction set has no products of bytes.
+// The same for B quantized to 8-bit integers, with a scale for each column, of at most kDeepest rows; 0 floats where the
+// instruction set has no products of bytes. gemm quantizes A on the way, with a scale for each row. It multiplies B itself,
+// exactly, where it adds to C or where rows of A are not in one piece.
+constexpr int64_t kDeepest = 1 << 16; // sums of so many products fit in 32 bits: 2^16 x 255 x 127 < 2^31
 int64_t bytes_size(int64_t N, int64_t K);
 void lay_out_bytes(Pool &pool, int64_t N, int64_t K, View B, float *panels);
 

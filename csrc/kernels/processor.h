@@ -11,7 +11,7 @@
 
 namespace mb {
 
-// Each with those before it; products of bytes, which every processor with bfloat16 has, belong to kBfloat16.
+// Each with those before it. kBfloat16 has VNNI as well, which no processor with bfloat16 lacks.
 constexpr unsigned kAvx2 = 1, kAvx512 = 2, kBfloat16 = 4, kTiles = 8;
 
 #if defined(__x86_64__)

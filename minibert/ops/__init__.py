@@ -6,7 +6,6 @@ An engine is a subclass of `Ops` that overrides operations by name; it adds none
 from functools import partial
 from typing import Any, Self
 
-from minibert.errors import InputError
 from minibert.ops.random import Dropout
 from minibert.ops.recurrent import Recurrent
 from minibert.ops.updates import AdamRule, Updates
@@ -18,6 +17,7 @@ class Ops(Recurrent, Updates):
     """Every operation, over NumPy or any array library with its functions."""
 
     name = "numpy"
+    has_int8 = False  # whether `keep` can quantize
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -26,9 +26,7 @@ class Ops(Recurrent, Updates):
         return made
 
     def keep(self, weight: Any, int8: bool = False) -> None:
-        """Prepare for many products with a read-only matrix on the right, where an engine can."""
-        if int8:
-            raise InputError(f"int8=True is for the engine cpp, and this is {self.name}; leave it out.")
+        """Prepare for many products with a read-only matrix on the right, or quantize it to `int8`."""
 
     def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self  # copies of a model share their engine

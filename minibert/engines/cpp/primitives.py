@@ -58,6 +58,7 @@ class CppPrimitives(Ops):
             self._run = _kernels.Engine(isa or forced_isa(), threads, self._narrow)
         except ValueError as error:
             raise InputError(str(error)) from None
+        self.has_int8 = self._run.has_int8
 
     @property
     def _details(self) -> str:
@@ -83,9 +84,7 @@ class CppPrimitives(Ops):
         return total
 
     def keep(self, weight: Array, int8: bool = False) -> None:
-        """Lay a read-only matrix out as products read it, a second time in memory, rounded as `int8`."""
-        if int8 and not self._run.has_int8:
-            raise InputError("int8=True needs a processor with AVX512-VNNI and AVX512-BF16; leave it out.")
+        """Lay a read-only matrix out as products read it, a second time in memory; quantized with `int8`."""
         if _matrices(weight):
             self._run.keep(weight, int8)
 

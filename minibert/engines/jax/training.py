@@ -71,7 +71,7 @@ def whole_step(
 def updated(ops: Any, updaters: list[Any], rule: Any, tensors: list[Buffers]) -> list[Buffers]:
     """Return parameter and moments of each tensor, given with its gradient, after an update.
 
-    Muon's matrices of one shape, all layers', are updated at once: a GPU would wait for one after another.
+    Muon's matrices of one shape, all layers', are updated at once: one at a time cannot fill a GPU.
     """
     alike: dict[Any, list[int]] = {}
     for place, (updater, (param, *_)) in enumerate(zip(updaters, tensors, strict=True)):

@@ -1,4 +1,7 @@
-"""Products of 8-bit whole numbers: NumPy's, to the bit; what they change in a model; who can't have them."""
+"""Products of 8-bit integers: NumPy's, to the bit; what they change in a model; who can't have them."""
+
+import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -138,13 +141,63 @@ def test_hidden_states_of_a_model_change_by_percents_and_its_heads_are_not_round
     assert (((config.H, config.V), False) in kept) and (((config.H, config.H), False) in kept)
 
 
-def test_who_cannot_have_it_is_told(monkeypatch):
-    model = Bert.from_pretrained(GOLDEN / "hf_tiny", "numpy")
-    with pytest.raises(InputError, match="int8=True is for the engine cpp, and this is numpy; leave it out"):
-        model.optimize_for_inference(int8=True)
-    monkeypatch.setenv("MINIBERT_ISA", UNABLE[-1])
+@on_able
+def test_strips_of_columns_behind_each_other_are_finished_in_their_place(isa):
+    """More than one of 128 columns, with sums that only the epilogue sees."""
+    run, b, bias = _kernels.Engine(isa, 2, True), read_only(normals(70, 300, seed=1)), normals(300, seed=2)
+    bits = (normals(33, 70).view(np.uint32) >> 16).astype(np.uint16)
+    run.keep(b, True)
+    u, y = np.zeros((33, 300), np.uint16), np.zeros((33, 300), np.uint16)
+    run.linear_gelu(bits, b, bias, False, u, y)
+    sums = product(widened(bits), b) + bias
+    np.testing.assert_allclose(widened(u), sums, rtol=2**-8, atol=1e-6)
+    np.testing.assert_allclose(
+        widened(y), Ops().gelu(sums.astype(np.float64), "erf")[0], rtol=2**-7, atol=1e-4
+    )
+
+
+@on_able
+def test_a_matrix_is_kept_as_it_was_kept_last(isa):
+    a, b = normals(9, 20), read_only(normals(20, 70, seed=1))
+    run, found = _kernels.Engine(isa, 1), []
+    for int8 in (False, True, False):
+        run.keep(b, int8)
+        found.append(np.zeros((9, 70), np.float32))
+        run.gemm(a, b, found[-1], False)
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[1], product(a, b))
+    with pytest.raises(ValueError, match="weight has too many rows for sums of 32 bits"):
+        run.keep(read_only(np.zeros((65_537, 1), np.float32)), True)
+
+
+@on_able
+def test_a_copy_of_a_quantized_model_is_exact_again(isa, monkeypatch):
+    monkeypatch.setenv("MINIBERT_ISA", isa)
+    batch = Batch.pack([Sequence([2, 7, 9, 3], [0, 0, 1, 1])])
     model = Bert.from_pretrained(GOLDEN / "hf_tiny", "cpp")
-    with pytest.raises(InputError, match="int8=True needs a processor with AVX512-VNNI and AVX512-BF16"):
+    exact = model.encode(batch).pooled
+    assert (model.optimize_for_inference(int8=True).encode(batch).pooled != exact).any()
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.encode(batch).pooled, exact)
+
+
+CANNOT = [
+    pytest.param("numpy", "float32", "", id="another engine"),
+    pytest.param("cpp", "float32", UNABLE[-1], id="another instruction set"),
+    pytest.param("cpp", "float64", "", id="another type"),
+]
+
+
+@pytest.mark.parametrize(("engine", "dtype", "isa"), CANNOT)
+def test_who_cannot_have_it_is_told_and_nothing_is_changed(engine, dtype, isa, monkeypatch):
+    monkeypatch.setenv("MINIBERT_ISA", isa)
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", engine, dtype)
+    told = f"int8=True needs the engine cpp, .* leave it out with {engine} in {dtype} on this processor"
+    with pytest.raises(InputError, match=told):
         model.optimize_for_inference(int8=True)
-    with pytest.raises(ValueError, match="int8 is nothing that .* can multiply"):
-        _kernels.Engine(UNABLE[-1], 1).keep(read_only(normals(2, 2)), True)
+    assert model.params.flat.flags.writeable
+
+
+def test_a_set_of_instructions_without_it_refuses_it():
+    with pytest.raises(ValueError, match="int8 can't be multiplied by portable"):
+        _kernels.Engine("portable", 1).keep(read_only(normals(2, 2)), True)

@@ -141,6 +141,7 @@ def buffers(state):
             id="a head, LAMB, frozen layers",
             marks=pytest.mark.slow,
         ),
+        pytest.param(Plan(layers=3, optimizer="muon"), id="Muon, matrices of three layers at once"),
         pytest.param(
             Plan(layers=2, head=CLASSIFY, optimizer="muon", frozen=1),
             id="a head, Muon, frozen layers",
