@@ -152,8 +152,11 @@ def test_wrong_losses_and_states_are_complained_of():
         assert step.complaint(wrong, steps, "float32").startswith(f"its {what} is ")
     states = np.ones((3, 4)), np.ones((1, 4))
     assert inference.complaint(states, states, "float32") is None
-    assert "hidden states are inf away" in inference.complaint((states[1], states[1]), states, "float32")
+    assert "hidden states have another" in inference.complaint((states[1], states[1]), states, "float32")
     assert "pooled vectors are 0.5" in inference.complaint((states[0], states[1] / 2), states, "float32")
+    near = states[0], states[1] * 0.7
+    assert "pooled vectors are 0.3 (0.3) away" in inference.complaint(near, states, "int8")
+    assert inference.errors(near, states) == pytest.approx({"hidden states": 0, "pooled vectors": 0.3})
 
 
 def measured(engine, seconds, **changes):
