@@ -17,12 +17,12 @@ class Ops(Recurrent, Updates):
     """Every operation, over NumPy or any array library with its functions."""
 
     name = "numpy"
-    has_int8 = False  # whether `keep` can quantize
+    has_int8: bool  # whether `keep` can quantize
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
-        made._made_with = args, kwargs
+        made._made_with, made.has_int8 = (args, kwargs), False
         return made
 
     def keep(self, weight: Any, int8: bool = False) -> None:
