@@ -6,7 +6,7 @@
 #include "simd.h"
 #include "threads.h"
 
-// Whether there are products of bytes here. With AMX, whose tiles for them are not used, bfloat16 is faster.
+// Whether there are products of bytes here. Not with AMX, whose tiles for them are not used: by count, bfloat16 is faster.
 #if defined(__AVX512VNNI__) && defined(__AVX512BF16__) && !defined(__AMX_BF16__)
 #define MB_BYTES
 #endif
