@@ -258,7 +258,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--quick", action="store_true", help="a tiny model, few steps: does it work at all?")
     found.add_argument("--task", nargs="+", choices=tuple(TASKS), default=list(TASKS))
     found.add_argument("--size", nargs="+", metavar="NAME", help="tiny, mini, ... (default: mini base)")
-    found.add_argument("--dtype", nargs="+", choices=tuple(SHORT), default=list(SHORT))
+    found.add_argument("--dtype", nargs="+", choices=tuple(TOLERANCES), default=list(TOLERANCES))
     found.add_argument("--threads", nargs="+", type=int, metavar="N", help="of everyone (default: 2)")
     found.add_argument("--only", nargs="+", metavar="ENGINE", help=f"{OURS}, or in quotes {PEER!r}")
     found.add_argument("--rounds", type=int, metavar="N", help=f"turns of everyone (default: {FULL.rounds})")

@@ -21,6 +21,7 @@ from minibert.data.glue import TextExample
 from minibert.data.squad import Question
 from minibert.errors import InputError
 from minibert.model.batch import TaskBatch
+from minibert.options import DTYPES
 from minibert.tasks import registry
 from minibert.tasks.batches import training_batches
 
@@ -62,6 +63,10 @@ def test_minibert_s_turns_are_steps_of_training(epoch):
     assert all(one != other for one, other in zip(again, first["losses"], strict=True))
     behind = made.advance(len(epoch.steps()), len(epoch.steps()) + 1)
     assert behind["tokens"] == sum(lengths[0])  # the epoch over again
+
+
+def test_precisions_that_are_measured_are_ones_to_train_in():
+    assert set(finetune.parser().parse_args([]).dtype) == set(DTYPES) - {"auto", "float64"}
 
 
 def test_losses_that_differ_are_complained_of():
