@@ -13,7 +13,6 @@ from minibert.arrays import Array
 from minibert.errors import InputError
 from minibert.model.batch import Batch, Sequence
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary
 
 BATCH_TOKENS = 4096  # computed at once, so that activations take little memory whatever the number of texts
 LOGITS = 1 << 24  # computed at once: 64 MiB in float32
@@ -39,13 +38,7 @@ Ask = Callable[[Iterable[Begun]], Iterator[Array]]
 
 
 def fill_texts(
-    model: Any,
-    tokenizer: Tokenizer,
-    texts: abc.Sequence[str],
-    top: int = 5,
-    *,
-    targets: Iterable[str] | None = None,
-    pieces: int = 1,
+    model: Any, texts: list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
 ) -> list[list[Guesses]]:
     """Predict every [MASK] of each text; a model trained left to right knows only what is before it.
 
@@ -54,12 +47,11 @@ def fill_texts(
     of a text is asked about by itself; the others stay one [MASK].
 
     Raise InputError when a text has no [MASK], or is longer than the model's positions; when a target is not
-    in the vocabulary or is given twice; when the model has no trained masked-LM head; when the vocabulary is
-    larger than the model's. It may be smaller: some models are padded to a round number of ids.
+    in the vocabulary or is given twice; when the model has no trained masked-LM head, or no vocabulary.
 
     Parameters
     ----------
-    model, tokenizer : a trained BERT and its vocabulary.
+    model : a trained BERT that has its vocabulary.
     texts : with [MASK] written out wherever a word is wanted.
     top : how many guesses for each.
     targets : words that are asked about; the guesses are these, all of them. None: the whole vocabulary.
@@ -72,10 +64,10 @@ def fill_texts(
     for name, value in {"top": top, "pieces": pieces}.items():
         if not isinstance(value, int | np.integer) or value < 1:
             raise InputError(f"${name} is not possible; give a whole number, 1 or more.", **{name: value})
+    tokenizer = model.tokenizer
     words = {} if targets is None else _target_ids(tokenizer, targets)
     if words and pieces > 1:
         raise InputError("$pieces is for guesses, but targets were given; leave one out.", pieces=pieces)
-    check_vocabulary(model.config, tokenizer)
     require_masked_lm(model)
     found = [tokenizer(text, special=True).ids for text in texts]
     places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in found]
@@ -85,11 +77,11 @@ def fill_texts(
             raise InputError(f"{text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
         check_length(model, text, len(ids) + wider)
     if not words and pieces == 1:
-        logits = token_logits(model, tokenizer, zip(found, places, strict=True))
+        logits = token_logits(model, zip(found, places, strict=True))
         return [[_best(tokenizer, row, top) for row in _probabilities(rows)] for rows in logits]
 
     def guesses(ids: Array, gap: int) -> Guesses:
-        ask = partial(_next_pieces, model, tokenizer, ids, gap)
+        ask = partial(_next_pieces, model, ids, gap)
         return _of_targets(ask, words) if words else _likeliest(ask, tokenizer, top, pieces)
 
     return [[guesses(ids, gap) for gap in gaps] for ids, gaps in zip(found, places, strict=True)]
@@ -100,16 +92,14 @@ def _best(tokenizer: Tokenizer, row: Array, top: int) -> Guesses:
     return [Guess(tokenizer.vocab[piece], float(row[piece])) for piece in best]
 
 
-def _next_pieces(
-    model: Any, tokenizer: Tokenizer, ids: Array, gap: int, begun: Iterable[Begun]
-) -> Iterator[Array]:
+def _next_pieces(model: Any, ids: Array, gap: int, begun: Iterable[Begun]) -> Iterator[Array]:
     """Yield for each begun word the probabilities (V,) of the piece behind those that it has."""
 
     def masked(has: Pieces, k: int) -> Masked:
-        waiting = [tokenizer.mask_id] * (k - len(has))
+        waiting = [model.tokenizer.mask_id] * (k - len(has))
         return np.array([*ids[:gap], *has, *waiting, *ids[gap + 1 :]]), [gap + len(has)]
 
-    found = token_logits(model, tokenizer, (masked(*one) for one in begun))
+    found = token_logits(model, (masked(*one) for one in begun))
     return (_probabilities(logits)[0] for logits in found)
 
 
@@ -159,6 +149,8 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     targets = list(targets)
     if strange := [short(word) for word in targets if not isinstance(word, str)]:
         raise InputError(f"$targets: {strange[0]} is no word; give strings.", targets=targets)
+    if not targets:
+        raise InputError("$targets has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]
     words = {word: tuple(tokenizer.encode(word)) for word in targets}
     for number, word in enumerate(targets):
@@ -169,7 +161,7 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     return words
 
 
-def token_logits(model: Any, tokenizer: Tokenizer, asked: Iterable[Masked]) -> Iterator[np.ndarray]:
+def token_logits(model: Any, asked: Iterable[Masked]) -> Iterator[np.ndarray]:
     """Yield scores of every piece at positions of each sequence, computed some thousand tokens at a time.
 
     Left to right they come from the token before each position.
@@ -187,7 +179,7 @@ def token_logits(model: Any, tokenizer: Tokenizer, asked: Iterable[Masked]) -> I
         counts = [len(positions) for _, positions in chunk]
         places = np.concatenate([np.asarray(positions) for _, positions in chunk])
         wanted = places + np.repeat(batch.first_rows, counts) - model.config.is_decoder
-        logits = model.masked_lm_logits(batch, wanted)[:, : tokenizer.vocab_size].astype(np.float64)
+        logits = model.masked_lm_logits(batch, wanted)[:, : model.tokenizer.vocab_size].astype(np.float64)
         yield from np.split(logits, np.cumsum(counts)[:-1])
 
 

@@ -21,9 +21,10 @@ from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import read_tokenizer
+from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 FINETUNED = ("task.json", "tagger.json", "finetune.json")  # beside a fine-tuned model, finished or not
+RUN = "training.json"  # in the folder of a pre-training
 
 
 def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
@@ -126,7 +127,7 @@ class Bert:
 
     A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
     is made as the first one was: another process can compute with it. Raise InputError when the parameters
-    belong to another configuration.
+    belong to another configuration, or the vocabulary is larger than the model's.
 
     Parameters
     ----------
@@ -153,10 +154,12 @@ class Bert:
     ) -> None:
         if params.config != config:
             raise InputError("params belong to another configuration than config; give params.config.")
+        if tokenizer is not None:
+            check_vocabulary(config, tokenizer)
         self.config = config
         self.params = params
         self.ops = engines.create() if ops is None else ops
-        self._tokenizer, self._folder = tokenizer, Path()  # where a tokenizer that is None is read from
+        self._tokenizer, self._folder = tokenizer, ""  # where a tokenizer that is None is read from
         self.missing: tuple[str, ...] = ()
         self._kept: Any = None  # the tree of parameters, and the same where the engine computes
 
@@ -169,7 +172,7 @@ class Bert:
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, engine: str = "auto", dtype: Any = "float32", threads: int | None = None
+        cls, folder: str | Path, engine: str = "auto", *, dtype: Any = "float32", threads: int | None = None
     ) -> "Bert":
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
 
@@ -182,18 +185,19 @@ class Bert:
         ----------
         folder : has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
             `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
-        dtype : in which to compute: "float32", "float64", or "bfloat16" for matrix products and activations
-            with everything else in float32. What comes out is float32 or float64.
         engine : the engine by name.
+        dtype : in which to compute: "float32", "float64", "bfloat16" for matrix products and activations with
+            everything else in float32, or "auto" for the faster. What comes out is float32 or float64.
         threads : of the engine; one for each core when left out.
         """
         if not (dtype is None or isinstance(dtype, str)):
             with suppress(TypeError, ValueError):  # which is no type of NumPy's; `create` refuses it
                 dtype = np.dtype(dtype).name
+        dtype = engines.quickest_dtype(engine) if dtype == "auto" else dtype
         ops = engines.create(engine, threads, dtype)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
-        model._folder = folder_of(folder)
+        model._folder = str(folder_of(folder))
         model.missing = report.missing
         return model
 
@@ -201,14 +205,12 @@ class Bert:
         """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
 
         What was missing where the model is from is left out, so that nobody takes it for trained. The
-        vocabulary is written too, if the model has one. Raise InputError where the folder holds a fine-tuned
-        model, whose other files would stay and fit no longer.
+        vocabulary is written too, if the model has one. Raise InputError where the folder holds a run or a
+        fine-tuned model, whose other files would stay and fit no longer.
         """
-        if held := [name for name in FINETUNED if (Path(folder) / name).exists()]:
-            what = f"{folder} holds {held[0]} of a fine-tuned model, which this would spoil"
-            raise InputError(f"{what}; choose another folder.")
+        require_no_other(folder, (*FINETUNED, RUN))
         save_hf(folder, self.config, self.params, omit=self.missing)
-        if self._tokenizer or self._folder != Path():
+        if self._tokenizer or self._folder:
             try:
                 self.tokenizer.save_pretrained(folder, self.config.P)
             except InputError as error:
@@ -238,7 +240,7 @@ class Bert:
     def tokenizer(self) -> Tokenizer:
         """Its vocabulary, given or in its folder; raise InputError where it has none, or one too large."""
         if self._tokenizer is None:
-            if self._folder == Path():
+            if not self._folder:
                 advice = "give it one, Bert(..., tokenizer=...), or encodings in place of texts."
                 raise InputError(f"This model was made without a vocabulary; {advice}")
             self._tokenizer = read_tokenizer(self._folder, self.config)
@@ -249,7 +251,7 @@ class Bert:
         """Number of parameters, heads included, the tied embedding counted once."""
         return self.params.flat.size
 
-    def encode(self, inputs: Any, attentions: bool = False, layers: Iterable[int] | None = None) -> Encoded:
+    def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
         Raise InputError when the inputs are none of these, an id is outside the vocabulary or a sequence too
@@ -259,11 +261,11 @@ class Bert:
         ----------
         inputs : texts, encodings or a `Batch`, as above; any number of them.
         attentions : compute the attention maps as well.
-        layers : which hidden states to keep, 0 for the embeddings; every one when left out. All of them take
-            4 (L+1) H bytes a token in float32, 40 KB for BERT base.
+        layers : which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for 1
+            to L; None for every one, which takes 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
         """
         batch, config, head = self._batch(inputs), self.config, self.params.head
-        kept = list(range(config.L + 1)) if layers is None else self._numbers("layers", layers)
+        kept = list(range(config.L + 1) if layers is None else layer_numbers(layers, config.L))
         needed = range(config.L + 1) if attentions else {*kept, config.L}
         states = dict(zip(sorted(needed), self._states(batch, sorted(needed)), strict=True))
         maps = [
@@ -281,18 +283,9 @@ class Bert:
         )
 
     # -> for each number (T,H)
-    def hidden_states(self, inputs: Any, numbers: Iterable[int]) -> list[np.ndarray]:
-        """Return some hidden states: 0 is behind the embeddings, n behind layer n; raise as `encode` does."""
-        return self._states(self._batch(inputs), self._numbers("numbers", numbers))
-
-    def _numbers(self, name: str, numbers: Iterable[int]) -> list[int]:
-        """Return numbers of hidden states, checked."""
-        numbers = list(numbers) if isinstance(numbers, Iterable) else [numbers]
-        wanted, L = whole_numbers(name, numbers).tolist(), self.config.L
-        if not wanted or not 0 <= min(wanted) <= max(wanted) <= L:
-            what = f"{name}={wanted} are not hidden states of this model"
-            raise InputError(f"{what}; choose from 0 (embeddings) to {L}.")
-        return wanted
+    def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[np.ndarray]:
+        """Return some hidden states, chosen as for `encode`; raise as it does."""
+        return self._states(self._batch(inputs), layer_numbers(layers, self.config.L))
 
     # -> for each number (T,H)
     def _states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
@@ -348,7 +341,7 @@ class Bert:
         """
         is_one = isinstance(text, str) or not isinstance(text, Iterable)
         texts: list[Any] = [text] if is_one else list(text)
-        found: list[Any] = fill_texts(self, self.tokenizer, texts, top, targets=targets, pieces=pieces)
+        found: list[Any] = fill_texts(self, texts, top, targets=targets, pieces=pieces)
         return found[0] if is_one else found
 
     # -> (S,2)
@@ -391,6 +384,42 @@ class Bert:
         batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
         batch.validate(self.config)
         return batch
+
+
+def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, ...]:
+    """Return numbers of hidden states, from 0 for the embeddings to `count`.
+
+    Examples
+    --------
+    >>> layer_numbers("-1,-2", 12), layer_numbers("embeddings", 12), layer_numbers("all", 3)
+    ((12, 11), (0,), (1, 2, 3))
+    """
+    if layers == "embeddings":
+        return (0,)
+    if layers == "all":
+        return tuple(range(1, count + 1))
+    if isinstance(layers, str):
+        given = layers.split(",")
+        found = [int(one) for one in given if one.strip().removeprefix("-").isdecimal()]
+        found = found if len(found) == len(given) else []
+    else:
+        listed = list(layers) if isinstance(layers, Iterable) else [layers]
+        found = whole_numbers("layers", listed).tolist()
+    numbers = tuple(number + count + 1 if number < 0 else number for number in found)
+    if not numbers or len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(count + 1)):
+        numbered = f"0 (the embeddings) to {count} or from -1 back to {-count - 1} with commas between"
+        advice = f"give different numbers from {numbered}, all, or embeddings."
+        raise InputError(f"$layers are not hidden states of this model; {advice}", layers=layers)
+    return numbers
+
+
+def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
+    """Raise InputError when a folder to save a model in holds one of the files of another model or a run."""
+    if held := [name for name in names if (Path(folder) / name).exists()]:
+        whose = "a pre-training run" if held[0] == RUN else "a fine-tuned model"
+        raise InputError(
+            f"{folder} holds {held[0]} of {whose}, which this would spoil; choose another folder."
+        )
 
 
 def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:

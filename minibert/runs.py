@@ -161,7 +161,6 @@ def _run(
     call: Any, kind: type[RunOptions], stored: str, sources: Iterable[str], train: Callable[..., Any]
 ) -> Run:
     """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
-    engines.force_device(call.device)
     folder = run_folder(call.out, call.resume, sources, stored)
     given = {field.name: getattr(call, field.name) for field in fields(kind)}
     if call.resume:
@@ -172,7 +171,11 @@ def _run(
     if call.show and call.out is None:
         say(f"Run folder: {folder}.")
     own = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
-    return Run(folder, train(options, folder, **own))
+    try:
+        engines.force_device(call.device)
+        return Run(folder, train(options, folder, **own))
+    finally:
+        engines.force_device(None)  # what comes of the run, and other runs, may be on any engine
 
 
 @called_with(PretrainCall)
@@ -214,7 +217,8 @@ def finetune(call: FinetuneCall) -> Run:
     Returns
     -------
     Run
-        With what answers the task as `.model`, metrics as `.report`; the files are in `.folder`.
+        With what answers the task as `.model` (for endings, similarity and frozen features use the commands),
+        metrics as `.report`; the files are in `.folder`.
 
     Raises
     ------

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # 00 · A tour of BERT
 #
-# **The question.** What happens between a sentence and a trained language model, and how would you know that each
-# step is right?
+# **The question.** How does one get from a sentence to a trained language model, and how would you know that each step
+# is right?
 #
 # This chapter goes all the way in ten minutes of reading: a sentence becomes pieces, pieces become vectors,
 # vectors look at each other, a guess is scored, the score becomes a gradient, and many gradients become a
@@ -162,6 +162,10 @@ course.say(
 #
 # How do you teach a model to read without telling it anything about the text? Hide a piece behind `[MASK]` and ask
 # which one it was (section 3.1). No one has to label anything; the text is its own answer key.
+#
+# How does a vector become a guess? The vector that leaves the last layer at the `[MASK]` is compared with the vector of
+# every piece in the vocabulary: one scalar product each, 8,192 scores. A function called softmax (chapter 3) turns them
+# into 8,192 probabilities that sum to 1.
 #
 # If the model gave the hidden piece the probability $p$, it pays $-\log p$. That is its **loss** on this piece: 0 if it
 # was certain and right, and larger the more surprised it is. We use the natural logarithm, whose unit is called a
@@ -359,9 +363,9 @@ guess.answer(
 #   so a text of a million tokens may have only 8,192 different pieces. *Length 10* is the number of tokens in
 #   a sequence.
 #
-# The curve does not begin at $\ln V$, but close to the floor. That is a head start: the bias of the output layer began
-# at the logarithms of the frequencies. They are cheap to count, and the model need not spend its first steps on
-# learning them.
+# The curve does not begin at $\ln V$, but close to the floor. That is a head start: each score also has a number of its
+# own added to it, the *bias* of that piece, and these biases began at the logarithms of the frequencies. They are cheap
+# to count, and the model need not spend its first steps on learning them.
 
 # %%
 from minibert.training.runlog import read_metrics

@@ -15,7 +15,8 @@
 # # 01 · Word pieces
 #
 # **The question.** A model needs a finite list of symbols, and people never stop inventing words. How can 8,192
-# strings spell every English word, even those that nobody has written yet, and which 8,192 should they be?
+# strings spell every English word, even those that nobody has written yet, and which 8,192 should they be? (The
+# published BERT has 30,522. The rule is the same.)
 #
 # **When you have worked through this chapter, you will be able to**
 #
@@ -479,8 +480,9 @@ lesson.check(gain, draw=draw_pair, same_as=gain_by_counting, times=40, tolerance
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# $\Delta L = f(n) - [f(c(a)) - f(c(a) - n)] - [f(c(b)) - f(c(b) - n)] + [f(N) - f(N - n)]$, and N is
-# `sum(counts.values())`. With two equal pieces the text loses 2n from one count, and still only n from N.
+# For one count: before the joins it adds $f(c(a))$ to $L$, afterwards $f(c(a) - n)$. Do the same for $b$, for the new
+# piece (from $f(0)$ to $f(n)$) and, with a minus sign, for $N$, which is `sum(counts.values())`. With two equal pieces,
+# one count loses $2n$. How many does $N$ lose?
 #
 # </details>
 # <details><summary>Solution 01.3</summary>

@@ -590,6 +590,10 @@ orders_guess.answer(
     f"to the model every order is the same bag of words. With positions there are {distinct['with positions']}.",
 )
 
+# %% [markdown]
+# The vectors have 128 numbers. The picture shows them along the two directions in which these 60 differ most; each dot is
+# one order of the words.
+
 # %%
 spread = results["with positions"] - results["with positions"].mean(0)
 _, lengths_of_axes, axes_of_spread = np.linalg.svd(spread)

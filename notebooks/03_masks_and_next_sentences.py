@@ -379,7 +379,7 @@ if lesson.passed("03.2"):  # then smaller logits, no rows at all, and what is sa
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `shifted[np.arange(N), labels]` picks one number from each row. Write the loss as a difference: the
+# `shifted[np.arange(len(labels)), labels]` picks one number from each row. Write the loss as a difference: the
 # logarithm of the sum of exponentials minus this number.
 #
 # </details>
@@ -413,6 +413,13 @@ course.source(Ops.softmax_cross_entropy)
 
 # %% [markdown]
 # ## 3. The masked language model
+#
+# Why hide anything? A model that reads from left to right can simply be asked for the next piece at every place: it has
+# not seen it. That is how GPT is trained, and it uses only what stands on the left. We want both sides. But let every
+# token look both ways, through two or more layers, and the question answers itself: the neighbours of a place have
+# looked at it in layer 1, so in layer 2 it reads its own answer from them. ELMo's way out was to train one model in each
+# direction and put their results side by side, so that no layer ever sees both. BERT's is to take the piece out of the
+# input (section 3.1 and figure 3 of the paper). The price: only about 15% of the places teach anything in a step.
 #
 # Now the first question. Hide some pieces of a text and let the model guess them from both sides. This is a
 # **masked language model**, and the hidden pieces are its **targets** (section 3.1 of the paper). The rules are these:
@@ -562,10 +569,10 @@ course.show(
 # %% [markdown]
 # ### Exercise 03.3 (core): hide the targets
 #
-# All randomness is drawn for you. `chosen` (n,) says which places are targets, `draw` (n,) are numbers from 0
-# up to 1, and `random_ids` (n,) are random pieces. A target whose draw is below 0.8 becomes `mask_id`, one
-# from 0.8 to below 0.9 stays as it is, and any other becomes its random piece. Return what the model sees,
-# (n,), and the ids of the targets, in order.
+# All randomness is drawn for you. `chosen` (n,) is Boolean, True where a place is a target, `draw` (n,) are numbers
+# from 0 up to 1, and `random_ids` (n,) are random pieces. A target whose draw is below 0.8 becomes `mask_id`, one from
+# 0.8 to below 0.9 stays as it is, and any other becomes its random piece. Return what the model sees, (n,), and the ids
+# of the targets, in order.
 
 
 # %%
@@ -653,8 +660,9 @@ course.source(visible_tokens)
 #
 # $$ k_x = \frac{s\,p_x}{s\,p_x + r/V} . $$
 #
-# The best guess is $k_x$ for $x$ itself, and the rest is spread in proportion to $p$: $q(y \mid x) = k_x [y = x] + (1 -
-# k_x)\, p_y$, where $[y = x]$ is 1 if $y = x$, otherwise 0.
+# With probability $k_x$ the piece is genuine, and the answer is $x$. Otherwise what is shown says nothing, and the answer
+# is any piece, $x$ included, with its frequency. So the best guess is $q(y \mid x) = k_x\,[y = x] + (1 - k_x)\,p_y$,
+# where $[y = x]$ is 1 if $y = x$, otherwise 0.
 
 # %%
 copier_guess = lesson.predict(
@@ -883,9 +891,11 @@ claim = lesson.claim(
 )
 
 # %% [markdown]
-# Where does the interval come from? With other pieces the mean would be another one. We have no others, but we can draw
-# as many from ours again and again, with replacement, so that some come twice and some not at all, and look how far
-# apart the means lie. That is the **bootstrap** (Efron 1979); the interval holds the middle 95% of the means.
+# Where does the interval come from? Another sample of text would have given another mean. We have only this one, but we
+# can resample it: draw as many pieces from ours, with replacement, so that some come up twice and some not at all, and
+# take the mean. Do that a thousand times and see how far the means spread. That is the **bootstrap** (Efron 1979); the
+# interval holds the middle 95% of the means. It treats pieces as independent. Neighbours in a book are not, so the true
+# interval is somewhat wider. And it says nothing about what another training run would give.
 
 # %%
 gain = loss_alone - loss_given

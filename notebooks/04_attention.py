@@ -52,8 +52,9 @@ lesson = course.begin("04")
 # ## 1. Three tokens on paper
 #
 # Each token brings three vectors. Its **query** says what it is looking for. Its **key** says what it can be
-# found by. Its **value** says what it hands over when it is found. All three are computed from the same
-# hidden vector, with three matrices that the model learns.
+# found by. Its **value** says what it hands over when it is found. All three are computed from the vector $x_i$ that
+# the token has at this point, its **hidden state**: $q_i = x_i W_Q + b_Q$, $k_i = x_i W_K + b_K$, $v_i = x_i W_V +
+# b_V$, with matrices and biases that the model learns.
 #
 # The **score** of a query and a key is their dot product, divided by $\sqrt D$, where $D$ is how many numbers
 # each of them has. (Section 3 is about this root.) A softmax turns the scores of one query into **attention
@@ -140,15 +141,9 @@ course.show(
 )
 
 # %% [markdown]
-# Two things follow from the formula, and you can check your own code against them. The ratio of two weights
-# depends on the difference of their scores alone, and so nothing changes when the same number is subtracted
-# from all scores of a query:
-#
-# $$ \frac{p_{ij}}{p_{il}} = e^{s_{ij} - s_{il}}, \qquad
-#    \frac{e^{s_{ij} - c}}{\sum_l e^{s_{il} - c}} = \frac{e^{-c} e^{s_{ij}}}{e^{-c} \sum_l e^{s_{il}}} = p_{ij} . $$
-#
-# The second formula matters in practice. In double precision $e^{710}$ is infinite, and infinity divided by infinity is
-# not a number. As in chapter 3, subtract the largest score of each query first.
+# The ratio of two weights depends on the difference of their scores alone: $p_{ij} / p_{il} = e^{s_{ij} - s_{il}}$. So
+# the same number may be subtracted from all scores of a query. As in chapter 3, subtract the largest one before you take
+# exponentials.
 
 # %%
 large = scores + 800  # the exponential of these is infinite
@@ -243,9 +238,9 @@ lesson.check(attend, draw=draw_qkv, law=is_attention)
 # %% [markdown]
 # ## 2. Attention does not know the order
 #
-# Nothing in the formula mentions where a token stands. Put the tokens in another order, and the same outputs come out
-# in that order. If $\Pi$ is a permutation of the rows, $y(\Pi q, \Pi k, \Pi v) = \Pi\, y(q, k, v)$. So it takes the
-# position vectors of chapter 2 to tell "dog bites man" from "man bites dog".
+# Nothing in the formula mentions where a token stands, and one line checks what chapter 2 said of all of BERT: put the
+# tokens in another order, and the same outputs come out in that order. It takes the position vectors to tell "dog bites
+# man" from "man bites dog".
 
 # %%
 rng = np.random.default_rng(4)
@@ -438,13 +433,22 @@ course.say(
 # %% [markdown]
 # ## 4. Heads
 #
-# One set of weights gives one mean. A token that wants to know the word on its left *and* the word on its
-# right could give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean
-# has no order. So BERT computes attention several times side by side. Each of these computations is a
+# One set of weights gives one mean. A token that wants to know the word on its left *and* the word on its right could
+# give each of them weight ½, but then it cannot tell which was which: with equal weights, a mean has no order. (Does
+# the position inside the vectors help? Not if it is only added: $\tfrac12 (w_1 + p_1 + w_2 + p_2)$ is the same when the
+# two words change places.) So BERT computes attention several times side by side. Each of these computations is a
 # **head**, with queries, keys and values of its own, and all heads together are **multi-head attention**.
 #
 # Heads need no more multiplications or parameters than one set of weights, only more memory (section 6). The hidden
-# size $H$ is divided among $A$ heads of $D = H/A$ columns each. BERT-BASE has $H = 768$, $A = 12$ and $D = 64$.
+# size $H$ is divided among $A$ heads of $D = H/A$ columns each. BERT-BASE has $H = 768$, $A = 12$ and $D = 64$. Written
+# out, with $Q_a$, $K_a$, $V_a$ the $D$ columns of head $a$:
+#
+# $$ \text{head}_a = \operatorname{softmax}\Bigl(\frac{Q_a K_a^\top}{\sqrt D}\Bigr) V_a, \qquad
+#    \operatorname{attention}(x) = [\,\text{head}_1 \mid \dots \mid \text{head}_A\,]\; W_O + b_O . $$
+#
+# In shapes: x (T,H) → q, k, v (T,H) each → cut into heads (T,A,D) → attention in every head (T,A,D) → side by side
+# (T,H) → times $W_O$ (T,H). Without this fourth matrix what head 1 found would stay in columns 1 to $D$ for ever; $W_O$
+# lets every column of the result draw on all heads.
 #
 # We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose
 # query points at the previous position looks left; one whose query points at the next looks right. A factor
@@ -493,7 +497,7 @@ course.say(f"With two heads the outputs differ by up to **{difference:.1f}**.")
 # %% [markdown]
 # ### Exercise 04.3 (easy): cut into heads, and put together again
 #
-# Queries come out of the matrix as (T, H): one row for each token, and in each row the $D$ columns of head 1, then
+# $x W_Q + b_Q$ is (T, H): one row for each token, and in each row the $D$ columns of head 1, then
 # those of head 2, and so on. Cut them into (A, T, D), and write the way back.
 
 
@@ -891,7 +895,7 @@ course.show(
 
 # %% [markdown]
 # There is a second price: memory. The weights of every sentence and head are $n \times n$ numbers, and training has to
-# keep them. At 128 tokens attention takes little of BERT's time, but of its memory it is the part that grows
+# keep them. At 128 tokens attention takes little of BERT's time, but its maps are the part of the memory that grows
 # fastest. This is why FlashAttention, which never stores the whole map, was written.
 #
 # ## 7. Three heads made by hand
@@ -906,7 +910,8 @@ course.show(
 # $$ p_i = (\cos w_1 i, \dots, \cos w_m i,\ \sin w_1 i, \dots, \sin w_m i), \qquad
 #    p_i \cdot p_j = \sum_k \cos w_k (i - j) . $$
 #
-# The sum is $m$ where $i = j$. Up to a distance of $2m + 1$ the cosines cancel, but for a remainder of 0 or $-1$. So if
+# The sum is $m$ where $i = j$. At every other distance up to $2m + 1$ the cosines cancel and leave 0 (odd distances) or
+# $-1$ (even ones). So if
 # token $j$ has the key $p_j$ and token $i$ the query $p_{i-1}$, the largest score is that of the token before. And a
 # matrix takes $p_i$ to $p_{i-1}$: each pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
 

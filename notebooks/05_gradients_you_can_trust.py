@@ -764,7 +764,7 @@ lesson.check(softmax_cross_entropy_backward)
 #
 # $$ \operatorname{gelu}'(x) = \Phi(x) + x\,\Phi'(x), \qquad \Phi'(x) = \frac{1}{\sqrt{2\pi}}\, e^{-x^2/2} $$
 #
-# There is a second form, which BERT's later releases and GPT-2 use. It replaces $\Phi$ with
+# There is a second form, found in later versions of the authors' code and in GPT-2. It replaces $\Phi$ with
 #
 # $$ c(x) = \tfrac12 + \tfrac12 \tanh u(x), \qquad u(x) = \sqrt{2/\pi}\,\left(x + 0.044715\,x^3\right). $$
 #
@@ -1061,13 +1061,14 @@ draw_fingerprints(
 
 # %% [markdown]
 # A row of this picture is the **fingerprint** of a fault: which gradients it spoils, and how much. The three rows below
-# "no fault" belong to three of the six, in no particular order. A fault spoils gradients that are computed *after* it on
-# the way back, and none before it. Which letters are they?
+# "no fault" belong to three of the six, in no particular order. A fault in a gradient that is handed down (a `dx`)
+# spoils everything that is computed after it on the way back. A fault in the gradient of a parameter spoils that
+# parameter alone. Neither touches what was computed before. Which letters are they?
 
 # %%
 first = lesson.predict("The first fault?", ..., choices=("A", "B", "C", "D", "E", "F"))
 second = lesson.predict("The second?", ..., choices=("A", "B", "C", "D", "E", "F"))
-third = lesson.predict("The third?", ..., choices=("A", "B", "C", "D", "E", "F"))
+third = lesson.predict("The third?", ..., choices=("A", "B", "D", "F", "C or E"))
 
 # %% [markdown]
 # Take a moment before you run the next cell. For the second, look at how *large* the error is, too.
@@ -1078,7 +1079,7 @@ second.answer(
     mystery[1],
     f"only what lies below GELU is wrong, and by no more than {fingerprint('B').max():.0e}: a slope that is nearly right.",
 )
-third.answer(mystery[2], "everything is wrong, so it happened at the very top.")
+third.answer("C or E", "everything is wrong, so it happened at the very top, where both of these are.")
 draw_fingerprints(
     list("ABCDEF"), list("ABCDEF"), "All six",
     "Fingerprints of all six faults. A spoils the biases, B and D the arguments below GELU, B slightly and D grossly, "
@@ -1086,9 +1087,9 @@ draw_fingerprints(
 )  # fmt: skip
 
 # %% [markdown]
-# C and E spoil the same gradients. To find out which of them it is, you test the suspect operation alone, and
-# that is how the judge works: it checks each operation by itself, after everything that this operation relies
-# on has passed.
+# C and E spoil the same gradients, so the row alone cannot say which of them it is. To find out, you test the suspect
+# operation alone, and that is how the judge works: it checks each operation by itself, after everything that this
+# operation relies on has passed.
 #
 # ### Would training have told you?
 #
@@ -1233,9 +1234,9 @@ course.say(
 #
 # `f(*arguments)` returns one number, and takes complex arrays, too. `gradients` holds somebody's gradients,
 # one for each argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient
-# of the wrong shape is wrong, and so is one that is off by one part in a million of its largest entry; a
-# rounding error is not, so your tolerance has to be relative. Gradients may be as small as $10^{-6}$ or as
-# large as $10^{6}$, and one that is rightly zero everywhere is not wrong.
+# of the wrong shape is wrong, so is one that holds a NaN, and so is one that is off by one part in a million of its
+# largest entry; a rounding error is not, so your tolerance has to be relative. Gradients may be as small as $10^{-6}$
+# or as large as $10^{6}$, and one that is rightly zero everywhere is not wrong.
 
 
 # %%

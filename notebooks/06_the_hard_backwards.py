@@ -760,9 +760,9 @@ course.show(
 #
 # The last equation looks like a curiosity, but it saves a great deal of memory. In step 3 each row needs the number $p
 # \cdot \mathtt{dp}$. It equals $\mathtt{dy} \cdot y$, which needs neither P nor dP. Fast implementations
-# (FlashAttention, Dao et al. 2022) use it to go back through attention piece by piece, without ever holding an $n
-# \times n$ array. The proof is one line: $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot v_j) =
-# \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
+# (FlashAttention, Dao et al. 2022) use it to go back through attention one tile of the map at a time, without ever
+# holding an $n \times n$ array. The proof is one line: $\sum_j p_j\,\mathtt{dp}_j = \sum_j p_j m_j\,(\mathtt{dy} \cdot
+# v_j) = \mathtt{dy} \cdot \sum_j p_j m_j v_j = \mathtt{dy} \cdot y$.
 #
 # What would holding such arrays cost? In BERT-BASE one layer keeps, for each sequence, 12 maps of
 # $n \times n$, besides queries, keys and values of $n \times 768$ each:
@@ -1040,5 +1040,5 @@ lesson.keep()
 #   fault by looking at its gradients.
 # * Ba et al., [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016).
 # * Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), appendix B: this chapter's attention
-#   backward, piece by piece.
+#   backward, tile by tile.
 # * He et al., [*Deep residual learning*](https://arxiv.org/abs/1512.03385) (2015), where the shortcut comes from.

@@ -55,12 +55,12 @@ plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right"
 lesson = course.begin("07")
 
 # %% [markdown]
-# ## 1. The plan of the house
+# ## 1. The floor plan
 #
 # BERT is a stack. A row of vectors, one for each token, enters at the bottom and keeps its shape all the way up. On its
 # way it passes through a few blocks, groups of operations that belong together. Section 3 of the paper gives their
-# sizes and leaves the rest to Vaswani et al. (2017). Some blocks near the top are found in the authors' code alone. We
-# need not draw the plan from memory. An engine is an object, so we let a real one run and write down which block is
+# sizes and leaves the rest to Vaswani et al. (2017). Some blocks near the top appear only in the authors' code. There is
+# no need to draw the plan from memory: an engine is an object, so we let a real one run and write down which block is
 # called with what.
 
 # %%
@@ -100,13 +100,17 @@ for name, shape in recorder.seen:
 # %% [markdown]
 # Two things in this list deserve a second look.
 #
-# The last layer returns fewer rows than went in. Nobody reads the others: the two heads on top look at the `[CLS]` of
-# each sequence and at the hidden pieces, and at nothing else. Every token still offers itself as key and value, so the
-# numbers that remain are exactly those of a full computation, at a lower cost.
+# The last layer returns fewer rows than went in. Nobody reads the others: what stands on top of the stack, two **output
+# heads** (no relatives of the attention heads), looks at the `[CLS]` of each sequence and at the masked pieces, and at
+# nothing else. Every token still offers itself as key and value, so the numbers that remain are exactly those of a full
+# computation, at a lower cost.
 #
-# And the stack forks at the top. One branch, the **masked-LM head**, scores the whole vocabulary at every hidden piece.
-# The other begins with the **pooler**, a dense layer with tanh on the vector of `[CLS]`; two scores on top of it say
+# And the stack forks at the top. One branch, the **masked-LM head**, scores the whole vocabulary at every masked piece.
+# The other begins with the **pooler**, a linear layer with tanh on the vector of `[CLS]`; two scores on top of it say
 # whether the second segment follows the first.
+#
+# In this chapter layers are numbered from 0, as in the names of the parameters (`layers.0.…`). The pictures of chapters
+# 00, 09 and 10 call the first one layer 1.
 
 # %%
 LABELS = {
@@ -151,7 +155,33 @@ course.show(
 # $$ y = \mathrm{LN}\bigl(x + f(x)\bigr) $$
 #
 # The LayerNorm comes *after* the sum. That arrangement is called **post-norm**, and it is the paper's; many later
-# models normalise inside the branch instead. To go back through it, call the sum $s$ and write the derivatives as
+# models normalise inside the branch instead. Here is a whole layer, drawn by its data flow:
+
+# %%
+figure, axes = plt.subplots(figsize=(5.2, 4.6), layout="constrained")
+steps = (
+    ("attention, all heads", "C0"), ("add, then LayerNorm", "0.45"),
+    ("feed-forward, H → F → H", "C1"), ("add, then LayerNorm", "0.45"),
+)  # fmt: skip
+for height, (name, colour) in enumerate(steps):
+    axes.barh(height, 3, left=-1.5, height=0.55, color=colour, alpha=0.25, edgecolor=colour)
+    axes.text(0, height, name, ha="center", va="center")
+for height in range(-1, len(steps)):
+    axes.annotate("", (0, height + 0.72), (0, height + 0.28), arrowprops={"arrowstyle": "->"})
+for begin in (0, 2):  # a shortcut leaves below a branch and ends at the sum above it
+    axes.plot([0, 2.1, 2.1], [begin - 0.5, begin - 0.5, begin + 1], color="C3", lw=1.5)
+    axes.annotate("", (1.5, begin + 1), (2.1, begin + 1), arrowprops={"arrowstyle": "->", "color": "C3"})
+    axes.text(2.2, begin + 0.25, "x, unchanged", color="C3", rotation=90, va="center")
+axes.set(xlim=(-2, 2.8), ylim=(-1, 4))
+axes.set_axis_off()
+course.show(
+    figure,
+    "One layer from bottom to top: attention, a sum with LayerNorm, feed-forward, a sum with LayerNorm. A red line "
+    "leads round each of the two branches to the sum above it.",
+)
+
+# %% [markdown]
+# To go back through a block, call the sum $s$ and write the derivatives as
 # matrices. With $J_{LN}$ and $J_f$ the matrices of derivatives of the two functions (row by row for the feed-forward
 # block; for attention read $x$ as the $TH$ numbers of all tokens together),
 #
@@ -227,6 +257,8 @@ course.source(Ops._norm_backward)
 # network this is: `layer_sites(layer)` returns the three of a layer, for the attention probabilities, the output of
 # the attention block, and the output of the feed-forward block.
 #
+# `self.xp` is the array library of an engine. In yours it is NumPy, so `np.concatenate` does as well.
+#
 # What your blocks save are named tuples of minibert's, so that your half of a block works with minibert's other half.
 # Their parts are what each operation inside has saved, under its name:
 
@@ -237,7 +269,7 @@ print("dropout sites of layer 1:", layer_sites(1))
 
 # %% [markdown]
 # ### Exercise 07.1 (easy): the pooler
-# Forward: take the rows `first_rows`, then a dense layer with `params["weight"]` and `params["bias"]`, then
+# Forward: take the rows `first_rows`, then a linear layer with `params["weight"]` and `params["bias"]`, then
 # tanh. Save `PoolerSaved(rows, linear, tanh)`, whose three parts are what the three operations saved.
 # Backward: return dx, with as many rows as x had, and the accumulators with the gradients added.
 
@@ -245,7 +277,7 @@ print("dropout sites of layer 1:", layer_sites(1))
 # %%
 # Exercise 07.1
 def pooler(self, x, first_rows, params):
-    """Return tanh of the dense layer at the first rows, (S,H), and PoolerSaved(rows, linear, tanh)."""
+    """Return tanh of the linear layer at the first rows, (S,H), and PoolerSaved(rows, linear, tanh)."""
     ...
 
 
@@ -266,7 +298,7 @@ lesson.check(pooler_backward)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Backward has three lines: tanh, then the dense layer with
+# Backward has three lines: tanh, then the linear layer with
 # `self._linear_backward(dy, saved.linear, grads, "weight", "bias")`, then the rows are put back where they
 # came from.
 #
@@ -293,15 +325,15 @@ lesson.check(pooler_backward)
 # | `self.take_rows_backward(d_first, saved.rows)` | `d_first` | dx has a row for every token, zeros where the pooler took nothing. |
 # | `self.take_rows(x, first_rows)` | `self.take_rows(x, first_rows + 1)` | The pooler reads `[CLS]`, the first token of each sequence, not the one after it. |
 # | `y, saved_tanh = self.tanh(y)` | `_, saved_tanh = self.tanh(y)` | The result is what comes out of tanh, not what went in. |
-# | `params["weight"], params["bias"]` | `params["weight"].T, params["bias"]` | Weights are (inputs, outputs): the dense layer needs no transpose. |
-# | `_linear_backward(d_linear,` | `_linear_backward(dy,` | The dense layer gets the gradient that comes out of tanh's backward, not the one from above. |
+# | `params["weight"], params["bias"]` | `params["weight"].T, params["bias"]` | Weights are (inputs, outputs): the linear layer needs no transpose. |
+# | `_linear_backward(d_linear,` | `_linear_backward(dy,` | The linear layer gets the gradient that comes out of tanh's backward, not the one from above. |
 # | `saved.linear, grads, "weight", "bias")` | `saved.linear, dict(grads, weight=0 * grads["weight"]), "weight", "bias")` | An accumulator is added to; what was in it stays. |
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise 07.2 (core): the feed-forward block
-# $y = \mathrm{LN}(x + \mathrm{dropout}(W_2\,\mathrm{gelu}(W_1 x + b_1) + b_2))$. The parameters are "in_weight",
+# $y = \mathrm{LN}\bigl(x + \mathrm{dropout}(\mathrm{gelu}(x W_1 + b_1)\, W_2 + b_2)\bigr)$. The parameters are "in_weight",
 # "in_bias", "out_weight", "out_bias", "gamma" and "beta"; `config.gelu_form` and `config.layer_norm_eps` say which
 # GELU and which eps. Save `FeedForwardBlockSaved(inner, gelu, output, dropout, norm)`, one part for each
 # operation. The backward gets `config` as well, because the backward of GELU asks for its form.
@@ -310,7 +342,7 @@ lesson.check(pooler_backward)
 # %%
 # Exercise 07.2
 def feed_forward_block(self, x, params, config, drop, layer):
-    """Return LN(x + dropout(W2 gelu(W1 x))), and FeedForwardBlockSaved(inner, gelu, output, dropout, norm)."""
+    """Return LN(x + dropout(gelu(x W1 + b1) W2 + b2)), and FeedForwardBlockSaved(inner, gelu, output, dropout, norm)."""
     ...
 
 
@@ -491,7 +523,7 @@ lesson.check(attention_block_backward)
 # %% [markdown]
 # ## 4. The masked-LM head and a table that is used twice
 #
-# Above the last layer, each hidden piece's vector goes through a dense layer, GELU and LayerNorm, and is then compared
+# Above the last layer, each masked piece's vector goes through a linear layer, GELU and LayerNorm, and is then compared
 # with *the table of pieces itself*: the score of piece $v$ is the inner product with row $v$ of the word table, plus a
 # bias. This is the tied embedding of chapter 06. It saves $VH$ parameters, and it makes the word table
 # the one tensor of BERT with two gradients:
@@ -501,7 +533,9 @@ lesson.check(attention_block_backward)
 #    \underbrace{\sum_t e_{\mathrm{id}(t)}\, \mathrm{d}x_t^{\mathsf T}}_{\text{as the input}},
 #    \qquad \delta_m = w_m \bigl(\mathrm{softmax}(z_m) - e_{\mathrm{label}(m)}\bigr) $$
 #
-# where $e_v$ has a one at $v$ and zeros elsewhere, and $w_m$ is the weight of the hidden piece in the loss.
+# where $e_v$ has a one at $v$ and zeros elsewhere, $h_m$ is the vector that leaves the head's LayerNorm at masked piece
+# $m$, $z_m = E\,h_m + b$ are its $V$ scores, $w_m$ is its weight in the loss, and $\mathrm dx_t$ is the gradient that
+# reaches the sum of the three embeddings at token $t$. All vectors here are columns.
 
 # %%
 guess = lesson.predict(
@@ -564,7 +598,7 @@ course.show(
 
 # %% [markdown]
 # ### Exercise 07.4 (hard): the masked-LM head
-# Three functions. `masked_lm_logits` takes `rows` of x, then a dense layer ("weight", "bias"), GELU,
+# Three functions. `masked_lm_logits` takes `rows` of x, then a linear layer ("weight", "bias"), GELU,
 # LayerNorm ("gamma", "beta"), and the scores against `table` (V,H) with "output_bias"; it saves
 # `MaskedLmLogitsSaved(rows, linear, gelu, norm, decoder)`, `decoder` being what `self.linear` saves when it
 # scores with `table.T`. `masked_lm_head` turns scores into losses with `self.softmax_cross_entropy` and saves
@@ -674,7 +708,7 @@ lesson.check(masked_lm_head_backward)
 # | `dtable = self.accumulate(dtable, d_transposed.T)` | `dtable = self.accumulate(0 * dtable, d_transposed.T)` | The table's accumulator already holds the gradient of its other use; add to it. |
 # | `dtable = self.accumulate(dtable, d_transposed.T)` | `pass` | The table gets a gradient as the output layer, too: it is used twice. |
 # | `{"output_bias": self.accumulate(grads["output_bias"], dbias)}` | `{"output_bias": grads["output_bias"]}` | The output bias is a parameter, and its gradient is missing. |
-# | `dx = self.gelu_backward(dx, saved.logits.gelu, config.gelu_form)` | `pass` | The gradient has to go back through GELU between LayerNorm and the dense layer. |
+# | `dx = self.gelu_backward(dx, saved.logits.gelu, config.gelu_form)` | `pass` | The gradient has to go back through GELU between LayerNorm and the linear layer. |
 # | `self.take_rows_backward(dx, saved.logits.rows), grads` | `dx, grads` | dx has a row for every token, zeros where nothing was hidden. |
 # | `self.linear(x, table.T, params["output_bias"])` | `self.linear(x, table.T, 0 * params["output_bias"])` | The scores have a bias for every piece. |
 # | `logits.real.argmax(-1)` | `logits.real.argmax(0)` | The prediction is the piece with the highest score in each row, along the vocabulary. |
@@ -692,7 +726,7 @@ course.source(bert.pretraining_loss_backward)
 # %% [markdown]
 # Now the judge of chapter 05 looks at all of it at once, with your engine. For each tensor of parameters it draws a
 # random direction, steps into the complex plane along it, and compares the derivative with your gradient. The
-# loss is that of three sequences with both questions, hidden pieces and next sentence.
+# loss is that of three sequences with both questions, masked pieces and next sentence.
 
 # %%
 engine = lesson.engine()
@@ -824,7 +858,7 @@ lesson.check(count_parameters, draw=draw_sizes, same_as=counted)
 # | `(H * F + F)` | `(H * F + H)` | A bias is as wide as what the layer puts out: the inner one has F numbers. |
 # | `(F * H + H) + 2 * H` | `(F * H + H)` | Each block ends with a LayerNorm of its own. |
 # | `L * (attention + feed_forward)` | `L * attention + feed_forward` | Every layer has both blocks. |
-# | `(attention + feed_forward) + H * H + H` | `(attention + feed_forward)` | The pooler is a dense layer of its own. |
+# | `(attention + feed_forward) + H * H + H` | `(attention + feed_forward)` | The pooler is a linear layer of its own. |
 #
 # </details>
 
@@ -1032,7 +1066,9 @@ def no_mean(self, right, dy, saved):
     return right[0] + saved.rstd * (dy * saved.gamma).mean(-1, keepdims=True), *right[1:]
 
 
-FAULTS = {  # backward begins at the top: call 1 is that of layer 1, call 2 that of layer 0
+# Backward begins at the top: call 1 is layer 1, call 2 layer 0. GELU is called in the masked-LM head first, so that
+# layer 0 is its call 3.
+FAULTS = {
     "feed-forward of layer 1: residual path forgotten": ("feed_forward_block_backward", no_residual, 1),
     "attention of layer 1: dq and dk exchanged": ("attention_backward", lambda _, r, *__: (r[1], r[0], r[2]), 1),
     "GELU of layer 0: x Φ′ forgotten": ("gelu_backward", lambda _, r, dy, saved, form: dy * saved.cdf, 3),
@@ -1202,8 +1238,9 @@ lesson.sheet()
 # %% [markdown]
 # ## Words
 #
-# - **masked-LM head**: the part that scores the whole vocabulary at each hidden piece.
-# - **pooler**: a dense layer with tanh on the vector of `[CLS]`, read by the next-sentence question.
+# - **masked-LM head**: the part that scores the whole vocabulary at each masked piece.
+# - **output head**: what turns the last vectors into the answer to one question; no relative of an attention head.
+# - **pooler**: a linear layer with tanh on the vector of `[CLS]`, read by the next-sentence question.
 # - **post-norm**: LayerNorm after the sum of input and branch, as in the paper.
 #
 # ## Where to go next

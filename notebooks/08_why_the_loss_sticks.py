@@ -104,9 +104,9 @@ print(" ".join(names[i] for i in draw_batch(training, 16, 2, np.random.default_r
 # %% [markdown]
 # ## 2. Where a loss begins
 #
-# At the very start the hidden states say nothing, so the model makes the same guess at every masked position: the
-# softmax of its output bias $b$. Let letter $i$ make up the share $f_i$ of the text, and let $g =
-# \operatorname{softmax}(b)$. By chapter 3, such a **constant guess** costs
+# At the very start the hidden states (the vectors that leave the layers) say nothing, so the model makes the same guess
+# at every masked position: the softmax of its output bias $b$. Let letter $i$ make up the share $f_i$ of the text, and
+# let $g = \operatorname{softmax}(b)$. By chapter 3, such a **constant guess** costs
 #
 # $$ L(b) = -\sum_i f_i \ln g_i = H(f) + \mathrm{KL}(f \,\|\, g) . $$
 #
@@ -769,9 +769,10 @@ course.say(
 
 # %% [markdown]
 # Longer windows wait longer, and chance has its say: two runs with equal windows can differ by a factor of two or more.
-# The model of two numbers promised a straight line. It had no noise in it. A real gradient comes from a few letters. If
-# its noise did not depend on $n$, seeing a signal of size $1/n$ would take about $n^2$ of them. But part of the noise
-# shrinks with $n$, too. The real runs lie roughly between the two lines.
+# The model of two numbers promised a straight line, but it knew no noise. A real gradient is a mean over a few letters,
+# and a mean over $K$ letters still has noise of size $1/\sqrt K$. To see a signal of size $1/n$ above it takes $K
+# \approx n^2$ letters, if the noise of one letter does not depend on $n$. Part of it does shrink with $n$, and the real
+# runs lie roughly between the two lines.
 #
 # ## 6. The neighbour head appears
 #

@@ -162,7 +162,7 @@ course.show(
 # This shrinks only while $|1 - \eta c| < 1$, that is $\eta < 2/c$. Beyond that every step lands farther away, on the
 # opposite slope. With two directions of curvature $c_1 < c_2$ the rate must suit the steep one, and along the flat one
 # progress is slow. The best compromise makes both equally slow: $1 - \eta c_1 = -(1 - \eta c_2)$, hence
-# $\eta = 2/(c_1 + c_2)$, and the distance shrinks by
+# $\eta = 2/(c_1 + c_2)$, and every step multiplies the distance by
 #
 # $$ 1 - \eta c_1 = \frac{c_2 - c_1}{c_2 + c_1} = \frac{\kappa - 1}{\kappa + 1}, \qquad \kappa = c_2 / c_1 . $$
 

@@ -44,7 +44,6 @@ from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.store import write_shards
 from minibert.engines import limited_threads
-from minibert.gaps import fill_texts
 from minibert.hub import save_hf
 from minibert.model.batch import Batch
 from minibert.model.bert import pretraining_loss, pretraining_loss_backward
@@ -290,6 +289,10 @@ course.show(
 # `flat`, `m` and `v` are buffers of all parameters and both moments. `Parameters(config, buffer).tree` gives a buffer
 # its names; `params.decayed` are the ranges with weight decay, as `ops.adamw(flat, grads, m, v, decayed, rule)` wants
 # them. The rule is `AdamRule(lr=rate, step=number, clip=…)`, with gradients clipped to a norm of at most 1.
+#
+# `pretraining_loss(ops, config, params.tree, batch)` returns the loss and what is saved; `.loss` of the first is the
+# number. `pretraining_loss_backward(ops, config, saved, params.tree, grads.tree)` adds the gradient into `grads =
+# params.zeros_like()`. `ops.global_norm` and `ops.clip_factor` are those of 09.3.
 
 
 # %%
@@ -341,15 +344,13 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `params = Parameters(config, flat.copy())` and `grads = params.zeros_like()`. Then `loss, saved =
-# pretraining_loss(ops, config, params.tree, batch)` and its backward, `pretraining_loss_backward(ops, config, saved,
-# params.tree, grads.tree)`, which fills `grads.flat`. `loss.loss` is the number.
+# `adamw` changes what it is given, and your step must not. Which three buffers have to be copied before you call it? The
+# parameters of the forward pass are `Parameters(config, …)` of one of these copies.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)`. Give `adamw` copies of both moments, and take what it
-# returns.
+# `clip = ops.clip_factor(ops.global_norm(grads.flat), 1.0)` goes into the rule; the gradient itself stays as it is.
 #
 # </details>
 # <details><summary>Solution 10.2</summary>
@@ -373,7 +374,7 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 # | `Parameters(config, flat.copy())` | `Parameters(config, flat)` | The update works in place, so what was given changes. Copy it first. |
 # | `params.decayed, rule` | `params.decayed[:0], rule` | Weights decay; the ranges that do are params.decayed. |
 # | `m.copy(), v.copy()` | `0 * m, v.copy()` | The moments continue from where they were. |
-# | `float(loss.loss)` | `float(loss.mlm_loss)` | The loss has two parts, hidden pieces and next sentence. |
+# | `float(loss.loss)` | `float(loss.mlm_loss)` | The loss has two parts, masked pieces and next sentence. |
 # | `ops.global_norm(grads.flat), 1.0)` | `ops.global_norm(grads.flat), 0.5)` | The limit of the norm is 1. |
 #
 # </details>
@@ -383,15 +384,15 @@ lesson.check(train_step, draw=small_problem, same_as=library_step)
 #
 # A batch that does not fit into memory is cut into **micro-batches**: forward and backward for one part after another,
 # gradients summed, then a single update. The sum must be the gradient of the whole batch, and there is a trap. The loss
-# of a batch is the mean over its $M$ hidden pieces. Parts have different numbers of them, $M_i$, so the mean of the
+# of a batch is the mean over its $M$ masked pieces. Parts have different numbers of them, $M_i$, so the mean of the
 # parts' means is *not* the mean of the whole:
 #
 # $$ \frac1M \sum_{m} \ell_m = \sum_i \frac{M_i}{M} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr)
 #    \ne \frac1k \sum_{i=1}^{k} \Bigl( \frac{1}{M_i} \sum_{m \in i} \ell_m \Bigr) $$
 #
 # ### Exercise 10.3 (easy): the gradient of the whole
-# You are given the gradients of $k$ parts, a list of arrays, each the gradient of the mean over its own hidden pieces,
-# and the number of hidden pieces in each. Return the gradient of the mean over all of them. A part without
+# You are given the gradients of $k$ parts, a list of arrays, each the gradient of the mean over its own masked pieces,
+# and the number of masked pieces in each. Return the gradient of the mean over all of them. A part without
 # any has a gradient of zeros; if no part has any, return zeros.
 
 
@@ -410,7 +411,7 @@ def draw_parts(rng):
 
 
 def over_all_pieces(gradients, counts):
-    """List the mean's gradient once for each hidden piece, and average."""
+    """List the mean's gradient once for each masked piece, and average."""
     each = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
     return np.mean(each, axis=0) if each else np.zeros_like(gradients[0])
 
@@ -438,16 +439,16 @@ lesson.check(combined, draw=draw_parts, same_as=over_all_pieces, times=150)
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `/ max(1, sum(counts))` | `/ len(counts)` | The sum runs over all hidden pieces, so it is divided by their number, not by that of the parts. |
-# | `gradient * count for` | `gradient for` | A part with more hidden pieces has more weight: give each its count. |
-# | `max(1, sum(counts))` | `max(counts)` | Divide by the number of all hidden pieces. |
-# | `max(1, sum(counts))` | `sum(counts)` | Without any hidden piece this divides by zero. |
+# | `/ max(1, sum(counts))` | `/ len(counts)` | The sum runs over all masked pieces, so it is divided by their number, not by that of the parts. |
+# | `gradient * count for` | `gradient for` | A part with more masked pieces has more weight: give each its count. |
+# | `max(1, sum(counts))` | `max(counts)` | Divide by the number of all masked pieces. |
+# | `max(1, sum(counts))` | `sum(counts)` | Without any masked piece this divides by zero. |
 # | `total / max(1, sum(counts))` | `total` | This is the gradient of the sum; that of the mean is asked for. |
 #
 # </details>
 
 # %% [markdown]
-# minibert escapes the trap by never taking a mean: each hidden piece carries the weight $1/M$ of the *whole* batch into
+# minibert escapes the trap by never taking a mean: each masked piece carries the weight $1/M$ of the *whole* batch into
 # whichever part it falls, so that losses and gradients of the parts simply add up. Here are both routes on the first
 # batch:
 
@@ -595,6 +596,18 @@ course.show(
 
 # %% [markdown]
 # ## 6. Pre-train
+#
+# The paper's pre-training as a whole, and yours beside it:
+#
+# | | BERT-BASE, in the paper | yours |
+# |---|---|---|
+# | text | BooksCorpus and Wikipedia, 3.3 billion words | sixteen books |
+# | pieces | 30,522 | 2,048 |
+# | layers × H, heads | 12 × 768, 12 | 2 × 64, 4 |
+# | a step | 256 sequences of 128 tokens, in the last tenth of 512 | 128 of 8 |
+# | steps | 1,000,000 (about 40 times through the text) | 1,200 |
+# | peak rate, warm-up | 0.0001, 1% | 0.003, 10% |
+# | next sentences | yes | no: two texts do not fit into eight tokens |
 #
 # This is the cell that takes its time. The model has two layers and 64 numbers for each piece, and each step reads 128
 # sequences of eight pieces. On the way, the loss on the held-out text is measured a dozen times. Commit to a guess
@@ -847,7 +860,7 @@ course.show(
 # it guesses the right kind of word (*unto him*, *in the king of*), elsewhere not even that.
 
 # %%
-model = Bert(config, params)
+model = Bert(config, params, tokenizer=tokenizer)
 clozes = (
     "and he said unto [MASK],",
     "she was very [MASK] to see",
@@ -856,7 +869,7 @@ clozes = (
 )
 figure, axes = plt.subplots(1, 4, figsize=(12, 2.5), layout="constrained")
 for ax, cloze in zip(axes, clozes, strict=True):
-    pieces, probabilities = zip(*reversed(fill_texts(model, tokenizer, [cloze], 6)[0][0]), strict=True)
+    pieces, probabilities = zip(*reversed(model.fill_mask(cloze, 6)[0]), strict=True)
     ax.barh(range(6), probabilities)
     ax.set_yticks(range(6), pieces, parse_math=False)
     ax.set_title(cloze, fontsize=9)
@@ -878,6 +891,22 @@ for title, own in (("before training", untrained), ("after training", params)):
 # Before training every row is nearly uniform. Afterwards at least one head shows a dark line beside the
 # diagonal: it looks at the piece before, or the one after. That is the neighbour head of chapter 08, here grown on
 # gradients of your own.
+#
+# Chapter 04 began with a word that has the same vector in every sentence. Does it still? *will* is a noun in the first
+# two of these and a verb in the others, and always the third token, so that what enters the model is the same.
+
+# %%
+uses = ("the will of god", "a will of his", "he will see him", "they will go to")
+states = [Bert(config, params).encode([tokenizer(one)]).hidden_states for one in uses]
+for layer in range(config.L + 1):
+    unit = np.array([one[layer][2] / np.linalg.norm(one[layer][2]) for one in states], float)
+    cosine = unit @ unit.T
+    print(
+        f"layer {layer}: same use {(cosine[0, 1] + cosine[2, 3]) / 2:.2f}, other use {cosine[:2, 2:].mean():.2f}"
+    )
+
+# %% [markdown]
+# It enters as one vector (layer 0), and with every layer its two uses drift apart, while the same use stays together.
 #
 # The word table has changed as well. Here are the vectors of some pieces, drawn along the two directions in which they
 # spread most.

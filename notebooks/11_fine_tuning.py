@@ -107,10 +107,38 @@ print(f"{config.L} layers of {config.H}, {tokenizer.vocab_size:,} pieces")
 # %% [markdown]
 # ## 3. One output layer
 #
-# The pooled vector of `[CLS]`, $c = \tanh(W h_{\text{[CLS]}} + b)$, goes through one new linear layer with an output
+# The pooled vector of `[CLS]`, $c = \tanh(h_{\text{[CLS]}} W + b)$, goes through one new linear layer with an output
 # for each author, and the softmax of that is the answer. `minibert/model/heads.py` has it, forward and backward, in
-# some 200 lines with the heads of the other tasks. Before training the answer is no better than a guess: the loss is
-# about $\ln 9$.
+# some 200 lines with the heads of the other tasks.
+#
+# The paper fine-tunes in four ways (its figure 4), and only the place where the new layer reads differs. One text or two
+# texts with one label: it reads `[CLS]`. An answer inside a passage: two scores at each token, "the answer begins here"
+# and "it ends here", each with a softmax over the tokens. A label for each word, such as a name: at the first piece of
+# the word.
+
+# %% mystnb={"image": {"alt": "Four inputs below a box called BERT. Arrows leave it at [CLS] for one text and for two texts, at every token of the passage for an answer, and at every word for labels."}}
+figure, panels = plt.subplots(1, 4, figsize=(11, 2.1), layout="constrained")
+ways = {
+    "two texts, one label": ("[CLS] A A [SEP] B B [SEP]", (0,)),
+    "one text, one label": ("[CLS] A A A [SEP]", (0,)),
+    "an answer in a passage": ("[CLS] Q Q [SEP] P P P [SEP]", (4, 5, 6)),
+    "a label for each word": ("[CLS] A A A [SEP]", (1, 2, 3)),
+}
+for ax, (title, (line, places)) in zip(panels, ways.items(), strict=True):
+    tokens = line.split()
+    ax.barh(0.85, len(tokens), left=-0.5, height=0.7, color="C0", alpha=0.25)
+    ax.text((len(tokens) - 1) / 2, 0.85, "BERT", ha="center", va="center")
+    for place, token in enumerate(tokens):
+        ax.text(place, 0, token, ha="center", va="center", fontsize=7, family="monospace")
+    for place in places:
+        ax.annotate("", (place, 1.8), (place, 1.25), arrowprops={"arrowstyle": "->", "color": "C1"})
+    ax.set(xlim=(-0.8, len(tokens) - 0.2), ylim=(-0.4, 2))
+    ax.set_title(title, fontsize=9)
+    ax.set_axis_off()
+
+# %% [markdown]
+# Ours is the first kind, with one text. Before training the answer is no better than a guess: the loss is about
+# $\ln 9$.
 
 # %%
 names = sorted(name for name, _ in AUTHORS if name not in LEFT_OUT)
@@ -130,8 +158,8 @@ print(f"loss {loss.loss:.3f}, ln 9 = {np.log(9):.3f}; its gradient reaches the w
 #
 # A score means nothing by itself. The strongest simple rival is **naive Bayes** on the bag of words: it counts how
 # often each author uses each piece, and multiplies these probabilities as if pieces were drawn independently, in any
-# order. It takes twenty lines and a tenth of a second. In brackets beside a score stands the interval that holds 95% of
-# the shares when the sentences are drawn again, with replacement: the bootstrap of chapter 03.
+# order. It takes twenty lines and a tenth of a second. The brackets beside a score are its 95% interval, by the bootstrap
+# of chapter 03.
 
 
 # %%
@@ -185,9 +213,11 @@ show("authors", "naive Bayes on pairs", naive_bayes(work / "authors", grams=2))
 # %% [markdown]
 # ## 5. Fine-tuning, with and without having read
 #
-# All parameters are trained, with the paper's recipe but for a higher rate, since the model is small. The *untrained*
-# model has the same shape and has read nothing: it is trained from scratch. Another seed draws another output layer and
-# another order of the sentences: what it changes is luck, and no difference smaller than that counts.
+# All parameters are trained. An **epoch** is one pass through the training sentences; we make four, the most that the
+# paper tries, in batches of 32. The rate is 0.0005, ten times the paper's highest, since this model is small. The
+# *untrained* model has the same shape but has read nothing: it is trained from scratch. Another seed draws another
+# output layer and another order of the sentences: whatever that changes is luck, and no difference smaller than that
+# counts.
 
 # %%
 Bert(config, initialise(config, seed=1)).save_pretrained(work / "untrained")
@@ -291,8 +321,8 @@ axes.legend(frameon=False, loc="upper left");
 # ## 6. Who is taken for whom
 #
 # Rows are the authors, columns the answers. The Bible, Carroll and Milton are recognised in four sentences of five or
-# more. Novelists are taken for each other, and not only those of one time: Edgeworth is called Austen more often than
-# herself, and so she is Chesterton, who was born a century after her.
+# more. Novelists are taken for each other, and not only those of one time: Edgeworth is taken for Austen more often than
+# for herself, and also for Chesterton, who was born a century after her.
 
 # %% mystnb={"image": {"alt": "A table of authors by answers. Most sentences lie on the diagonal, but Edgeworth is taken for Austen or Chesterton more often than for herself, and Chesterton and Melville are often taken for each other."}}
 predictions = json.loads((runs["pretrained", 0] / "dev_predictions.json").read_text())
@@ -309,9 +339,9 @@ figure.colorbar(shares, label="share of the author's sentences");
 # %% [markdown]
 # ## 7. Where the order of words is all there is
 #
-# Now each sentence is in the table twice: as it was written, in plain words, and with the same words shuffled. Which is
-# which? Both have the same bag of words, so counting words must be right for exactly one of the two. Pairs of
-# neighbours do carry something, as far as the same pair has been counted before.
+# Now every sentence is in the table twice, in lower case and without punctuation: once as it was written, once with its
+# words shuffled. Which is which? Both have the same bag of words, so counting words must be right for exactly one of
+# the two. Pairs of neighbours do carry something, as far as the same pair has been counted before.
 
 
 # %%

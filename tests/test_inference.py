@@ -276,11 +276,11 @@ def test_rows_outside_the_batch_are_refused(rows, model):
         model.masked_lm_logits(encoding(2, 7, 3), rows)
 
 
-@pytest.mark.parametrize("numbers", [[], [-1], [1, 3]])
-def test_hidden_states_that_there_are_not_are_refused(numbers, model):
-    with pytest.raises(InputError, match=r"numbers=\[.*\] are not "):
-        model.hidden_states(encoding(2, 7, 3), numbers)
-    with pytest.raises(InputError, match=r"numbers has 1\.5, which is no whole number"):
+@pytest.mark.parametrize("layers", [[], [-4], [1, 3], [1, 1], "", "1,x", "--1"])
+def test_hidden_states_that_there_are_not_are_refused(layers, model):
+    with pytest.raises(InputError, match=r"layers=.* are not hidden states"):
+        model.hidden_states(encoding(2, 7, 3), layers)
+    with pytest.raises(InputError, match=r"layers has 1\.5, which is no whole number"):
         model.hidden_states(encoding(2, 7, 3), [1.5])
 
 
@@ -344,7 +344,7 @@ def test_parameters_that_take_the_place_of_others_are_computed_with(model):
 def test_matrices_that_are_laid_out_beforehand_give_the_same_bits(dtype, texts):
     """And are those that are read: where they lay before there is something else by then."""
     pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
-    model = Bert.from_pretrained(GOLDEN / "hf_tiny", "cpp", dtype, threads=2)
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", "cpp", dtype=dtype, threads=2)
     batch = Batch.pack([Sequence([2, 7 + i % 5, 9, 3], [0, 0, 1, 1]) for i in range(texts)])
     rows = [1, 4 * texts - 1]
     states, pooled = (before := model.encode(batch)).hidden_states, before.pooled

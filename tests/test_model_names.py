@@ -15,7 +15,6 @@ from minibert import Bert, Tokenizer, cli, hub, load
 from minibert.errors import InputError
 from minibert.files import atomic_tensors
 from minibert.finetuning.run import finetune
-from minibert.frozen.features import load_encoder
 from minibert.model.params import Head
 from minibert.model_names import folder_of, locate
 from minibert.pretraining.options import PretrainOptions
@@ -89,7 +88,7 @@ def test_a_step_that_was_not_kept_is_refused_with_the_steps_there_are(run, capsy
     told = f"{run} has kept no step '7'; choose from 0, 1, 2, 3, 4 (minibert pretrain --keep 0 keeps every"
     error = ends_badly(capsys, 2, "fill-mask", "a [MASK]", "--model", f"{run}@7")
     assert told in error
-    for use in (hub.load, Tokenizer.from_pretrained, evaluate, load_encoder):
+    for use in (hub.load, Tokenizer.from_pretrained, evaluate, Bert.from_pretrained):
         with pytest.raises(InputError) as caught:
             use(f"{run}@7")
         assert told in str(caught.value)

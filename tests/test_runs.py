@@ -70,6 +70,16 @@ def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
         Run.in_folder(tmp_path)
 
 
+def test_a_kind_of_device_is_for_one_run_only(tmp_path):
+    corpus = str(write_corpus(tmp_path / "animals.txt"))
+    own = SMALL | {"engine": "jax", "device": "cpu"}
+    run = minibert.pretrain(corpus, steps=2, out=tmp_path / "run", **own)
+    assert run.model.encode("the cat").pooled is not None  # by the fastest engine
+    with pytest.raises(InputError, match="device='cpu' is for engine='jax'"):
+        minibert.pretrain(corpus, steps=2, out=tmp_path / "other", **SMALL | {"device": "cpu"})
+    assert minibert.load(tmp_path / "run", "numpy").config == run.model.config
+
+
 def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
     with pytest.raises(InputError, match=r"corpus=\[\] names no file; give one, or leave it out for the boo"):
         minibert.pretrain([], out=tmp_path / "run", **SMALL)

@@ -51,9 +51,9 @@ def run(arguments: Namespace) -> None:
     for text in arguments.texts:
         refuse_file(text, "name it with --file FILE to ask about that")
     text = arguments.texts[0] if arguments.texts else _text(arguments.file or STANDARD_INPUT)
-    engines.limited_threads(arguments.threads)
-    model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
-    best = answer(model, arguments.question, text, show=not (arguments.json or arguments.quiet))
+    model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    with engines.limited_threads(arguments.threads, model.ops):
+        best = answer(model, arguments.question, text, show=not (arguments.json or arguments.quiet))
     # What was decided stands first, whatever has the highest probability.
     decided = best["begin"], best["end"]
     answers = sorted(best["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]

@@ -57,15 +57,15 @@ def run(arguments: Namespace) -> None:
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     lines = given_texts(arguments, instead)
     pairs = [arguments.texts] if given else (line.split("\t", 1) for line in lines)
-    model = Finetuned.from_pretrained(arguments.model, arguments.engine, arguments.threads)
+    model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     cuts = Cuts(model.max_length, long=model.task.long)
-    loaded: Any = {"threads": arguments.threads, "model": model, "cuts": cuts}
+    counting: Any = {"threads": arguments.threads, "cuts": cuts}
     if own:
         asked["classes"] = arguments.classes.split(",")
-        found = answers(arguments, lines, partial(zero_shot, arguments.model, **asked, **loaded))
+        found = answers(arguments, lines, partial(zero_shot, model, **asked, **counting))
     else:
         texts = ((*pair, None)[:2] for pair in pairs)
-        found = answers(arguments, texts, partial(classify, arguments.model, **loaded), at_once=1)
+        found = answers(arguments, texts, partial(classify, model, **counting), at_once=1)
     for number, predicted in enumerate(found):
         shown = json_text(predicted, indent=None) if arguments.json else _line(predicted, in_full=bool(given))
         emit("\n" * (given > 0 < number and not arguments.json) + shown, flush=True)

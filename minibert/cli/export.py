@@ -74,6 +74,8 @@ def run(arguments: Namespace) -> None:
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     assert weights is not None  # they are read
+    if config.is_decoder and arguments.pool == "cls":
+        raise InputError("--sentence-transformers cls: left to right [CLS] sees only itself; choose mean.")
     folder = folder_of(source)
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if to_google else hub.save_hf
@@ -81,13 +83,17 @@ def run(arguments: Namespace) -> None:
     beside = _files_beside(folder, not (to_google or arguments.pool))
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
+    if is_last := config.is_decoder and params.head.pooled and params.head.kind != "pretraining":
+        notes.append(
+            "transformers would read [CLS], which sees nothing left to right; only minibert reads this"
+        )
     heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
     head = "none" if heads and {*heads} <= {*report.missing} else params.head.kind
     if CARD not in beside:
         name = dest.resolve().name
         pool = arguments.pool or ("mean" if MODULES[0] in beside else None)
         frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
-        kind, known = ("tag", False) if frozen else (head, not to_google)
+        kind, known = ("tag", False) if frozen else (head, not to_google and not is_last)
         pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
         is_step = folder != weights.parent
         about = Exported(name, config, params.count(), kind, labels, known, is_step, pool, pair)

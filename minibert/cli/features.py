@@ -48,7 +48,8 @@ def add(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
-    from minibert.frozen.features import Extractor, check_format, load_encoder, write_features
+    from minibert.frozen.features import Extractor, check_format, write_features
+    from minibert.inference import Bert
     from minibert.training.runlog import Progress
 
     out = Path(arguments.out)
@@ -57,8 +58,8 @@ def run(arguments: Namespace) -> None:
     files = [] if arguments.texts else list(map(Path, arguments.file or ()))
     if out.exists() and any(os.path.exists(file) and os.path.samefile(out, file) for file in files):
         raise InputError("$out is the file that is read; name another.", out=str(out))
-    model, tokenizer = load_encoder(arguments.model, arguments.pool, arguments.engine, arguments.threads)
-    extractor = Extractor(model, tokenizer, **flags.given(arguments, "layers pool max_length normalize"))
+    model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
+    extractor = Extractor(model, **flags.given(arguments, "layers pool max_length normalize"))
     size = sum(file.stat().st_size for file in files) if files and all(map(Path.is_file, files)) else None
     unit = "bytes" if size else "lines"
     with limited_threads(arguments.threads, model.ops), Progress(size, unit, not arguments.quiet) as progress:

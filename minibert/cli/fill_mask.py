@@ -31,7 +31,7 @@ def add(parser: ArgumentParser) -> None:
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
     text = "ask about these words only, with commas between"
-    parser.add_argument("--targets", metavar="WORDS", type=lambda one: one.split(","), default=[], help=text)
+    parser.add_argument("--targets", metavar="WORDS", type=lambda one: one.split(","), help=text)
     add_flag(parser, "--pieces N", "most pieces of a guess", 1)
     add_engine(parser)
     add_switches(parser, json="print a JSON array for each text instead")
@@ -39,16 +39,13 @@ def add(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
-    from minibert.gaps import fill_texts
     from minibert.inference import Bert
-    from minibert.tokenizer import Tokenizer
 
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
-    tokenizer = Tokenizer.from_pretrained(arguments.model)
     in_full = bool(arguments.targets) or arguments.pieces > 1
     with limited_threads(arguments.threads, model.ops):
-        ask = partial(fill_texts, model, tokenizer, **given(arguments, "top targets pieces"))
+        ask = partial(model.fill_mask, **given(arguments, "top targets pieces"))
         for number, masks in enumerate(answers(arguments, texts, ask)):
             if arguments.json:
                 emit(json_text(masks and [dict(guesses) for guesses in masks], indent=None), flush=True)

@@ -42,13 +42,11 @@ def run(arguments: Namespace) -> None:
     from minibert.engines import limited_threads
     from minibert.inference import Bert
     from minibert.pretraining.scoring import score_texts
-    from minibert.tokenizer import Tokenizer
     from minibert.training.runlog import Progress
 
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
-    tokenizer = Tokenizer.from_pretrained(arguments.model)
-    ask = partial(score_texts, model, tokenizer, within_word=arguments.within_word)
+    ask = partial(score_texts, model, within_word=arguments.within_word)
     # A bar among the scores would be in their way.
     watched = not (arguments.texts or arguments.quiet or os.isatty(1))  # the standard output
     with limited_threads(arguments.threads, model.ops), Progress(None, "texts", watched) as progress:

@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> None:
     from minibert.tasks.words import tag_texts
 
     texts = given_texts(arguments, "name it with --file FILE to tag its lines")
-    if (model := open_model(arguments.model, arguments.engine, arguments.threads)).task.kind != "tag":
+    if (model := open_model(arguments.model, arguments.engine, threads=arguments.threads)).task.kind != "tag":
         trained = f"The model in {arguments.model} was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which tags no words; give one that was for ner or tag.")
     with limited_threads(arguments.threads, model.ops):

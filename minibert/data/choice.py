@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.lines import field_of, json_lines, rows, shown
-from minibert.data.stand_ins import divided
 from minibert.errors import InputError
 
 ENDINGS = [f"ending{i}" for i in range(4)]
@@ -125,10 +124,3 @@ def _index(label: Any, endings: int, where: str) -> int | None:
     if str(label) not in map(str, range(endings)):
         raise InputError(f"{where}: the label {label!r} is not a number from 0 to {endings - 1}.")
     return int(label)
-
-
-def divide(examples: list[ChoiceExample], split: str) -> list[ChoiceExample]:
-    """Divide a labelled file into train and dev by context."""
-    if split not in ("train", "dev"):
-        raise InputError(f"A divided file has no split {split!r}, only train, dev.")
-    return divided(examples, split, lambda one: one.context)

@@ -75,6 +75,8 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
 
 def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:
     """Divide a labelled file into train and dev, a fifth, by the CRC-32 of a text of each example."""
+    if split not in ("train", "dev"):
+        raise InputError(f"A divided file has no split {split!r}, only train, dev.")
     dev = [zlib.crc32(text_of(one).encode("utf-8", "surrogatepass")) % STAYS_DEV == 0 for one in examples]
     if not (found := [one for one, is_dev in zip(examples, dev, strict=True) if is_dev == (split == "dev")]):
         raise InputError(f"Of {len(examples)} examples none becomes {split}; too few to be divided.")

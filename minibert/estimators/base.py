@@ -27,13 +27,13 @@ from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
-from minibert.inference import lay_out
+from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
 from minibert.reports.results import REPORT, Measured, load_report, majority_remark, measured_text, report_of
 from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
-from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
 from minibert.training.runlog import OnLog
 
 # In an error about files of `fit`, whose folder stands as NUL.
@@ -210,7 +210,8 @@ class Estimator(ABC):
             finally:
                 for name in () if (folder / OPTIONS_FILE).exists() else texts:  # it has not begun
                     (data / f"{name}.jsonl").unlink(missing_ok=True)
-        fitted = Finetuned.from_pretrained(folder, self.engine, self.threads, options.dtype)
+        engine, threads = self.engine, self.threads
+        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=options.dtype)
         vars(self).update(vars(learner))
         self._fitted = fitted
         self._learn_report(report)
@@ -314,8 +315,8 @@ class Estimator(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
         folder, model = Path(folder), self._model
-        if (folder / "training.json").exists():
-            raise InputError(f"{folder} holds a pre-training run, which this would replace; choose another.")
+        is_own = folder.exists() and model.folder.exists() and folder.samefile(model.folder)
+        require_no_other(folder, () if is_own else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         columns = getattr(model.task, "columns", {})  # by the names that they have in a person's tables
         named = {name: getattr(self, name, None) or column for name, column in columns.items()}
@@ -335,14 +336,14 @@ class Estimator(ABC):
 
     @classmethod
     def load(
-        cls, folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32"
+        cls, folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
     ) -> Self:
         """Load what `save`, `out` or `minibert finetune` has written.
 
         Raise InputError when there is no finished model in the folder, or it answers something else.
         """
         folder = Path(folder)
-        fitted = Finetuned.from_pretrained(folder, engine, threads, dtype)
+        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
         if fitted.task.kind != registry.create(cls.TASK).kind:
             what = f"which no {cls.__name__} answers; use minibert.load."
             raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")

@@ -18,7 +18,9 @@ BY_KIND: dict[str, type[Estimator]] = {
 }  # fmt: skip
 
 
-def load(folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32") -> Any:
+def load(
+    folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+) -> Any:
     """Load whatever a run has left in its folder.
 
     Parameters
@@ -36,7 +38,7 @@ def load(folder: str | Path, engine: str = "auto", threads: int | None = None, d
         When the folder holds no whole model, or one that no estimator asks: the message names the command.
     """
     if not is_finetuned(folder := Path(folder)):
-        return Bert.from_pretrained(folder, engine, dtype, threads)
+        return Bert.from_pretrained(folder, engine, threads=threads, dtype=dtype)
     if not (folder / TASK_FILE).exists():
         if (folder / TAGGER_FILE).exists():
             raise InputError(f"{folder} holds LSTMs on a frozen BERT; use minibert predict.")
@@ -44,4 +46,4 @@ def load(folder: str | Path, engine: str = "auto", threads: int | None = None, d
     task = registry.create((stored := TaskFile.load(folder)).task, stored.columns)
     if task.kind not in BY_KIND:
         raise InputError(f"{folder} was fine-tuned for {task.name}; ask it with minibert {task.command}.")
-    return BY_KIND[task.kind].load(folder, engine, threads, dtype)
+    return BY_KIND[task.kind].load(folder, engine, threads=threads, dtype=dtype)

@@ -114,8 +114,9 @@ def _pool(found: Judged, plan: Plan, table: Table, column: Column, results: Resu
     """Collect what tells how much seeds change a column: the rows of all tables that have it."""
     apart = found._replace(failed={}, baselines={})
     pool: dict[str, dict[int, Outcomes]] = {}
+    asked = column._replace(title="")
     for one in (table, *TABLES.values()):
-        for row in one.rows if column in one.columns else ():
+        for row in one.rows if asked in [other._replace(title="") for other in one.columns] else ():
             if seen := _of_row(apart, plan, row, column, results):
                 pool[row.model if column.held_out else plan.row_name(row, column)] = seen
     return pool

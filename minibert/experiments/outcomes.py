@@ -31,14 +31,19 @@ def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[
     return "", []
 
 
+def _source(example: Any) -> Any:
+    """Return what makes examples alike: one document, paragraph, or first text of pairs; None for none."""
+    name = next((name for name in ("document", "context") if hasattr(example, name)), "first")
+    return None if getattr(example, "second", "") is None else getattr(example, name, None)
+
+
 def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcomes:
     """Return what is judged: `outcomes`, or the metric itself where it has no value of a single example."""
     kind, values = outcomes(task, examples, predictions)
     if not kind:
         kind, values = "mean", [task.score(examples, predictions)[task.metric]]
     groups: list[int] = []
-    if isinstance(task, Tagging):  # sentences of one document are alike
-        runs = [(document, len(list(own))) for document, own in groupby(one.document for one in examples)]
-        if len({document for document, _ in runs}) == len(runs) < len(examples):
-            groups = [count for _, count in runs]
+    runs = [(source, len(list(own))) for source, own in groupby(map(_source, examples))]
+    if kind and None not in dict(runs) and len(dict(runs)) == len(runs) < len(examples):
+        groups = [count for _, count in runs]
     return Outcomes(kind, np.asarray(values), tuple(groups))

@@ -54,8 +54,8 @@ def keeps_head(
 ) -> bool:
     """Tell whether a model has a head of the right size that was trained for what is to be trained now.
 
-    Spans are spans; classes are the same if they have the same names and these are more than numbers. Raise
-    InputError when what lies beside the model and says what it is for can't be read.
+    Spans are spans; classes are the same if they have the same names and these are more than numbers; numbers
+    are those of one task. Raise InputError when the file that says what the model is for can't be read.
     """
     if any("pooler" not in name for name in report.missing):
         return False
@@ -65,6 +65,8 @@ def keeps_head(
         stored = TaskFile.load(folder)
         if (known := stored.labels) == tuple(labels) and stored.task == task:
             return True
+        if head.kind == "regress" and not registry.same_answers(stored.task, task):
+            return False
     elif KINDS[head.kind].outputs is None:
         known = hub.load_labels(folder)
     named = not any(label.isdigit() or label.startswith("LABEL_") for label in known)
@@ -80,6 +82,7 @@ class Finetuned:
     labels: Labels  # as its task.json says, like the two that follow
     tuned: Tuned
     max_length: int
+    pair: bool  # whether it reads pairs of texts
     tokenizer: Tokenizer
     params: Parameters
     ops: Any
@@ -89,6 +92,7 @@ class Finetuned:
         cls,
         folder: str | Path,
         engine: str = "auto",
+        *,
         threads: int | None = None,
         dtype: str = "float32",
         task: Task | None = None,
@@ -132,13 +136,8 @@ class Finetuned:
             raise InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
-        tuned = dict(stored.tuned)
-        return cls(folder, asked, stored.labels, tuned, stored.max_length, tokenizer, params, ops)
-
-    @property
-    def pair(self) -> bool:
-        """Whether it reads pairs of texts."""
-        return TaskFile.load(self.folder).pair
+        told = stored.labels, dict(stored.tuned), stored.max_length, stored.pair
+        return cls(folder, asked, *told, tokenizer, params, ops)
 
     @property
     def config(self) -> BertConfig:
@@ -184,13 +183,14 @@ def gathered(features: Iterable[Feature]) -> Features:
 def open_model(
     folder: str | Path,
     engine: str = "auto",
+    *,
     threads: int | None = None,
     dtype: str = "float32",
     task: Task | None = None,
 ) -> Any:
     """Load a whole model or LSTMs on a frozen one from a folder, as `Finetuned.from_pretrained` does."""
     if not (Path(folder) / TAGGER_FILE).exists():
-        return Finetuned.from_pretrained(folder, engine, threads, dtype, task)
+        return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
         raise InputError(f"The tagger in {folder} has one task only; leave $task out.", task=task.name)
-    return FeatureTagger.from_pretrained(folder, engine, threads, dtype)
+    return FeatureTagger.from_pretrained(folder, engine, threads=threads, dtype=dtype)

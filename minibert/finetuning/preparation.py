@@ -28,6 +28,7 @@ from minibert.vocabularies import read_tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
+TOGETHER = ("document", "context", "first")  # what examples agree in that are not divided; the last of pairs
 ANSWERS = ("label", "tags", "answer")  # roles of the columns with what is expected
 
 
@@ -103,7 +104,7 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
     with naming(f"{options.data}, train"):
         labels = tuple(task.labels(train))
     labelled = [task.is_labelled(example) for example in dev]
-    if not (any(labelled) if task.skips_unlabelled else all(labelled)):
+    if not all(labelled):
         what = f"{labelled.count(False):,} of {len(dev):,} examples of dev without a label"
         why = f"on which nothing can be measured (the first without is number {labelled.index(False) + 1:,})"
         raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
@@ -126,6 +127,8 @@ def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> l
         other = registry.create(name, dict(options.columns))
     words = registry.answers_as(name, task.name) or {}
     found = subset(other.read(Path(folder), "train"), options.also_examples)
+    if scale := registry.RESCALED.get((name, task.name)):
+        return [one._replace(label=scale[0] * one.label + scale[1]) for one in found]
     return [one._replace(label=words.get(one.label, one.label)) for one in found] if words else found
 
 
@@ -235,37 +238,49 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
 def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[list[Any], list[Any]]:
     """Divide examples in two at random, always alike, each part in order: all but a share, and that share.
 
-    Those of one document, or about one paragraph, come to the same part: what was read is not measured on.
-    Where `stratified`, of each class the second part has its share, by largest remainder, and never all
-    examples. Raise InputError when a part would be empty.
+    Those of one document, about one paragraph, or pairs with the same first text come to the same part: what
+    was read is not measured on. Where `stratified`, of each class the second part has its share, by largest
+    remainder (of pairs that share texts, nearly), and never all examples. Raise InputError when a part would
+    be empty.
     """
     if stratified:
-        held = set(_drawn_by_class(strata(examples), share))
+        held = set(_drawn_by_class(strata(examples), _together(examples, TOGETHER), share))
     else:
-        held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, ("document", "context")))
+        held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, TOGETHER))
     if not 0 < len(held) < len(examples):
         why = "What is of one document or about one paragraph is not divided: where that is everything, put "
         why += "lines -DOCSTART- between documents"
         if stratified:
-            why = "One example of each class is learnt from: where no class has more, add examples"
+            why = "One example of each class is learnt from, and pairs with one first text are not divided: "
+            why += "where no class has more, add examples"
         empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
         raise InputError(f"{empty}. {why}, or give files of train and dev.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]
 
 
-def _drawn_by_class(classes: Sequence[Any], share: float) -> list[int]:
-    """Draw a share of the examples of each class at random, as numbers; one of each class is left."""
+def _together(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
+    """Return the numbers of the examples that agree in the first of these attributes that they have."""
+    together: dict[Any, list[int]] = {}
+    for number, example in enumerate(examples):
+        is_single = getattr(example, "second", "") is None  # a text without a second one stands for itself
+        name = None if is_single else next((name for name in groups if hasattr(example, name)), None)
+        together.setdefault(getattr(example, name) if name else number, []).append(number)
+    return list(together.values())
+
+
+def _drawn_by_class(classes: Sequence[Any], members: list[list[int]], share: float) -> list[int]:
+    """Draw a share of each class at random, as numbers, groups as a whole; one example of each is left."""
     counts = Counter(classes)
-    wanted = {label: int(share * count) for label, count in counts.items()}
-    missing = round(share * len(classes)) - sum(wanted.values())
+    wanted = Counter({label: int(share * count) for label, count in counts.items()})
+    missing = round(share * len(classes)) - wanted.total()
     for label in sorted(counts, key=lambda label: wanted[label] - share * counts[label])[:missing]:
         wanted[label] = min(wanted[label] + 1, counts[label] - 1)
     drawn = []
-    for number in epoch_order(len(classes), SPLIT_SEED, 0).tolist():
-        if wanted[classes[number]]:
-            wanted[classes[number]] -= 1
-            drawn.append(number)
+    for group in epoch_order(len(members), SPLIT_SEED, 0).tolist():
+        if (own := Counter(classes[number] for number in members[group])) <= wanted:
+            wanted -= own
+            drawn += members[group]
     return drawn
 
 
@@ -282,12 +297,8 @@ def _drawn(examples: list[Any], count: int, seed: int, groups: Sequence[str] = (
     Where they have one of the attributes `groups`, those that agree in it are drawn together until there are
     enough: sentences of a document, which are shown with their neighbours.
     """
-    together: dict[Any, list[int]] = {}
-    for number, example in enumerate(examples):
-        name = next((name for name in groups if hasattr(example, name)), None)
-        together.setdefault(getattr(example, name) if name else number, []).append(number)
     drawn: list[int] = []
-    members = list(together.values())
+    members = _together(examples, groups)
     for group in epoch_order(len(members), seed, 0).tolist():
         if len(drawn) >= count:
             break

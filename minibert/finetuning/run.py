@@ -246,12 +246,11 @@ def predict(
 
 
 def classify(
-    folder: str | Path,
+    model: Finetuned | str | Path,
     texts: Sequence[str | tuple[str, str | None]],
     *,
     engine: str = "auto",
     threads: int | None = None,
-    model: Finetuned | None = None,
     cuts: Cuts | None = None,
 ) -> list[dict[str, Any]]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
@@ -261,15 +260,15 @@ def classify(
 
     Parameters
     ----------
-    folder : of a model whose task has one answer for a text, a class or a number.
+    model : a model whose task has one answer for a text, a class or a number, or its folder.
     texts : strings, or pairs of a text and the second one, which may be None.
-    engine, threads : of the engine.
-    model : the folder's, where it is loaded already.
+    engine, threads : of the engine, where a folder is given; `threads` also of matrix products.
     cuts : counts what is cut of the texts, in place of a warning.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
-    model = model or Finetuned.from_pretrained(folder, engine, threads)
+    if not isinstance(model, Finetuned):
+        model = Finetuned.from_pretrained(model, engine, threads=threads)
     if (command := model.task.command) != "classify":
         trained = f"The model in {model.folder} was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which has no class for a whole text; use minibert {command}.")

@@ -16,7 +16,7 @@ from minibert.tasks.task import softmax
 
 
 def zero_shot(
-    folder: str | Path,
+    model: Finetuned | str | Path,
     texts: Sequence[str],
     classes: Sequence[str],
     *,
@@ -24,7 +24,6 @@ def zero_shot(
     several: bool = False,
     engine: str = "auto",
     threads: int | None = None,
-    model: Finetuned | None = None,
     cuts: Cuts | None = None,
 ) -> list[dict[str, Any]]:
     """Choose among any classes by how much a text entails that it belongs to each.
@@ -38,13 +37,13 @@ def zero_shot(
 
     Parameters
     ----------
-    folder : of a model of pairs of texts, one of whose labels begins with "entail": of mnli, snli, sick, rte,
-        scitail, or of a table of your own.
+    model : a model of pairs of texts, one of whose labels begins with "entail", or its folder: of mnli, snli,
+        sick, rte, scitail, or of a table of your own.
     texts : what to classify.
     classes : names to choose from; with `several` one may be enough.
     template : the hypothesis, with {} where the name of the class stands.
     several : whether several classes, or none, may be right.
-    engine, threads, model, cuts : as of `finetuning.run.classify`.
+    engine, threads, cuts : as of `finetuning.run.classify`.
     """
     texts, classes = (list(one) if isinstance(one, Iterator) else one for one in (texts, classes))
     for name, value in {"texts": texts, "classes": classes}.items():
@@ -64,7 +63,8 @@ def zero_shot(
         raise InputError("$template needs {} once; write it where the class stands.", template=template)
     if not all(map(str.strip, texts)):
         raise InputError("A text is empty; give one with words in it.")
-    model = model or Finetuned.from_pretrained(folder, engine, threads)
+    if not isinstance(model, Finetuned):
+        model = Finetuned.from_pretrained(model, engine, threads=threads)
     entailed, denied = _entailment(model)
     pairs = (TextExample(one, text, template.replace("{}", one), None) for text in texts for one in classes)
     features = model.features(list(pairs))

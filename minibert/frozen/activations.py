@@ -15,8 +15,8 @@ import numpy as np
 
 from minibert.errors import InputError
 from minibert.files import crc32_of, open_file, require_intact, write_folder_atomically
-from minibert.frozen.features import TOKEN_BUDGET, layer_numbers, write_header
-from minibert.inference import Bert
+from minibert.frozen.features import TOKEN_BUDGET, write_header
+from minibert.inference import Bert, layer_numbers
 from minibert.json_files import read_json
 from minibert.model.batch import Batch, Feature
 from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches

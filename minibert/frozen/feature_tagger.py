@@ -7,14 +7,13 @@ from reprlib import repr as short
 from typing import Any, ClassVar
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
-from minibert import engines
 from minibert.arrays import Params
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
-from minibert.files import atomic_tensors, open_file
+from minibert.files import atomic_tensors
 from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
+from minibert.hub.hugging_face import read_tensors
 from minibert.inference import Bert
 from minibert.model import bilstm
 from minibert.model.batch import Feature, VectorBatch
@@ -27,7 +26,7 @@ from minibert.tasks.stored import TAGGER_FILE, Stored
 from minibert.tasks.tagging import sentence_bounds
 from minibert.tasks.task import Labels, Task
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary
+from minibert.vocabularies import read_tokenizer
 
 WEIGHTS_FILE = "tagger.safetensors"
 WORD_BUDGET = 2048  # of a batch
@@ -67,24 +66,16 @@ def save_tagger(folder: Path, params: BilstmParameters) -> None:
 
 def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     """Read them; raise InputError when the file is missing, damaged, or of another shape."""
-    path = folder / WEIGHTS_FILE
-    try:
-        open_file(path).close()  # the library says only that a file is not there
-        with safe_open(path, framework="numpy") as file:
-            names = file.keys()  # of what can't be iterated over itself
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-            deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
-            if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
-                raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.AGAIN}.")
-            params = BilstmParameters(config)
-            for name, value in params.items():
-                value[...] = file.get_tensor(name)
-                if not np.isfinite(value).all():
-                    raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.AGAIN}.")
-    except OSError as error:
-        raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
-    except SafetensorError as error:
-        raise InputError(f"{path} can't be read ({error}); {TaggerFile.AGAIN}.") from error
+    tensors, _ = read_tensors(path := folder / WEIGHTS_FILE)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
+    if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
+        raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.AGAIN}.")
+    params = BilstmParameters(config)
+    for name, value in params.items():
+        value[...] = tensors[name]
+        if not np.isfinite(value).all():
+            raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.AGAIN}.")
     return params
 
 
@@ -135,17 +126,13 @@ class FeatureTagger:
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, engine: str = "auto", threads: int | None = None, dtype: str = "float32"
+        cls, folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
     ) -> "FeatureTagger":
         """Load the folder of a feature-based run; raise InputError when it holds none that is whole."""
         folder = Path(folder)
         stored = TaggerFile.load(folder)
-        if dtype == "auto":
-            dtype = engines.quickest_dtype(engine)
-        tokenizer = Tokenizer.from_pretrained(folder)
-        model = Bert.from_pretrained(folder, engine, dtype, threads)
-        config = model.config
-        check_vocabulary(config, tokenizer, folder)
+        model = Bert.from_pretrained(folder, engine, dtype=dtype, threads=threads)
+        config, tokenizer = model.config, read_tokenizer(folder, model.config)
         stored.check_positions(folder, config.P)
         tagger_config = BilstmConfig.from_dict(stored.config)
         own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs

@@ -19,11 +19,9 @@ import numpy as np
 
 from minibert.errors import InputError, warn
 from minibert.files import write_atomically
-from minibert.inference import Bert, Encoded, unit_rows
+from minibert.inference import Bert, Encoded, layer_numbers, unit_rows
 from minibert.model.batch import Batch, Sequence
 from minibert.tasks.batches import token_budget_batches
-from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 POOLS = ("cls", "mean", "max", "pooled", "none")
 FORMATS = (".npy", ".jsonl")
@@ -38,11 +36,10 @@ Texts = str | bytes | tuple[str | bytes, str | bytes]  # a pair is read as one s
 class Extractor:
     """Vectors of texts, by one model.
 
-    Raise InputError when there is no such layer or pool, or the model can't take sequences so long.
+    Raise InputError when there is no such layer or pool, no vocabulary, or no room for sequences so long.
     """
 
     model: Bert
-    tokenizer: Any  # its vocabulary
     # Which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1 to L the
     # layers, negative ones from the end), in a list or with commas between; "all", the layers 1 to L;
     # "embeddings", number 0.
@@ -57,10 +54,12 @@ class Extractor:
     cut: int = field(init=False, default=0)  # how many texts have lost their end so far
 
     def __post_init__(self) -> None:
-        config = self.model.config
+        config, self.tokenizer = self.model.config, self.model.tokenizer
         self.numbers = layer_numbers(self.layers, config.L)
         if self.pool not in POOLS:
             raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
+        if self.pool == "pooled" and any("pooler" in name for name in self.model.missing):
+            raise InputError("$pool: this model has no pooler; choose another pool.", pool=self.pool)
         if self.pool == "pooled" and self.numbers != (config.L,):
             given = {"pool": self.pool, "layers": self.layers}
             raise InputError("$pool reads the last layer; leave out $layers.", **given)
@@ -71,7 +70,6 @@ class Extractor:
         if not 2 <= self.max_length <= config.P:
             advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
             raise InputError(f"$max_length is not possible; {advice}", max_length=self.max_length)
-        check_vocabulary(config, self.tokenizer)
 
     @property
     def width(self) -> int:
@@ -123,48 +121,6 @@ class Extractor:
             rows = batch.last_rows if self.model.config.is_decoder else batch.first_rows  # as classifiers do
             pooled = np.asarray(self.model.ops.pooler(states, rows, self.model.params.tree["pooler"])[0])
         return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(self.pool, self.normalize))
-
-
-def load_encoder(
-    folder: str | Path,
-    pool: str = "mean",
-    engine: str = "auto",
-    threads: int | None = None,
-    dtype: str = "float32",
-) -> tuple[Bert, Tokenizer]:
-    """Load a BERT without regard to its heads, and its tokenizer.
-
-    Raise InputError when the folder holds no BERT, or one without a pooler while `pool` is "pooled".
-    """
-    model = Bert.from_pretrained(folder, engine, dtype, threads)
-    if pool == "pooled" and any("pooler" in name for name in model.missing):
-        raise InputError(f"{folder} has no pooler; choose another pool than 'pooled'.")
-    return model, read_tokenizer(folder)
-
-
-def layer_numbers(layers: str | int | abc.Sequence[int], count: int) -> tuple[int, ...]:
-    """Return numbers of hidden states, from 0 for the embeddings to `count`.
-
-    Examples
-    --------
-    >>> layer_numbers("-1,-2", 12), layer_numbers("embeddings", 12), layer_numbers("all", 3)
-    ((12, 11), (0,), (1, 2, 3))
-    """
-    if layers == "embeddings":
-        return (0,)
-    if layers == "all":
-        return tuple(range(1, count + 1))
-    given = layers.split(",") if isinstance(layers, str) else [layers] if isinstance(layers, int) else layers
-    try:
-        found = tuple(int(one) for one in given)
-    except (TypeError, ValueError):
-        found = ()
-    numbers = tuple(number + count + 1 if number < 0 else number for number in found)
-    if not numbers or len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(count + 1)):
-        numbered = f"0 (the embeddings) to {count} or from -1 back to {-count - 1} with commas between"
-        advice = f"give different numbers from {numbered}, all, or embeddings."
-        raise InputError(f"$layers are not hidden states of this model; {advice}", layers=layers)
-    return numbers
 
 
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:

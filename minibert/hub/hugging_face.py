@@ -96,7 +96,7 @@ def load_hf(
     fields = read_config(folder / CONFIG_FILE)
     if (path := weights_in(folder)) is None:
         raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
-    read: Reader = _read_tensors
+    read: Reader = read_tensors
     if path.name.startswith(PICKLED_FILE):
         from minibert.hub.pytorch.pickled import read_pickled as read
     tensors, others = _read_parts(path, read) if path.name.endswith(INDEX) else read(path)
@@ -134,7 +134,7 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
     return tensors, others
 
 
-def _read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     """Read the floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
     The library checks the header against the file. The tensors are views of the file mapped into memory.

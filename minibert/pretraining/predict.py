@@ -1,7 +1,7 @@
 """What a trained run predicts: its metrics on a text, and the gaps that its report shows guesses for."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -23,10 +23,9 @@ from minibert.pretraining.evaluation import TARGETS, HeldOut
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.pretraining.whole_words import WordLoss, score_words
-from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary
 
 MOST_PIECES = 24  # in a sentence that is an example
+DOCUMENT = 20_000  # words, after which one ends where whole words are measured
 
 
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
@@ -111,13 +110,28 @@ def evaluate_words(
     threads: int | None = None,
 ) -> WordLoss:
     """Evaluate a run on whole words, in nats per byte; arguments and errors as with `evaluate`."""
-    with _measured(run, (corpus, layout, column), engine, threads) as (model, text, _):
+    with _measured(run, (corpus, layout, column), engine, threads, _short) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)
+
+
+def _short(lines: Iterable[str | None]) -> Iterator[str | None]:
+    """End a document after `DOCUMENT` words; where shards would divide one depends on the vocabulary."""
+    words = 0
+    for line in lines:
+        yield line
+        words = 0 if line is None else words + len(line.split())
+        if words >= DOCUMENT:
+            yield None
+            words = 0
 
 
 @contextmanager
 def _measured(
-    run: str | Path, text: tuple[tuple[str, ...], str, str], engine: str, threads: int | None
+    run: str | Path,
+    text: tuple[tuple[str, ...], str, str],
+    engine: str,
+    threads: int | None,
+    documents: Callable[[Iterable[str | None]], Iterable[str | None]] = iter,
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
     """Load a run and the text that it is to be measured on, for as long as a block takes."""
     name, run, corpus = run, folder_of(run), text[0]
@@ -125,18 +139,16 @@ def _measured(
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(name, engine, threads=threads)
-    tokenizer = Tokenizer.from_pretrained(run)
-    check_vocabulary(model.config, tokenizer)
     require_masked_lm(model)
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of whose documents are held out
-            shards = write_shards(sentences(*text), tokenizer, Path(scratch) / "shards")
+            shards = write_shards(documents(sentences(*text)), model.tokenizer, Path(scratch) / "shards")
             every = np.arange(shards.n_documents)
             parts = every[:0], every
         elif options is None or not (run / "shards").exists():
             raise no_documents
         else:
-            shards = open_shards(run / "shards", tokenizer)
+            shards = open_shards(run / "shards", model.tokenizer)
             parts = split_documents(shards.n_documents, options.held_out, options.pairs)
-        yield model, Text(tokenizer, shards, *parts), options
+        yield model, Text(model.tokenizer, shards, *parts), options

@@ -23,7 +23,6 @@ from minibert import engines
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, RunError
 from minibert.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
-from minibert.gaps import fill_texts
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
@@ -308,7 +307,7 @@ def _finish(
         "cores": cores(),
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "examples": _examples(task, Bert(config, params, task.ops)),
+        "examples": _examples(task, Bert(config, params, task.ops, task.text.tokenizer)),
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))
@@ -320,14 +319,13 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     """Predict gaps in held-out sentences, with what stood there, and in lines from the books."""
     if task.options.left_to_right:
         return []
-    tokenizer = task.text.tokenizer
     own_text = task.options.corpus or task.options.shards
     gaps: list[tuple[str, str | None]] = [(text, None) for text in (() if own_text else EXAMPLES)]
     gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
     return [
-        {"text": text, "answer": answer, "guesses": fill_texts(model, tokenizer, [text])[0][0]}
+        {"text": text, "answer": answer, "guesses": model.fill_mask(text)[0]}
         for text, answer in gaps
-        if len(tokenizer(text, special=True).ids) <= model.config.P
+        if len(model.tokenizer(text, special=True).ids) <= model.config.P
     ]
 
 

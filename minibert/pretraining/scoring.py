@@ -13,7 +13,6 @@ from minibert.errors import InputError
 from minibert.gaps import Masked, check_length, require_masked_lm, token_logits
 from minibert.inference import Bert
 from minibert.tokenizer import Encoding, Tokenizer
-from minibert.vocabularies import check_vocabulary
 
 TEXTS_AT_ONCE = 256  # tokenised together
 
@@ -46,16 +45,14 @@ class TextScore:
         }
 
 
-def score_texts(
-    model: Bert, tokenizer: Tokenizer, texts: Iterable[str], within_word: str = "token"
-) -> Iterator[TextScore]:
+def score_texts(model: Bert, texts: Iterable[str], within_word: str = "token") -> Iterator[TextScore]:
     """Yield the pseudo-log-likelihood of each text: log p of every piece, given all others.
 
     Each piece is replaced by [MASK] in turn and predicted from the rest (Salazar et al. 2020). A model that
     was trained left to right reads a text once; its scores are those of the chain rule.
 
     Raise InputError when `within_word` is neither, a text has no piece or is longer than the model's
-    positions, the vocabulary is larger than the model's, or the model has no trained masked-LM head.
+    positions, or the model has no vocabulary or no trained masked-LM head.
 
     Parameters
     ----------
@@ -67,9 +64,8 @@ def score_texts(
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     if within_word not in ("token", "l2r"):
         raise InputError("$within_word is unknown; choose token or l2r.", within_word=within_word)
-    check_vocabulary(model.config, tokenizer)
     require_masked_lm(model)
-    return _scores(model, tokenizer, iter(texts), within_word)
+    return _scores(model, model.tokenizer, iter(texts), within_word)
 
 
 def _scores(model: Bert, tokenizer: Tokenizer, texts: Iterator[str], within_word: str) -> Iterator[TextScore]:
@@ -80,7 +76,7 @@ def _scores(model: Bert, tokenizer: Tokenizer, texts: Iterator[str], within_word
                 raise InputError(f"{short(text)} has no piece to score; give a text with words in it.")
             check_length(model, text, len(one))
         masked = (_masked(model, one, tokenizer.mask_id, within_word) for one in encoded)
-        rows = chain.from_iterable(token_logits(model, tokenizer, chain.from_iterable(masked)))
+        rows = chain.from_iterable(token_logits(model, chain.from_iterable(masked)))
         for text, one in zip(group, encoded, strict=True):
             words: list[tuple[str, list[tuple[str, float]]]] = []
             for place, row in enumerate(islice(rows, len(one) - 2), 1):

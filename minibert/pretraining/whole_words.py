@@ -39,7 +39,7 @@ def score_words(ops: Any, config: BertConfig, params: Any, text: Text) -> WordLo
     """Measure the loss of whole words on the held-out documents of a text, in nats per byte.
 
     Words that are [UNK] are read and not guessed; a window that is too long for the model loses its end. The
-    draws depend on the numbers of words alone, so that two vocabularies for the same words guess the same.
+    draws depend on the numbers of words alone, so two vocabularies for the same words are asked the same.
     Raise InputError when there is nothing to guess, or the model reads from left to right.
     """
     if config.is_decoder:
@@ -56,11 +56,13 @@ def score_words(ops: Any, config: BertConfig, params: Any, text: Text) -> WordLo
 def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
     """Yield windows with [MASK] for words, and note these, until there are enough."""
     waiting: list[Sequence] = []
+    asked = 0
     for tokens, borders, draws in _windows(text):
-        if len(guessed) >= WORDS:
+        if asked >= WORDS:
             break
         n_words = len(borders) - 1
         drawn = np.sort(draws.permutation(n_words)[: max(1, round(SHARE * n_words))])
+        asked += len(drawn)
         waiting.append(_masked(text.tokenizer, tokens, borders, drawn, positions - 2, guessed))
         if sum(len(one.input_ids) for one in waiting) >= evaluation.BATCH_TOKENS:
             yield Batch.pack(waiting)

@@ -42,7 +42,6 @@ class Answering(Task):
     kind = "span"
     command = "answer"
     label_field = "impossible"
-    skips_unlabelled = True
     metric = "f1"
     max_length = 384
     stride = 128  # see `Windows`, as for `max_question`
@@ -50,6 +49,7 @@ class Answering(Task):
     n_best = 20  # answers that are kept
     longest = 30  # tokens of an answer
     untuned: float | None = None  # null odds above which there is no answer, where none were chosen on dev
+    always_answers = False  # whatever a model was tuned for that is asked
 
     def features(
         self, examples: Iterable[Question], tokenizer: Any, labels: Labels, max_length: int, training: bool
@@ -75,7 +75,7 @@ class Answering(Task):
     def predict(
         self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels, tuned: Tuned
     ) -> list[dict[str, Any]]:
-        threshold = tuned.get(NULL_THRESHOLD, self.untuned)
+        threshold = None if self.always_answers else tuned.get(NULL_THRESHOLD, self.untuned)
         found = self._decoded(examples, features, outputs)
         return [_prediction(question.id, answers, threshold) for question, answers in found]
 
@@ -140,7 +140,7 @@ class Squad(Answering):
     """SQuAD, where every question has an answer (1.1), or half of them have none in their paragraph (2.0)."""
 
     def __init__(self, name: str) -> None:
-        self.name, self._is_second = name, name == "squad2"
+        self.name, self._is_second, self.always_answers = name, name == "squad2", name != "squad2"
         self.untuned = 0.0 if self._is_second else None  # as in Google's code
 
     def read(self, data: Path, split: str) -> list[Question]:
@@ -167,6 +167,7 @@ class TriviaQA(Answering):
     """
 
     name = "triviaqa"
+    always_answers = True
 
     def read(self, data: Path, split: str) -> list[Question]:
         names = f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json"

@@ -14,6 +14,7 @@ import numpy as np
 from minibert import metrics
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
+from minibert.data.stand_ins import divided
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.metrics.intervals import Statistic, mean_of
@@ -61,7 +62,7 @@ class Choices(Task):
 
     def read(self, data: Path, split: str) -> list[ChoiceExample]:
         if self.name.endswith(DIVIDED):
-            return choice.divide(self._read(data, "dev"), split)
+            return divided(self._read(data, "dev"), split, lambda one: one.context)
         return self._read(data, split)
 
     def _read(self, data: Path, split: str) -> list[ChoiceExample]:

@@ -78,6 +78,8 @@ SAME_ANSWERS = (
 )
 # What answers of the first task, and of those with the same ones, are called in the second.
 RENAMED_ANSWERS = {("mnli", "rte"): dict.fromkeys(("neutral", "contradiction"), "not_entailment")}
+# Factor and summand that make one task's numbers another's: STS-B has 0 to 5, SICK 1 to 5.
+RESCALED = {("sick-score", "stsb"): (1.25, -1.25), ("stsb", "sick-score"): (0.8, 1.0)}
 
 
 def same_answers(one: str, other: str) -> bool:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from minibert.data import ner, tables
+from minibert.data.glue import find_file
 from minibert.data.ner import TaggedSentence
-from minibert.errors import InputError, MissingFile, warn
+from minibert.errors import InputError, warn
 from minibert.files import atomic_text
 from minibert.metrics import entities
 from minibert.metrics.entities import OUTSIDE
@@ -64,13 +65,7 @@ class Tagging(Task):
         if self.name == "tag":
             path, unlabelled = own_file(data, split, FILES[split]), {"tags": None, "labelled": False}
             return read_own(tables.read_tags, path, split, self.columns, unlabelled)
-        if not Path(data).is_dir():
-            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
-        for file in FILES[split]:
-            if (path := Path(data) / file).is_file():
-                return ner.read(path)
-        advice = f"one of {', '.join(FILES[split])} is expected."
-        raise MissingFile(f"{data} has no file of the split {split!r}; {advice}")
+        return ner.read(find_file(Path(data), FILES[split], ("ner", "conll2003"), self.name))
 
     def labels(self, examples: Examples) -> Labels:
         """Return O, then the others in the order of the alphabet; of every type of entity B- and I- both."""

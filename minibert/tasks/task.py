@@ -62,7 +62,6 @@ class Task(ABC):
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
     long: LongTexts | None = None  # how long texts become windows; None: as the task has them, or cut
     together: bool = False  # whether a prediction depends on the other examples
-    skips_unlabelled: bool = False  # whether examples without labels are left out where the others are scored
 
     @abstractmethod
     def read(self, data: Path, split: str) -> list[Any]:

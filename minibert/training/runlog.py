@@ -61,8 +61,12 @@ class RunLog(AbstractContextManager["RunLog"]):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
             self._events: Any = None
-            with suppress(ImportError):  # of tensorboardX
-                self._events = EventFile(path.parent / "tensorboard", step)
+            try:
+                with suppress(ImportError):  # of tensorboardX
+                    self._events = EventFile(path.parent / "tensorboard", step)
+            except OSError:
+                self._file.close()
+                raise
         self._bar = bar(show, total=total, initial=step, bar_format=BAR)
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
         self._first, self._peak, self._show, self._on_log = step, peak, show, on_log

@@ -653,7 +653,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
     [
         ("export --model {run} --out {taken}", "minibert.hub.load", "--out"),
         ("show {run} --out {taken}.html", "minibert.explorer.page.read_model", "--out"),
-        ("features --model {run} --out {taken}.npy", "minibert.frozen.features.load_encoder", "--out"),
+        ("features --model {run} --out {taken}.npy", "minibert.inference.Bert.from_pretrained", "--out"),
         ("gradcheck --html {taken}", "minibert.gradcheck.sheet.proof_sheet", "--html"),
         ("course {taken}", "minibert.cli.course.read_json", "folder"),
     ],

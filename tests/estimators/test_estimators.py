@@ -261,9 +261,14 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
     pretrained = tmp_path / "pretrained"
     pretrained.mkdir()
     (pretrained / "training.json").write_text("{}")
-    with pytest.raises(InputError, match="holds a pre-training run, which this would replace"):
+    with pytest.raises(InputError, match="holds training.json of a pre-training run, which this would spoil"):
         classifier.save(pretrained)
     assert [path.name for path in pretrained.iterdir()] == ["training.json"]
+    (pretrained / "training.json").rename(pretrained / "finetune.json")
+    with pytest.raises(InputError, match="holds finetune.json of a fine-tuned model, which this would spoil"):
+        classifier.save(pretrained)
+    (pretrained / "finetune.json").rename(pretrained / "training.json")
+    classifier.save(out)  # where it is from
     assert sorted(tmp_path.iterdir()) == [*before, pretrained]
 
 

@@ -78,6 +78,20 @@ def test_sentences_of_one_document_are_a_group(documents, groups):
     assert measured(create("ner"), examples, [["B-PER"]] * 6).groups == groups
 
 
+def test_pairs_with_one_first_text_and_questions_about_one_paragraph_are_a_group():
+    pairs = [TextExample(str(n), f"premise {n // 3}", f"h {n}", "0") for n in range(7)]
+    answers = [{"label": "0"}] * 7
+    entailed = [one._replace(label="entailment") for one in pairs]
+    assert measured(create("rte"), entailed, answers).groups == (3, 3, 1)
+    singles = [one._replace(second=None, label="0", first="same") for one in pairs]
+    assert measured(create("sst2"), singles, answers).groups == ()
+    task = create("squad1")
+    asked = [one for one in task.read(FIXTURES / "squad", "train") for _ in range(2)]
+    found = measured(task, asked, [{"id": one.id, "text": "the"} for one in asked]).groups
+    contexts = [one.context for one in asked]
+    assert found == tuple(contexts.count(one) for one in dict.fromkeys(contexts)) and len(found) < len(asked)
+
+
 def test_a_correlation_has_no_such_parts():
     assert outcomes(create("cola"), labelled(), [{"label": "1"}] * 40) == ("", [])
     assert outcomes(

@@ -95,6 +95,20 @@ def test_a_divided_table_keeps_its_rare_labels_in_both_parts():
     assert ("once",) in [one.label for one in train]
 
 
+@pytest.mark.parametrize("stratified", [False, True])
+def test_pairs_with_the_same_first_text_are_not_divided(stratified):
+    rng = np.random.default_rng(0)
+    pairs = [TextExample(str(n), f"premise {n // 3}", f"h {n}", "abc"[rng.integers(3)]) for n in range(300)]
+    train, dev = preparation.split(pairs, 0.2, stratified)
+    assert not {one.first for one in train} & {one.first for one in dev}
+    assert sorted(train + dev, key=lambda one: int(one.id)) == pairs
+    assert 54 <= len(dev) <= 63
+    if stratified:
+        counts, taken = (Counter(one.label for one in part) for part in (pairs, dev))
+        assert all(abs(taken[label] - 0.2 * counts[label]) <= 3 for label in counts)
+    assert preparation.split(pairs, 0.2, stratified) == (train, dev)
+
+
 # weights of classes
 
 

@@ -115,7 +115,7 @@ def test_a_model_pretrained_left_to_right_stays_so_when_it_is_fine_tuned(tmp_pat
     assert np.array_equal(one.hidden_states[-1][:4], other.hidden_states[-1][:4])  # no look ahead
     assert not np.allclose(one.pooled, other.pooled)
     with pytest.raises(InputError, match="no trained masked-LM head"):
-        fill_masks(model, tokenizer, "the film was [MASK]")
+        fill_masks(model, "the film was [MASK]")
 
 
 def test_a_run_learns_its_task(run):
@@ -399,6 +399,10 @@ def test_a_dev_file_without_labels_is_found_before_anything_is_learnt(model, tmp
         (tmp_path / f"{split}-v1.1.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
         asked = asked | {"answers": []}
     fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "the first without is number 1")
+    both = [asked | {"id": "2", "answers": [{"text": "a film", "answer_start": 0}]}, asked]
+    paragraph = {"context": "a film is warm", "qas": both}
+    (tmp_path / "dev-v1.1.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "1 of 2 examples of dev without a")
 
 
 def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run, sst2, tmp_path):

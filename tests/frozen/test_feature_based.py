@@ -368,7 +368,7 @@ def test_a_folder_that_is_not_whole_is_told(finished, tmp_path):
     broken = shutil.copytree(finished[0], tmp_path / "copy")
     weights = (broken / "tagger.safetensors").read_bytes()
     (broken / "tagger.safetensors").write_bytes(weights[:-10])
-    with pytest.raises(InputError, match="tagger.safetensors can't be read"):
+    with pytest.raises(InputError, match="tagger.safetensors is damaged or not a safetensors file"):
         FeatureTagger.from_pretrained(broken, "numpy")
     (broken / "tagger.safetensors").write_bytes(weights)
     stored = json.loads((broken / "tagger.json").read_text("utf-8"))

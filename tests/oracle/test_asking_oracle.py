@@ -41,10 +41,10 @@ def write_model(folder, head=PRETRAINING, labels=()):
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
-    """A random model with a masked-LM head: the folder, our model and tokenizer, theirs."""
+    """A random model with a masked-LM head: our model, theirs, and their tokenizer."""
     torch.set_num_threads(1)
     folder = write_model(tmp_path_factory.mktemp("model"))
-    ours = Bert.from_pretrained(folder, "numpy", "float64"), Tokenizer.from_pretrained(folder)
+    ours = Bert.from_pretrained(folder, "numpy", dtype="float64")
     theirs = transformers.BertForMaskedLM.from_pretrained(folder, dtype=torch.float64).eval()
     return ours, theirs, transformers.AutoTokenizer.from_pretrained(folder)
 
@@ -57,7 +57,7 @@ def log_probabilities(model, ids, place):
 @pytest.mark.parametrize("within_word", ["token", "l2r"])
 def test_scores_of_texts_are_those_of_one_mask_at_a_time(pretrained, within_word):
     ours, theirs, tokenizer = pretrained
-    for text, score in zip(TEXTS, score_texts(*ours, TEXTS, within_word), strict=True):
+    for text, score in zip(TEXTS, score_texts(ours, TEXTS, within_word), strict=True):
         encoded = tokenizer(text, return_tensors="pt")
         ids, words = encoded.input_ids[0], encoded.word_ids()
         expected = []
@@ -76,7 +76,7 @@ def test_gaps_are_filled_as_the_pipeline_fills_them(pretrained):
     fill = transformers.pipeline("fill-mask", model=theirs, tokenizer=tokenizer)
     text, words = "the [MASK] is very good .", ["film", "book", "song"]
     for asked, options in (({"top": 5}, {"top_k": 5}), ({"targets": words}, {"targets": words})):
-        (found,) = fill_masks(*ours, text, **asked)
+        (found,) = fill_masks(ours, text, **asked)
         expected = fill(text, **options)
         assert [guess.token for guess in found] == [one["token_str"] for one in expected]
         assert np.allclose([g.probability for g in found], [one["score"] for one in expected], atol=1e-6)
@@ -91,7 +91,7 @@ def test_any_classes_are_chosen_as_the_pipeline_chooses_them(tmp_path, several):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ask = transformers.pipeline("zero-shot-classification", model=theirs.eval(), tokenizer=tokenizer)
     classes, template = ["film", "book", "song", "a play"], "the {} is here ."
-    found = zero_shot(folder, TEXTS, classes, template=template, several=several, model=ours)
+    found = zero_shot(ours, TEXTS, classes, template=template, several=several)
     said = ask(TEXTS, classes, hypothesis_template=template, multi_label=several)
     for one, other in zip(found, said, strict=True):
         expected = dict(zip(other["labels"], other["scores"], strict=True))
@@ -103,7 +103,7 @@ def test_any_classes_are_chosen_as_the_pipeline_chooses_them(tmp_path, several):
 def test_vectors_of_pairs_are_those_of_transformers(pretrained, tmp_path):
     ours, theirs, tokenizer = pretrained
     pairs = [("the film is good", "a good film ."), ("it was dull", "the book")]
-    found = vectors_of(*ours, pairs, pool="max", normalize=True)
+    found = vectors_of(ours, pairs, pool="max", normalize=True)
     for pair, vector in zip(pairs, found, strict=True):
         with torch.no_grad():
             states = theirs.bert(**tokenizer(*pair, return_tensors="pt")).last_hidden_state[0]

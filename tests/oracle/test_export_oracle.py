@@ -12,9 +12,9 @@ import transformers
 from huggingface_hub import ModelCard
 from one_text import fill_masks
 
-from minibert import Bert, Tokenizer, cli
+from minibert import Bert, cli
 from minibert.finetuning.run import classify
-from minibert.frozen.features import Extractor, load_encoder
+from minibert.frozen.features import Extractor
 
 TEXTS = ["the whale was good", "a poor captain, and a very bad ship", "of the sea"]
 QUICK = (
@@ -54,9 +54,9 @@ def reviews(books, tmp_path_factory):
 
 def test_the_pipeline_fill_mask_guesses_what_minibert_does(books):
     theirs = transformers.pipeline("fill-mask", str(books), top_k=8)
-    model, tokenizer = Bert.from_pretrained(books), Tokenizer.from_pretrained(books)
+    model = Bert.from_pretrained(books)
     for text in ("the heaven and the [MASK].", "[MASK] swam round the ship"):
-        (ours,) = fill_masks(model, tokenizer, text, 8)
+        (ours,) = fill_masks(model, text, 8)
         found = theirs(text)
         assert [one["token_str"].replace(" ", "") for one in found] == [piece for piece, _ in ours]
         np.testing.assert_allclose([one["score"] for one in found], [chance for _, chance in ours], **CLOSE)
@@ -78,7 +78,7 @@ def test_sentence_transformers_makes_minibert_s_vectors(books, tmp_path, pool):
 
     command("export", "--model", books, "--out", tmp_path / "out", "--sentence-transformers", pool)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    ours = Extractor(*load_encoder(tmp_path / "out"), pool=pool, max_length=32)
+    ours = Extractor(Bert.from_pretrained(tmp_path / "out"), pool=pool, max_length=32)
     texts = [*TEXTS, "a long " * 40]
     assert theirs.max_seq_length == 32  # what it was trained on
     np.testing.assert_allclose(theirs.encode(texts), [vector for _, vector in ours.stream(texts)], **CLOSE)

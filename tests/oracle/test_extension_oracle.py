@@ -37,7 +37,7 @@ def test_transformers_cuts_text_and_fills_gaps_as_minibert_does(source, tmp_path
     ours = Tokenizer.from_pretrained(tmp_path / "out", compat="hf-fast")
     theirs = transformers.BertTokenizer(str(tmp_path / "out" / "vocab.txt"))
     whole = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    model = Bert.from_pretrained(tmp_path / "out", "numpy", "float64")
+    model = Bert.from_pretrained(tmp_path / "out", "numpy", dtype="float64")
     other = transformers.BertForMaskedLM.from_pretrained(tmp_path / "out", dtype=torch.float64).eval()
     for document in DOCUMENTS:
         encoded = ours(document)

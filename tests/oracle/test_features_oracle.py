@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from text_vectors import vectors_of
 
-from minibert.frozen.features import load_encoder
+from minibert import Bert
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -39,13 +39,13 @@ def theirs(minilm):
 
 @pytest.fixture(scope="module")
 def ours(minilm):
-    return load_encoder(minilm, engine="numpy", dtype="float64")
+    return Bert.from_pretrained(minilm, "numpy", dtype="float64")
 
 
 def test_mean_vectors_of_sentences_agree(ours, theirs):
     states, real = theirs
     expected = np.stack([row[mask].mean(0) for row, mask in zip(states[-1], real, strict=True)])
-    found = vectors_of(*ours, SENTENCES)
+    found = vectors_of(ours, SENTENCES)
     assert np.abs(found - expected).max() < 1e-10
     similar = found @ found.T / np.linalg.norm(found, axis=1) / np.linalg.norm(found, axis=1)[:, None]
     assert similar[3, 4] > similar[3, 0]  # the two about the library
@@ -53,7 +53,7 @@ def test_mean_vectors_of_sentences_agree(ours, theirs):
 
 def test_vectors_of_tokens_of_several_layers_agree(ours, theirs):
     states, real = theirs
-    found = vectors_of(*ours, SENTENCES, layers="-1,-2,0", pool="none")
+    found = vectors_of(ours, SENTENCES, layers="-1,-2,0", pool="none")
     for number, mask in enumerate(real):
         expected = np.concatenate([states[layer][number][mask] for layer in (-1, -2, 0)], axis=-1)
         assert found[number].shape == expected.shape

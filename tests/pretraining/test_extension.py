@@ -12,9 +12,11 @@ from small_corpus import write_corpus
 from small_tasks import write_model
 
 from minibert import Bert, Tokenizer, cli, hub
+from minibert.data.shards import store
 from minibert.errors import InputError
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters, initialise
+from minibert.pretraining import predict
 from minibert.pretraining.extension import extend, report_text
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate_words
@@ -264,7 +266,7 @@ def test_a_character_that_can_not_go_on_behind_a_new_piece_is_told(tmp_path):
         extend(tmp_path / "model", tmp_path / "out", words=words_in(tmp_path, "ca"), show=False)
 
 
-def test_whole_words_are_measured_alike_by_vocabularies_that_cut_them_differently(tmp_path):
+def test_whole_words_are_measured_alike_by_vocabularies_that_cut_them_differently(tmp_path, monkeypatch):
     """A model that gives every piece the same probability: k pieces of a word cost k log V."""
     config = BertConfig(len(VOCAB), 8, 1, 2, 16, max_position_embeddings=200)
     params = initialise(config, 0)
@@ -279,3 +281,14 @@ def test_whole_words_are_measured_alike_by_vocabularies_that_cut_them_differentl
     assert long.pieces > short.pieces == short.words
     for found, V in ((long, len(VOCAB)), (short, len(VOCAB) + 2)):
         assert found.nats_per_byte == pytest.approx(found.pieces * np.log(V) / found.bytes, rel=1e-5)
+    # Nor where a document is longer than shards keep whole, which divide it at some number of pieces.
+    text.write_text(
+        "\n".join(" ".join(words) for words in np.random.default_rng(0).choice(["house", "dog"], (99, 8)))
+    )
+    monkeypatch.setattr(store, "LONGEST_DOCUMENT", 500)
+    monkeypatch.setattr(predict, "DOCUMENT", 100)
+    long, short = (
+        evaluate_words(tmp_path / one, (str(text),), layout="sentences", engine="numpy")
+        for one in ("flat", "out")
+    )
+    assert (long.words, long.bytes) == (short.words, short.bytes) and long.words > 100

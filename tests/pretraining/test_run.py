@@ -546,8 +546,8 @@ def test_fill_mask_knows_a_place_when_one_is_missing(run):
 def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     bert, tokenizer = Bert.from_pretrained(run), Tokenizer.from_pretrained(run)
     config = dataclasses.replace(bert.config, is_decoder=True)
-    model = Bert(config, Parameters(config, bert.params.flat), bert.ops)
-    (guesses,) = fill_masks(model, tokenizer, "the [MASK] sleeps.", top=5)
+    model = Bert(config, Parameters(config, bert.params.flat), bert.ops, tokenizer)
+    (guesses,) = fill_masks(model, "the [MASK] sleeps.", top=5)
     after_the = model.masked_lm_logits(tokenizer("the"), [1])[0]
     best = np.argsort(-after_the, kind="stable")[:5]
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
@@ -579,8 +579,9 @@ def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
 def test_a_vocabulary_larger_than_the_models_is_refused_and_a_smaller_one_gives_its_own_pieces(run, tmp_path):
     model, vocab = Bert.from_pretrained(run), Tokenizer.from_pretrained(run).vocab
     with pytest.raises(InputError, match="use the vocabulary that it came with"):
-        fill_masks(model, Tokenizer([*vocab, "extra"]), "[MASK]")
-    (guesses,) = fill_masks(model, Tokenizer(vocab[:-3]), "[MASK]", top=len(vocab))
+        Bert(model.config, model.params, model.ops, Tokenizer([*vocab, "extra"]))
+    fewer = Bert(model.config, model.params, model.ops, Tokenizer(vocab[:-3]))
+    (guesses,) = fill_masks(fewer, "[MASK]", top=len(vocab))
     assert sorted(guess.token for guess in guesses) == sorted(vocab[:-3])
     assert sum(guess.probability for guess in guesses) == pytest.approx(1)
     longer = shutil.copytree(run, tmp_path / "longer")

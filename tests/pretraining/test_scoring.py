@@ -32,13 +32,13 @@ def model(tokenizer):
     config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=16)
     params = initialise(config, 0, np.float64)
     params.flat[:] = np.random.default_rng(0).normal(0, 0.2, params.flat.shape)  # so that guesses differ
-    return Bert(config, params)
+    return Bert(config, params, tokenizer=tokenizer)
 
 
 @pytest.fixture(scope="module")
 def left_to_right(model):
     config = dataclasses.replace(model.config, is_decoder=True)
-    return Bert(config, Parameters(config, model.params.flat), model.ops)
+    return Bert(config, Parameters(config, model.params.flat), model.ops, model.tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +61,17 @@ def log_p(model, ids, place, piece):
 
 def test_many_texts_are_answered_as_each_alone(model, tokenizer):
     texts = ["the [MASK] sat.", "a [MASK] [MASK]", "[MASK]"]
-    together = fill_texts(model, tokenizer, texts, top=4)
+    together = fill_texts(model, texts, top=4)
     assert [len(masks) for masks in together] == [1, 2, 1]
     for text, masks in zip(texts, together, strict=True):
-        for found, expected in zip(masks, fill_masks(model, tokenizer, text, 4), strict=True):
+        for found, expected in zip(masks, fill_masks(model, text, 4), strict=True):
             assert [guess.token for guess in found] == [guess.token for guess in expected]
             assert np.allclose([g.probability for g in found], [g.probability for g in expected], atol=1e-12)
-    assert fill_texts(model, tokenizer, []) == []
+    assert fill_texts(model, []) == []
 
 
 def test_a_target_of_several_pieces_has_the_product_of_its_pieces_from_left_to_right(model, tokenizer):
-    (guesses,) = fill_masks(model, tokenizer, "the [MASK] sat", targets=["cat", "unaffable", "Playing"])
+    (guesses,) = fill_masks(model, "the [MASK] sat", targets=["cat", "unaffable", "Playing"])
     ids, mask = tokenizer.ids, tokenizer.mask_id
     begin, end = [tokenizer.cls_id, ids["the"]], [ids["sat"], tokenizer.sep_id]
     expected = {"cat": log_p(model, [*begin, mask, *end], 2, ids["cat"])}
@@ -88,22 +88,22 @@ def test_a_target_of_several_pieces_has_the_product_of_its_pieces_from_left_to_r
 
 def test_a_beam_that_is_wide_enough_finds_the_likeliest_word_of_several_pieces(model, tokenizer):
     whole = len(tokenizer.vocab)
-    (guesses,) = fill_masks(model, tokenizer, "a [MASK] .", top=whole**2, pieces=2)
+    (guesses,) = fill_masks(model, "a [MASK] .", top=whole**2, pieces=2)
     going_on = [piece for piece in tokenizer.vocab if piece.startswith("##")]
     starts = [piece for piece in tokenizer.vocab[5:] if piece not in going_on]
     words = {start + end[2:] for start in starts for end in going_on}
     assert {guess.token for guess in guesses} == words | set(tokenizer.vocab)
-    (targets,) = fill_masks(model, tokenizer, "a [MASK] .", targets=["unaff", "cats", "playing"])
+    (targets,) = fill_masks(model, "a [MASK] .", targets=["unaff", "cats", "playing"])
     found = dict(guesses)
     for target in targets:
         assert found[target.token] == pytest.approx(target.probability, rel=1e-9)
-    (few,) = fill_masks(model, tokenizer, "a [MASK] .", top=3, pieces=2)
+    (few,) = fill_masks(model, "a [MASK] .", top=3, pieces=2)
     assert len(few) == 3 and few[0] == guesses[0]
 
 
 def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, tokenizer):
     ids = tokenizer.ids
-    (guesses,) = fill_masks(left_to_right, tokenizer, "the [MASK] sat .", targets=["unaffable"])
+    (guesses,) = fill_masks(left_to_right, "the [MASK] sat .", targets=["unaffable"])
     pieces = [ids["un"], ids["##aff"], ids["##able"]]
     whole = [tokenizer.cls_id, ids["the"], *pieces]
     expected = sum(log_p(left_to_right, whole, 1 + n, piece) for n, piece in enumerate(pieces))
@@ -137,7 +137,7 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
 )
 def test_gaps_that_cannot_be_filled_are_refused(model, tokenizer, texts, asked, message):
     with pytest.raises(InputError, match=message):
-        fill_texts(model, tokenizer, texts, **asked)
+        fill_texts(model, texts, **asked)
 
 
 # How likely texts are
@@ -145,7 +145,7 @@ def test_gaps_that_cannot_be_filled_are_refused(model, tokenizer, texts, asked, 
 
 @pytest.mark.parametrize("within_word", ["token", "l2r"])
 def test_each_piece_is_masked_in_turn_and_predicted_from_the_others(model, tokenizer, within_word):
-    for text, score in zip(TEXTS, score_texts(model, tokenizer, TEXTS, within_word), strict=True):
+    for text, score in zip(TEXTS, score_texts(model, TEXTS, within_word), strict=True):
         ids, words = tokenizer(text).ids, tokenizer(text).word_ids
         expected = []
         for place in range(1, len(ids) - 1):
@@ -161,7 +161,7 @@ def test_each_piece_is_masked_in_turn_and_predicted_from_the_others(model, token
 
 
 def test_words_stand_as_in_the_text_with_the_sum_of_their_pieces(model, tokenizer):
-    (score,) = score_texts(model, tokenizer, ["Unaffable dogs!"])
+    (score,) = score_texts(model, ["Unaffable dogs!"])
     assert [word for word, _ in score.words] == ["Unaffable", "dogs", "!"]
     assert [piece for _, pieces in score.words for piece, _ in pieces] == [
         "un",
@@ -185,7 +185,7 @@ def test_words_stand_as_in_the_text_with_the_sum_of_their_pieces(model, tokenize
 
 
 def test_left_to_right_the_score_is_the_chain_rule(left_to_right, tokenizer):
-    for text, score in zip(TEXTS, score_texts(left_to_right, tokenizer, TEXTS), strict=True):
+    for text, score in zip(TEXTS, score_texts(left_to_right, TEXTS), strict=True):
         ids = tokenizer(text).ids
         expected = [log_p(left_to_right, ids[:n], n - 1, ids[n]) for n in range(1, len(ids) - 1)]
         np.testing.assert_allclose(score.log_probabilities, expected, atol=1e-10)
@@ -193,12 +193,12 @@ def test_left_to_right_the_score_is_the_chain_rule(left_to_right, tokenizer):
 
 def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right, tokenizer, monkeypatch):
     for one in (model, left_to_right):
-        whole = [score.log_probabilities for score in score_texts(one, tokenizer, TEXTS)]
+        whole = [score.log_probabilities for score in score_texts(one, TEXTS)]
         with monkeypatch.context() as small:
             small.setattr(gaps, "BATCH_TOKENS", 1)
             small.setattr(scoring, "TEXTS_AT_ONCE", 1)
             small.setattr(gaps, "LOGITS", 1)
-            parts = [score.log_probabilities for score in score_texts(one, tokenizer, TEXTS)]
+            parts = [score.log_probabilities for score in score_texts(one, TEXTS)]
         np.testing.assert_allclose(np.concatenate(parts), np.concatenate(whole), atol=1e-10)
 
 
@@ -213,14 +213,14 @@ def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right,
 )
 def test_texts_that_cannot_be_scored_are_refused(model, tokenizer, texts, within_word, message):
     with pytest.raises(InputError, match=message):
-        list(score_texts(model, tokenizer, texts, within_word))
+        list(score_texts(model, texts, within_word))
 
 
 def test_a_model_without_its_head_is_refused(folder, model, tokenizer):
-    bare = Bert(model.config, model.params, model.ops)
+    bare = Bert(model.config, model.params, model.ops, model.tokenizer)
     bare.missing = ("cls.predictions.bias",)
     with pytest.raises(InputError, match="no trained masked-LM head"):
-        score_texts(bare, tokenizer, [])
+        score_texts(bare, [])
 
 
 # The commands
@@ -258,7 +258,7 @@ def test_a_line_that_cannot_be_answered_has_an_empty_answer_and_the_others_their
 
 
 def test_score_text_shows_words_and_sums(folder, model, tokenizer, capsys):
-    total = next(score_texts(model, tokenizer, ["Unaffable cats"])).to_dict()["log_probability"]
+    total = next(score_texts(model, ["Unaffable cats"])).to_dict()["log_probability"]
     found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats", "a")
     assert [line.split()[1] for line in found[:2]] == ["Unaffable", "cats"] and "##able -" in found[0]
     assert float(found[2].split()[0]) == pytest.approx(total, abs=2e-3) and "in all: 5 pieces" in found[2]

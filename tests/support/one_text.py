@@ -3,5 +3,5 @@
 from minibert.gaps import fill_texts
 
 
-def fill_masks(model, tokenizer, text, top=5, **asked):
-    return fill_texts(model, tokenizer, [text], top, **asked)[0]
+def fill_masks(model, text, top=5, **asked):
+    return fill_texts(model, [text], top, **asked)[0]

@@ -273,6 +273,17 @@ def test_n_best_holds_no_answer_where_there_may_be_none():
         assert json.loads(json.dumps(first)) == first
 
 
+@pytest.mark.parametrize("name", ["squad1", "triviaqa"])
+def test_a_model_that_was_tuned_to_be_silent_answers_where_every_question_has_an_answer(name):
+    questions, made, outputs = squad2_of([0.75, 0.5, -3.0])
+    tuned = {NULL_THRESHOLD: -1e9}
+    silent = create("squad2", {}).predict(questions, made, outputs, (), tuned)
+    assert [one["text"] for one in silent] == [""] * 3
+    predictions = create(name, {}).predict(questions, made, outputs, (), tuned)
+    assert all(one["text"] for one in predictions)
+    assert predictions == create(name, {}).predict(questions, made, outputs, (), {})
+
+
 def test_own_questions_follow_the_rules_that_they_need():
     task = create("qa", {})
     questions, made, outputs = squad2_of([0.75, 0.5, -3.0])

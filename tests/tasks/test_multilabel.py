@@ -159,9 +159,26 @@ def test_figures_are_over_all_classes_their_mean_and_each():
     }
     statistic = TASK.statistic(EXAMPLES, ANSWERS)
     assert statistic(np.arange(4)) == pytest.approx(scores["macro_f1"])
-    rows = np.array([0, 2, 2, 3])
+    rows = np.array([0, 1, 1, 3])
     again = TASK.score([EXAMPLES[i] for i in rows], [ANSWERS[i] for i in rows])
     assert statistic(rows) == pytest.approx(again["macro_f1"])
+
+
+def test_a_class_that_no_drawn_text_has_is_in_no_mean_of_the_interval():
+    names = [f"label {n}" for n in range(20)]
+    examples = [example(names[n]) if n < 20 else example() for n in range(100)]
+    chances = dict.fromkeys(names, 0.0)
+    answers = [
+        {"labels": list(one.label), "probabilities": chances | dict.fromkeys(one.label, 1.0)}
+        for one in examples
+    ]
+    statistic = TASK.statistic(examples, answers)
+    assert TASK.score(examples, answers)["macro_f1"] == statistic(np.arange(100)) == 1
+    assert statistic(np.arange(50)) == statistic(np.arange(10).repeat(10)) == 1
+    answers[0] = answers[99]  # a class that nobody finds counts where it was drawn, and nowhere else
+    assert TASK.statistic(examples, answers)(np.arange(100)) == pytest.approx(0.95)
+    assert TASK.statistic(examples, answers)(np.array([0, 1])) == 0.5
+    assert TASK.statistic(examples, answers)(np.array([1, 2])) == 1
 
 
 def test_the_figures_stand_beside_the_strongest_constant_answer_and_a_threshold_of_one_half():

@@ -264,8 +264,11 @@ def test_the_worst_sentences_stand_first_among_mistakes():
 
 
 def test_a_folder_without_the_files_is_told(tmp_path):
-    with pytest.raises(InputError, match="no file of the split 'dev'; one of eng.testa, valid.txt"):
+    with pytest.raises(InputError, match="There is no eng.testa or valid.txt or .*, nor in a folder ner or"):
         Tagging().read(tmp_path, "dev")
+    (tmp_path / "conll2003").mkdir()
+    (tmp_path / "conll2003" / "valid.txt.gz").write_bytes(gzip.compress(b"Anna B-PER\nsat O\n"))
+    assert [one.words for one in Tagging().read(tmp_path, "dev")] == [("Anna", "sat")]
 
 
 def test_tasks_come_by_name():
