@@ -213,7 +213,7 @@ def of_minibert(bench: Imdb, name: str, seed: int, folder: Path) -> Cell:
 
     settings = bench.settings(name, seed)
     report = finetune(settings, folder, resume=(folder / OPTIONS_FILE).exists(), show=False)
-    model = open_model(folder, settings.engine, settings.threads, settings.dtype)
+    model = open_model(folder, settings.engine, threads=settings.threads, dtype=settings.dtype)
     test = model.task.read(Path(settings.data), "test")
     found = [one["label"] for one in predict_examples([model], test)]
     return {"predictions": found, "epoch": report["best_epoch"], "seconds": report["training_seconds"]}

@@ -261,8 +261,8 @@ class Bert:
         ----------
         inputs : texts, encodings or a `Batch`, as above; any number of them.
         attentions : compute the attention maps as well.
-        layers : which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for 1
-            to L; None for every one, which takes 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
+        layers : which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for
+            1 to L; None for every one: 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
         """
         batch, config, head = self._batch(inputs), self.config, self.params.head
         kept = list(range(config.L + 1) if layers is None else layer_numbers(layers, config.L))
@@ -394,12 +394,9 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
     >>> layer_numbers("-1,-2", 12), layer_numbers("embeddings", 12), layer_numbers("all", 3)
     ((12, 11), (0,), (1, 2, 3))
     """
-    if layers == "embeddings":
-        return (0,)
-    if layers == "all":
-        return tuple(range(1, count + 1))
     if isinstance(layers, str):
-        given = layers.split(",")
+        named = {"embeddings": "0", "all": ",".join(map(str, range(1, count + 1)))}
+        given = named.get(layers, layers).split(",")
         found = [int(one) for one in given if one.strip().removeprefix("-").isdecimal()]
         found = found if len(found) == len(given) else []
     else:

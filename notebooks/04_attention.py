@@ -447,8 +447,8 @@ course.say(
 #    \operatorname{attention}(x) = [\,\text{head}_1 \mid \dots \mid \text{head}_A\,]\; W_O + b_O . $$
 #
 # In shapes: x (T,H) → q, k, v (T,H) each → cut into heads (T,A,D) → attention in every head (T,A,D) → side by side
-# (T,H) → times $W_O$ (T,H). Without this fourth matrix what head 1 found would stay in columns 1 to $D$ for ever; $W_O$
-# lets every column of the result draw on all heads.
+# (T,H) → times $W_O$ (T,H). Without this fourth matrix what head 1 found could be added to columns 1 to $D$ of its token
+# alone; $W_O$ lets every column draw on all heads.
 #
 # We can build two such heads by hand. Let the key of a token be the unit vector of its position. A head whose
 # query points at the previous position looks left; one whose query points at the next looks right. A factor
@@ -911,9 +911,9 @@ course.show(
 #    p_i \cdot p_j = \sum_k \cos w_k (i - j) . $$
 #
 # The sum is $m$ where $i = j$. At every other distance up to $2m + 1$ the cosines cancel and leave 0 (odd distances) or
-# $-1$ (even ones). So if
-# token $j$ has the key $p_j$ and token $i$ the query $p_{i-1}$, the largest score is that of the token before. And a
-# matrix takes $p_i$ to $p_{i-1}$: each pair $(\cos w_k i, \sin w_k i)$ is turned by the angle $-w_k$.
+# $-1$ (even ones). So if token $j$ has the key $p_j$ and token $i$ the query $p_{i-1}$, the largest score is that of
+# the token before. And a matrix takes $p_i$ to $p_{i-1}$: each pair $(\cos w_k i, \sin w_k i)$ is turned by the angle
+# $-w_k$.
 
 # %%
 from minibert import Bert, Tokenizer, show

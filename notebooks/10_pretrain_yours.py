@@ -604,7 +604,7 @@ course.show(
 # | text | BooksCorpus and Wikipedia, 3.3 billion words | sixteen books |
 # | pieces | 30,522 | 2,048 |
 # | layers × H, heads | 12 × 768, 12 | 2 × 64, 4 |
-# | a step | 256 sequences of 128 tokens, in the last tenth of 512 | 128 of 8 |
+# | a step | some 128,000 tokens; nine tenths of the steps in sequences of 128, the rest of 512 | 128 of 8 |
 # | steps | 1,000,000 (about 40 times through the text) | 1,200 |
 # | peak rate, warm-up | 0.0001, 1% | 0.003, 10% |
 # | next sentences | yes | no: two texts do not fit into eight tokens |

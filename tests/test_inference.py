@@ -233,6 +233,10 @@ def test_many_texts_are_computed_a_few_at_a_time_and_only_what_was_asked_for_is_
     last = model.encode(texts, layers=[config.L])
     assert len(last.hidden_states) == 1
     assert relative_error(last.hidden_states[0], together.hidden_states[-1]) < 1e-12
+    for layers in ([-1], -1, "-1", np.array([config.L])):
+        (same,) = model.encode(texts, layers=layers).hidden_states
+        assert (same == last.hidden_states[0]).all()
+    assert len(model.encode(texts, layers="all").hidden_states) == config.L
     with pytest.raises(InputError, match=r"layers=\[9\] are not hidden states of this model"):
         model.encode(texts, layers=[9])
 

@@ -315,7 +315,7 @@ class Estimator(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
         folder, model = Path(folder), self._model
-        is_own = folder.exists() and model.folder.exists() and folder.samefile(model.folder)
+        is_own = model.folder.name and folder.resolve() == model.folder.resolve()
         require_no_other(folder, () if is_own else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         columns = getattr(model.task, "columns", {})  # by the names that they have in a person's tables

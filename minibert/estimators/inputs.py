@@ -67,12 +67,13 @@ def listed(values: Any, name: str) -> list[Any]:
     return found
 
 
-def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str | None]]:
+def text_pairs(data: Any, text: str, second: str | None, *roles: str) -> list[tuple[str, str | None]]:
     """Return texts, each with its second one or None, of a list or of these columns of a table.
 
     A table of one column needs no names. Raise InputError when there is no text, or a row is none; it names
-    the row, counted from 0.
+    the row, counted from 0, and the columns by their `roles`, "text" and "second" when left out.
     """
+    first, other = roles or ("text", "second")
     if (names := column_names(data)) is None:
         rows = listed(data, "X")
         if rows and all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
@@ -80,18 +81,18 @@ def text_pairs(data: Any, text: str, second: str | None) -> list[tuple[str, str 
     else:
         if text not in names and len(names) == 1:
             (text,) = names
-        rows = column(data, text, "text")
+        rows = column(data, text, first)
         if second is not None:
-            seconds = column(data, second, "second")
+            seconds = column(data, second, other)
             if len(rows) != len(seconds):
-                both = f"{len(rows):,} texts and {len(seconds):,} of $second"
-                raise InputError(f"The table has {both}; give each text one.", second=second)
+                both = f"{len(rows):,} texts and {len(seconds):,} of ${other}"
+                raise InputError(f"The table has {both}; give each text one.", **{other: second})
             rows = list(zip(rows, seconds, strict=True))
     if not rows:
         raise InputError("X has no row; give at least one text.")
     found = [_text_pair(row, number) for number, row in enumerate(rows)]
-    for number, (_, other) in enumerate(found):
-        if (other is None) != (found[0][1] is None):
+    for number, pair in enumerate(found):
+        if (pair[1] is None) != (found[0][1] is None):
             raise InputError(f"X mixes texts and pairs of texts (row {number:,}); give all or none a second.")
     return found
 
@@ -129,7 +130,7 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
     return [list(row) for row in rows]
 
 
-def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
+def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[Any]:
     """Return what is expected of each of `n` rows: `y`, a list or a column of the table X, by default `name`.
 
     Of a table y it is the only column. Raise InputError for no such column, or more or fewer than `n`.
@@ -140,7 +141,7 @@ def target_rows(X: Any, y: Any, name: str, n: int) -> list[Any]:
         raise InputError(f"y is a table with the columns {', '.join(names)}; give one of them.")
     if names:
         X, y = y, names[0]
-    rows = column(X, y or name, "label") if y is None or isinstance(y, str) else listed(y, "y")
+    rows = column(X, y or name, role) if y is None or isinstance(y, str) else listed(y, "y")
     if len(rows) != n:
         raise InputError(f"X has {n:,} rows and y {len(rows):,}; give one label for each row.")
     return list(map(plain, rows))

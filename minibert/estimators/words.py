@@ -28,7 +28,7 @@ class TokenTagger(Estimator):
         rows = word_rows(X, self.words)
         if not labelled:
             return [TaggedSentence(tuple(words), None, number) for number, words in enumerate(rows)]
-        wanted = target_rows(X, y, self.tags, len(rows))
+        wanted = target_rows(X, y, self.tags, len(rows), "tags")
         found = []
         for number, (words, tags) in enumerate(zip(rows, wanted, strict=True)):
             if not isinstance(tags, list) or any(map(is_missing, tags)):
@@ -64,9 +64,9 @@ class QuestionAnswerer(Estimator):
     TASK: ClassVar[str] = "qa"
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Question]:
-        rows = text_pairs(X, self.question, self.context)
+        rows = text_pairs(X, self.question, self.context, "question", "context")
         found = []
-        wanted = target_rows(X, y, self.answer, len(rows)) if labelled else [None] * len(rows)
+        wanted = target_rows(X, y, self.answer, len(rows), "answer") if labelled else [None] * len(rows)
         for number, ((asked, paragraph), cell) in enumerate(zip(rows, wanted, strict=True)):
             if paragraph is None:
                 raise InputError(f"Row {number:,} of X is one text; give pairs of question and paragraph.")

@@ -44,6 +44,6 @@ def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcom
         kind, values = "mean", [task.score(examples, predictions)[task.metric]]
     groups: list[int] = []
     runs = [(source, len(list(own))) for source, own in groupby(map(_source, examples))]
-    if kind and None not in dict(runs) and len(dict(runs)) == len(runs) < len(examples):
+    if None not in (sources := dict(runs)) and len(sources) == len(runs) < len(examples) == len(values):
         groups = [count for _, count in runs]
     return Outcomes(kind, np.asarray(values), tuple(groups))

@@ -85,8 +85,8 @@ class FinetuneOptions(RunOptions):
     dev_examples: int | None = option(None, "measure on N examples, chosen likewise", WHOLE, default="all")
     split_dev: float | None = option(
         None,
-        "where only one file has labels, dev or train: measure on this share of it, and of each class, learn "
-        "from the rest",
+        "where only one file has labels, dev or train: measure on this share of it, and of each class (pairs "
+        "with the same first text together), learn from the rest",
         SHARE,
         metavar="SHARE",
         default="",

@@ -248,10 +248,10 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     else:
         held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, TOGETHER))
     if not 0 < len(held) < len(examples):
-        why = "What is of one document or about one paragraph is not divided: where that is everything, put "
-        why += "lines -DOCSTART- between documents"
+        why = "What is of one document, paragraph or first text is not divided: where that is everything, "
+        why += "put lines -DOCSTART- between documents"
         if stratified:
-            why = "One example of each class is learnt from, and pairs with one first text are not divided: "
+            why = "One example of each class is learnt from, and pairs with one first text stay together: "
             why += "where no class has more, add examples"
         empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
         raise InputError(f"{empty}. {why}, or give files of train and dev.", split_dev=share)

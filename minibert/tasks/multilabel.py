@@ -75,7 +75,8 @@ class ManyLabels(OwnTexts):
             times = np.bincount(rows, minlength=len(gold))
             both = times @ marked
             f1 = 2 * (times @ right) / np.maximum(1, both)
-            return float(f1[(both > 0) | ~marked.any(0)].mean())  # without the classes that no row drawn has
+            seen = (both > 0) | ~marked.any(0)  # without the classes that no row drawn has
+            return float(f1[seen].mean()) if seen.any() else math.nan
 
         return macro_f1
 

@@ -414,7 +414,7 @@ def test_a_stopped_cell_of_long_texts_goes_on(small_imdb, monkeypatch):
     out, words = small_imdb
     words += ["--only", "windows"]
 
-    def stop(*given):
+    def stop(*given, **named):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:  # when the training is done, and nothing is predicted

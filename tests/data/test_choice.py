@@ -8,6 +8,7 @@ from real_data import FIXTURES, real_data
 
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
+from minibert.data.stand_ins import divided
 from minibert.errors import InputError
 
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
@@ -73,22 +74,26 @@ def test_real_hellaswag():
     assert len({example.id for example in found}) == 10042
 
 
+def context_of(example):
+    return example.context
+
+
 def test_real_hellaswag_is_divided_by_context():
     found = choice.read_hellaswag(real_data("choice/hellaswag__none__validation.jsonl"))
-    train, dev = choice.divide(found, "train"), choice.divide(found, "dev")
+    train, dev = divided(found, "train", context_of), divided(found, "dev", context_of)
     assert sorted(train + dev) == sorted(found)
     assert not {example.context for example in train} & {example.context for example in dev}
     assert 0.18 < len(dev) / len(found) < 0.22
     with pytest.raises(InputError, match="no split 'test', only train, dev"):
-        choice.divide(found, "test")
+        divided(found, "test", context_of)
     with pytest.raises(InputError, match="Of 0 examples none becomes dev"):
-        choice.divide([], "dev")
+        divided([], "dev", context_of)
 
 
 def test_half_a_pair_of_surrogates_is_divided_like_any_other_text(tmp_path):
     item = {"ctx_a": "a \ud83d", "ctx_b": "", "endings": ["x", "y"], "label": 0}
     found = choice.read_hellaswag(lines(tmp_path, item))
-    assert choice.divide(found, "train") == found
+    assert divided(found, "train", context_of) == found
 
 
 def test_real_copa():

@@ -269,6 +269,12 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         classifier.save(pretrained)
     (pretrained / "finetune.json").rename(pretrained / "training.json")
     classifier.save(out)  # where it is from
+    monkeypatch.chdir(pretrained)
+    params = classifier._model.params
+    elsewhere = minibert.TextClassifier.of(params, classifier._model.tokenizer, classifier.classes_)
+    with pytest.raises(InputError, match="holds training.json of a pre-training run"):
+        elsewhere.save(".")
+    monkeypatch.chdir(tmp_path)
     assert sorted(tmp_path.iterdir()) == [*before, pretrained]
 
 

@@ -9,6 +9,7 @@ from real_data import FIXTURES
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.experiments.outcomes import measured, outcomes
+from minibert.experiments.verdicts import Outcomes
 from minibert.metrics.entities import chunks
 from minibert.tasks.registry import create
 
@@ -85,6 +86,11 @@ def test_pairs_with_one_first_text_and_questions_about_one_paragraph_are_a_group
     assert measured(create("rte"), entailed, answers).groups == (3, 3, 1)
     singles = [one._replace(second=None, label="0", first="same") for one in pairs]
     assert measured(create("sst2"), singles, answers).groups == ()
+    apart = [pairs[number]._replace(label="entailment") for number in (0, 3, 1, 4, 2, 5, 6)]
+    assert measured(create("rte"), apart, answers).groups == ()
+    scored = [one._replace(label=float(number)) for number, one in enumerate(pairs)]
+    found = measured(create("stsb"), scored, [{"value": float(number % 3)} for number in range(7)])
+    assert found.groups == () and Outcomes.from_json(found.to_json()) == found
     task = create("squad1")
     asked = [one for one in task.read(FIXTURES / "squad", "train") for _ in range(2)]
     found = measured(task, asked, [{"id": one.id, "text": "the"} for one in asked]).groups

@@ -1,5 +1,7 @@
 """Any number of labels for a text: tables, thresholds, figures and files."""
 
+import warnings
+
 import numpy as np
 import pytest
 from small_tasks import write_table
@@ -179,6 +181,8 @@ def test_a_class_that_no_drawn_text_has_is_in_no_mean_of_the_interval():
     assert TASK.statistic(examples, answers)(np.arange(100)) == pytest.approx(0.95)
     assert TASK.statistic(examples, answers)(np.array([0, 1])) == 0.5
     assert TASK.statistic(examples, answers)(np.array([1, 2])) == 1
+    with warnings.catch_warnings(action="error"):
+        assert np.isnan(statistic(np.array([50, 60])))
 
 
 def test_the_figures_stand_beside_the_strongest_constant_answer_and_a_threshold_of_one_half():

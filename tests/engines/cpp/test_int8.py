@@ -127,7 +127,7 @@ def test_what_is_added_to_and_what_lies_otherwise_is_multiplied_exactly(isa):
 def test_hidden_states_of_a_model_change_by_percents_and_its_heads_are_not_rounded(isa, dtype, monkeypatch):
     monkeypatch.setenv("MINIBERT_ISA", isa)
     batch = Batch.pack([Sequence([2, 7 + i % 5, 9, 3], [0, 0, 1, 1]) for i in range(40)])
-    exact, model = (Bert.from_pretrained(GOLDEN / "hf_tiny", "cpp", dtype, threads=2) for _ in range(2))
+    exact, model = (Bert.from_pretrained(GOLDEN / "hf_tiny", "cpp", dtype=dtype, threads=2) for _ in range(2))
     assert model.optimize_for_inference(int8=True) is model
     states = [one.encode(batch).hidden_states for one in (exact, model)]
     for number, (right, found) in enumerate(zip(*states, strict=True)):
@@ -191,7 +191,7 @@ CANNOT = [
 @pytest.mark.parametrize(("engine", "dtype", "isa"), CANNOT)
 def test_who_cannot_have_it_is_told_and_nothing_is_changed(engine, dtype, isa, monkeypatch):
     monkeypatch.setenv("MINIBERT_ISA", isa)
-    model = Bert.from_pretrained(GOLDEN / "hf_tiny", engine, dtype)
+    model = Bert.from_pretrained(GOLDEN / "hf_tiny", engine, dtype=dtype)
     told = f"int8=True needs the engine cpp, .* leave it out with {engine} in {dtype} on this processor"
     with pytest.raises(InputError, match=told):
         model.optimize_for_inference(int8=True)
