@@ -100,11 +100,14 @@ class Encoded:
             raise InputError(text, pool=pool)
         return unit_rows(vectors) if normalize else vectors
 
-    def sequence(self, number: int) -> "Encoded":
-        """Return one of the sequences by itself; its arrays are views."""
-        S = len(self.cu_seqlens) - 1
-        if not 0 <= number < S:
-            raise InputError(f"number={number} is not one of the {S} sequences; count from 0.")
+    def __len__(self) -> int:
+        return len(self.cu_seqlens) - 1  # sequences
+
+    def __getitem__(self, number: int) -> "Encoded":
+        """Return one of the sequences by itself, from the end where negative; its arrays are views."""
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"There is no sequence {number}, there are {len(self)}.")  # where iteration ends
+        number %= len(self)
         begin, end = self.cu_seqlens[number : number + 2]
         return Encoded(
             hidden_states=[state[begin:end] for state in self.hidden_states],

@@ -124,7 +124,7 @@ def test_sequence_of_a_packed_batch_equals_the_sequence_alone(causal):
     texts = [encoding(2, 7, 9, 3), encoding(2), encoding(2, 8, 3, 5, 6, 3, second=3), encoding(2, 9, 5, 3)]
     together = model.encode(texts, attentions=True)
     for number, text in enumerate(texts):
-        part, alone = together.sequence(number), model.encode(text, attentions=True)
+        part, alone = together[number], model.encode(text, attentions=True)
         np.testing.assert_array_equal(part.cu_seqlens, [0, len(text.ids)])
         assert relative_error(part.pooled, alone.pooled) < 1e-12
         for ours, theirs in zip(part.hidden_states, alone.hidden_states, strict=True):
@@ -143,7 +143,7 @@ def test_a_causal_model_attends_to_nothing_ahead():
 
 def test_attention_maps_are_made_only_when_asked_for(model):
     encoded = model.encode(encoding(2, 7, 3))
-    assert encoded.attentions is None and encoded.sequence(0).attentions is None
+    assert encoded.attentions is None and encoded[0].attentions is None
 
 
 def test_results_belong_to_the_caller(model):
@@ -380,9 +380,13 @@ def test_parameters_of_a_model_that_is_optimised_are_read_only_and_those_of_a_co
         np.testing.assert_allclose(other.encode(encoding(2, 7, 3)).pooled, expected, rtol=1e-5)
 
 
-def test_number_of_no_sequence_is_refused(model):
-    with pytest.raises(InputError, match="number=1 is not one of the 1 sequences"):
-        model.encode(encoding(2, 3)).sequence(1)
+def test_what_was_encoded_is_a_row_of_sequences(model):
+    encoded = model.encode([encoding(2, 3), encoding(2, 7, 3)])
+    assert len(encoded) == 2 and [len(one.hidden_states[-1]) for one in encoded] == [2, 3]
+    assert (encoded[-1].hidden_states[-1] == encoded.hidden_states[-1][2:]).all()
+    for number in (2, -3):
+        with pytest.raises(IndexError, match=f"There is no sequence {number}, there are 2"):
+            encoded[number]
 
 
 def test_parameters_of_another_configuration_are_refused():
@@ -429,7 +433,7 @@ def test_a_fine_tuned_model_encodes_and_has_no_scores_of_pre_training(head, pool
     found = model.encode(encoding(2, 7, 3))
     assert np.array_equal(found.hidden_states[-1], before.hidden_states[-1])
     assert np.array_equal(found.pooled, before.pooled) if pools else found.pooled is None
-    assert (found.sequence(0).pooled is not None) == pools
+    assert (found[0].pooled is not None) == pools
     asked = encoding(2, 3)
     for call in (lambda: model.masked_lm_logits(asked, [0]), lambda: model.next_sentence_logits(asked)):
         with pytest.raises(

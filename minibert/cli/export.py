@@ -84,9 +84,7 @@ def run(arguments: Namespace) -> None:
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
     if is_last := config.is_decoder and params.head.pooled and params.head.kind != "pretraining":
-        notes.append(
-            "transformers would read [CLS], which sees nothing left to right; only minibert reads this"
-        )
+        notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
     heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
     head = "none" if heads and {*heads} <= {*report.missing} else params.head.kind
     if CARD not in beside:

@@ -210,8 +210,7 @@ class Estimator(ABC):
             finally:
                 for name in () if (folder / OPTIONS_FILE).exists() else texts:  # it has not begun
                     (data / f"{name}.jsonl").unlink(missing_ok=True)
-        engine, threads = self.engine, self.threads
-        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=options.dtype)
+        fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
         vars(self).update(vars(learner))
         self._fitted = fitted
         self._learn_report(report)

@@ -159,7 +159,6 @@ class WholeRun(Run):
         fresh = state.plan["fresh"]
         kept = "its output layer is kept" if data.head.outputs else "the mean of its last hidden states"
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
-        is_causal = config.is_decoder
         times, dev = -(-self.total_steps // self.epoch_steps), int(lengths(data.dev).sum())
         learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
         is_most = times * dev > 3 * learnt  # for each token, training costs about three times as much
@@ -171,7 +170,7 @@ class WholeRun(Run):
             f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
             "parameters; "
             + "LSTMs below the output layer, which only minibert reads and not transformers; " * o.bilstm
-            + "the last token is pooled, where transformers reads [CLS]; " * (is_causal and data.head.pooled)
+            + "the last token is pooled, unlike in transformers; " * (config.is_decoder and data.head.pooled)
             + (f"{' and '.join(fresh)} with initial values.\n" if fresh else f"{kept}.\n")
             + self.plan_text
             + (f"\nMeasuring takes most of the time: {costs}; --dev-examples N measures on fewer." * is_most)

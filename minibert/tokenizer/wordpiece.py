@@ -156,6 +156,8 @@ class Tokenizer:
         pairs: Any = [pair] if isinstance(pair, str) else pair
         if not isinstance(text, str | Sequence) or isinstance(text, bytes):
             raise _no_string("text", text)
+        if pair is None and isinstance(text, tuple) and [type(one) for one in text] == [str, str]:
+            raise InputError("text is a tuple of two strings; give a list of texts, or the second as `pair`.")
         if not isinstance(pair, str | None if alone else str | Sequence | None) or isinstance(pair, bytes):
             raise _no_string("pair", pair)
         if pairs is None and texts and isinstance(texts[0], tuple):

@@ -50,6 +50,25 @@ def google(tmp_path):
     return folder
 
 
+def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_path, capsys):
+    for causal in (False, True):
+        config = dataclasses.replace(CONFIG, is_decoder=causal)
+        folder, out = tmp_path / f"model-{causal}", tmp_path / f"out-{causal}"
+        hub.save_hf(folder, config, initialise(config, 3, head=Head("classify", 2)), ("bad", "good"))
+        Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(folder)
+        TaskFile("classify", ("bad", "good"), 8).save(folder)
+        export(folder, out, "--json")
+        told = [note for note in json.loads(capsys.readouterr().out)["notes"] if "only minibert" in note]
+        assert len(told) == causal
+        assert ("transformers" in (out / "README.md").read_text("utf-8").partition("## Use")[2]) == (
+            not causal
+        )
+        (text,) = classify(out, ["a b"])
+        assert text["label"] in ("bad", "good")
+    told = ends_badly(capsys, 2, *words_of(folder, tmp_path / "again", "--sentence-transformers", "cls"))
+    assert "left to right [CLS] sees only itself" in told and not (tmp_path / "again").exists()
+
+
 def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, capsys):
     export(model, tmp_path / "tf", "--format", "tensorflow")
     assert sorted(path.name for path in (tmp_path / "tf").iterdir()) == [

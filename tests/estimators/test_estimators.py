@@ -22,6 +22,7 @@ from minibert.estimators.inputs import listed, seed_of, text_pairs
 from minibert.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify
+from minibert.tasks.stored import TaskFile
 
 FAST = dict(engine="numpy", batch_size=16, epochs=6, learning_rates=5e-3)
 TEXTS, LABELS = zip(*reviews(160, 1), strict=True)
@@ -79,6 +80,15 @@ def test_a_model_that_is_optimised_for_inference_answers_the_same(fitted, tmp_pa
     with pytest.raises(ValueError, match="read-only"):
         weight[...] = 0
     assert loaded.fit(TEXTS[:32], LABELS[:32]).predict(OTHERS).shape == (40,)
+
+
+def test_the_score_of_a_classifier_is_its_accuracy_whatever_its_task_is_scored_by(fitted, tmp_path):
+    fitted.save(tmp_path)
+    stored = TaskFile.load(tmp_path)
+    dataclasses.replace(stored, task="cola", columns={}).save(tmp_path)  # whose only metric is Matthews'
+    of_cola, right = minibert.load(tmp_path), np.mean(fitted.predict(OTHERS) == THEIRS)
+    assert of_cola.score(OTHERS, THEIRS) == fitted.score(OTHERS, THEIRS) == right
+    assert fitted.score(OTHERS, THEIRS) == fitted.evaluate(OTHERS, THEIRS)["scores"]["accuracy"]
 
 
 @pytest.mark.parametrize("labels", [list(map(int, LABELS)), np.array(LABELS) == "1", np.array(LABELS, float)])

@@ -57,6 +57,21 @@ def test_of_mnli_what_does_not_follow_is_not_entailed_for_rte(rte):
     assert known["train_tasks"] == {"rte": 40, "mnli": 6}
 
 
+def test_scores_of_sick_are_brought_to_the_scale_of_sts_b(tmp_path):
+    for split in ("train", "dev"):
+        header = "index genre filename year old_index source1 source2 sentence1 sentence2 score".split()
+        own = [(str(n), "g", "f", "2012", "1", "s", "s", "a film", "the film", f"{n}.0") for n in range(6)]
+        write_table(tmp_path / "STS-B" / f"{split}.tsv", header, own)
+    header = "pair_ID sentence_A sentence_B relatedness_score entailment_judgment".split()
+    pairs = [(str(n), "a play", "the play", str(score), "NEUTRAL") for n, score in enumerate((1, 3, 5.0))]
+    for split in ("train", "trial"):
+        write_table(tmp_path / "sick" / f"SICK_{split}.txt", header, pairs)
+    train, _ = read("stsb", tmp_path, {"sick-score": tmp_path / "sick"})
+    assert [one.label for one in train] == [0, 1, 2, 3, 4, 5, 0, 2.5, 5]
+    train, _ = read("sick-score", tmp_path / "sick", {"stsb": tmp_path})
+    assert [one.label for one in train[3:]] == pytest.approx([1, 1.8, 2.6, 3.4, 4.2, 5])
+
+
 def test_squad_is_learnt_with_triviaqa(tmp_path):
     for split in ("train", "dev"):
         shutil.copy(FIXTURES / "squad" / "train-v1.1.json", tmp_path / f"{split}-v1.1.json")

@@ -70,6 +70,13 @@ def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp
     theirs = write_model(tmp_path / "theirs", two, labels=("entailment", "not_entailment"))
     assert start(theirs, two, "rte", ("entailment", "not_entailment"))[1] == []
     assert start(theirs, two, "sst2", ("0", "1"))[1] == ["output layer"]
+    # numbers are those of one task, as STS-B's, or SICK's in its place
+    one = Head("regress", 1)
+    for task, kept in (("stsb", ("stsb", "sick-score")), ("regress", ("regress",))):
+        numbers = write_model(tmp_path / task, one)
+        TaskFile(task, (), 64, {"text": "a", "label": "b"} if task == "regress" else {}).save(numbers)
+        for asked in ("stsb", "sick-score", "regress"):
+            assert start(numbers, one, asked, ())[1] == ([] if asked in kept else ["output layer"])
     spans = write_model(tmp_path / "spans", Head("span", 2))
     assert start(spans, Head("span", 2), "squad2", ())[1] == []
     assert start(spans, two, "rte", ("entailment", "not_entailment"))[1] == ["pooler", "output layer"]

@@ -126,6 +126,11 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
             r"targets=\['cat', 'xyz'\]: 'xyz' is not in the voc",
         ),
         (["[MASK]"], {"targets": ["", "cat"]}, "'' is not in the voc"),
+        (
+            ["[MASK]"],
+            {"targets": []},
+            r"targets=\[\] has no word; give one, or leave it out",
+        ),
         (["[MASK]"], {"targets": ["cat", "cat"]}, "'cat' is given twice; give it once"),
         (["[MASK]"], {"targets": "cat"}, "targets='cat' is one string; give a list"),
         (["[MASK]"], {"targets": ["cat"], "pieces": 2}, "pieces=2 is for guesses, but targets were given"),

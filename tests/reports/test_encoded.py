@@ -77,7 +77,7 @@ def test_without_a_vocabulary_tokens_are_numbered_and_layers_may_lack(model):
 
 def test_one_sequence_by_itself_has_its_own_tokens(model):
     encoded = model.encode(["the film", "dull"], attentions=True)
-    one = encoded.sequence(1)
+    one = encoded[1]
     assert one.tokens == ["[CLS]", "dull", "[SEP]"]
     whole = pictures(encoded._repr_html_())
     assert np.array_equal(pictures(one._repr_html_())[0], whole[1])

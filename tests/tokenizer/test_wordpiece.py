@@ -284,6 +284,7 @@ def test_what_is_no_string_is_refused(tokenizer, texts, message):
         (["a", 3], r"texts\[1\]=3 is int; give texts that are all str"),
         ([("a", "b"), "c"], r"text\[1\]='c' is no pair of texts; give tuples of two"),
         ([("a", "b", "c")], r"text\[0\]=.* is no pair of texts"),
+        (("a", "b"), "text is a tuple of two strings; give a list of texts, or the second as `pair`"),
     ],
 )
 def test_a_list_that_is_not_of_texts_or_of_pairs_is_refused(tokenizer, texts, message):
