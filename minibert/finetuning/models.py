@@ -79,7 +79,7 @@ class Finetuned:
 
     folder: Path  # that it is from
     task: Task  # what it answers
-    labels: Labels  # as its task.json says, like the two that follow
+    labels: Labels  # as its task.json says, like the three that follow
     tuned: Tuned
     max_length: int
     pair: bool  # whether it reads pairs of texts
@@ -136,8 +136,8 @@ class Finetuned:
             raise InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
-        told = stored.labels, dict(stored.tuned), stored.max_length, stored.pair
-        return cls(folder, asked, *told, tokenizer, params, ops)
+        labels, tuned = stored.labels, dict(stored.tuned)
+        return cls(folder, asked, labels, tuned, stored.max_length, stored.pair, tokenizer, params, ops)
 
     @property
     def config(self) -> BertConfig:

@@ -26,7 +26,6 @@ from minibert.tasks.stored import TAGGER_FILE, Stored
 from minibert.tasks.tagging import sentence_bounds
 from minibert.tasks.task import Labels, Task
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import read_tokenizer
 
 WEIGHTS_FILE = "tagger.safetensors"
 WORD_BUDGET = 2048  # of a batch
@@ -132,7 +131,7 @@ class FeatureTagger:
         folder = Path(folder)
         stored = TaggerFile.load(folder)
         model = Bert.from_pretrained(folder, engine, dtype=dtype, threads=threads)
-        config, tokenizer = model.config, read_tokenizer(folder, model.config)
+        config, tokenizer = model.config, model.tokenizer
         stored.check_positions(folder, config.P)
         tagger_config = BilstmConfig.from_dict(stored.config)
         own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs

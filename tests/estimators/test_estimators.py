@@ -330,6 +330,18 @@ def test_data_that_can_not_be_learnt_from_are_refused_with_their_row(model, tmp_
     assert not (tmp_path / "run" / "finetune.json").exists()
 
 
+def test_a_column_that_is_not_there_is_called_by_the_parameter_that_names_it(model):
+    words, pairs = {"words": [["a"]] * 2, "other": [["X"]] * 2}, {"question": ["a"] * 2, "other": ["b"] * 2}
+    for estimator, table, said in (
+        (minibert.TokenTagger(model, tags="none"), words, "tags='none'"),
+        (minibert.QuestionAnswerer(model, question="none"), pairs, "question='none'"),
+        (minibert.QuestionAnswerer(model, context="none"), pairs, "context='none'"),
+        (minibert.QuestionAnswerer(model, context="other", answer="none"), pairs, "answer='none'"),
+    ):
+        with pytest.raises(InputError, match=f"no column for {said}, only"):
+            estimator.fit(table)
+
+
 def test_tables_that_mean_two_things_or_nothing_yet_are_refused(model):
     twice = Table(text=["a", "the"])
     twice._columns["text"] = Table(text=["a", "the"])  # what pandas gives where two have one name
