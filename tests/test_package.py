@@ -70,18 +70,6 @@ def test_every_public_name_resolves_to_the_object_of_its_module():
     assert minibert.BertConfig is BertConfig
 
 
-@pytest.mark.parametrize(
-    ("parts", "most"),
-    [(["minibert"], 36_000), (["minibert/ops", "minibert/model", "minibert/training/step.py"], 3_100)],
-    ids=["package", "core"],
-)
-def test_what_is_to_be_read_stays_short(parts, most):
-    places = [ROOT / part for part in parts]
-    files = {file for place in places for file in ([place] if place.is_file() else place.rglob("*.py"))}
-    assert all(place.exists() for place in places) and len(files) > 10
-    assert sum(file.read_bytes().count(b"\n") for file in files) <= most
-
-
 def test_unknown_public_name_is_an_attribute_error_that_lists_what_there_is():
     with pytest.raises(AttributeError, match="'Bart'; it offers Batch, Bert"):
         minibert.Bart  # noqa: B018
