@@ -13,15 +13,10 @@ def main() -> int:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
         from minibert import cli
-        from minibert.errors import STOPPED_BY
 
-        status = cli.main()
+        return cli.main()
     except KeyboardInterrupt:
         return INTERRUPTED
-    if status == STOPPED_BY["SIGHUP"]:  # Python would fail to write there what is left to be written
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return status
 
 
 if __name__ == "__main__":

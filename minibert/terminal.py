@@ -8,9 +8,11 @@ file can write anything but text. Where the output goes changes nothing: a pipe 
 
 import codecs
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 # Control characters but for line ends and tabs, halves of surrogate pairs, the separators U+2028 and U+2029,
@@ -94,6 +96,37 @@ def write_what_can_be_written() -> None:
     if getattr(out, "errors", None) in ("strict", "surrogateescape") and hasattr(out, "reconfigure"):
         codecs.register_error("minibert", _not_encoded)
         out.reconfigure(errors="minibert")
+
+
+def flush_output() -> None:
+    """Write out what the standard output still holds, while a failure can be caught.
+
+    Raises
+    ------
+    OSError
+        If it can't be written: a full disk, a pipe that nobody reads. What is left is discarded then; Python
+        would try again as the process ends, and end it with status 120.
+    """
+    _flush_or_discard(sys.stdout)
+
+
+def flush_errors() -> None:
+    """Write out what the error stream still holds, or discard it: there is nobody to be told."""
+    with suppress(OSError):
+        _flush_or_discard(sys.stderr)
+
+
+def _flush_or_discard(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        with suppress(OSError):  # of a stream that is no file
+            descriptor = stream.fileno()
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, descriptor)
+            os.close(null)
+            stream.flush()
+        raise
 
 
 def _escaped(text: str, unseen: re.Pattern[str], quoted: Callable[[str], str]) -> str:

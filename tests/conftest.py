@@ -11,6 +11,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
+# What an ordinary machine does not set, and processes that tests start would inherit.
+for _name in "UNBUFFERED DONTWRITEBYTECODE OPTIMIZE IOENCODING UTF8 COERCECLOCALE WARNINGS".split():
+    os.environ.pop(f"PYTHON{_name}", None)
+
 # Before JAX is: most of what its tests take is compiling, which gives the same answers with less effort.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 

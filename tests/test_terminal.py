@@ -99,9 +99,9 @@ def printing(source):
     ]
 
 
-# Who may: the function itself; `say`, above progress bars; two that open or move the streams, and the one
-# sentence that is ready for an abort of JAX's.
-MAY_PRINT = {"terminal.py", "training/runlog.py", "__main__.py", "engines/jax/cluster.py"}
+# Who may: the function itself; `say`, above progress bars; and the one sentence that is ready for an abort of
+# JAX's.
+MAY_PRINT = {"terminal.py", "training/runlog.py", "engines/jax/cluster.py"}
 MAY_PRINT |= {f"course/{file}.py" for file in ("lesson", "running", "showing")}  # into notebooks
 
 

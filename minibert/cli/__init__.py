@@ -7,18 +7,17 @@ arguments). Exit status: 0 done, 1 the work failed, 2 something that was given c
 SIGTERM, 129 SIGHUP.
 """
 
-import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
 from minibert.cli.shared.parser import parse_arguments
 from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
-from minibert.terminal import emit, printable, write_what_can_be_written
+from minibert.terminal import emit, flush_errors, flush_output, printable, write_what_can_be_written
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -43,26 +42,63 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in the words after `minibert`, those of this process when left out.
 
-    Return the exit status. What was wrong stands in one line on the error stream.
+    Whatever way a command ends, what it has printed is written out here, where it can be said that this
+    failed. Python itself would do so as the process ends, and then exit with 120 and words of its own.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The words after `minibert`.
+
+    Returns
+    -------
+    int
+        The exit status. What was wrong stands in one line on the error stream.
+
+    Raises
+    ------
+    SystemExit
+        After help, a version or a completion was printed (status 0), or of words that the parser refuses (2).
     """
     write_what_can_be_written()
+    ending: SystemExit | None = None
     try:
-        arguments = parse_arguments(argv)
+        status = _status_of(lambda: _run(argv))
+    except SystemExit as stop:
+        ending, status = stop, int(stop.code or DONE)
+    if status == DONE:
+        status = _status_of(flush_output)
+    else:
+        with suppress(OSError):  # one reason is enough
+            flush_output()
+    flush_errors()
+    if ending is not None and ending.code == status:
+        raise ending
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run a command; return its status, or raise what went wrong."""
+    arguments = parse_arguments(argv)
+    try:
         with warnings.catch_warnings():
             warnings.showwarning = cast(Any, lambda warning, *_: _complain(warning.args[0]))
             if "device" in arguments:
                 import_module("minibert.engines").force_device(arguments.device)
-            status = arguments.run(arguments) or arguments.status
-            sys.stdout.flush()  # while a broken pipe can still be caught
-            return status
+            return arguments.run(arguments) or arguments.status
     except InputError as error:
         return _complain(arguments.parser.as_typed(error), BAD_INPUT)
+
+
+def _status_of(work: Callable[[], int | None]) -> int:
+    """Do the work; return its status, or that of what it raised, after saying what was wrong."""
+    try:
+        return work() or DONE
     except PermissionError as error:  # of a folder that may not be looked into
         where = error.filename or "A file"
         text = f"{where} is closed to you ({error.strerror}); change its permissions or name another."
         return _complain(text, BAD_INPUT)
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (RunError, MemoryError) as error:
         return _complain(str(error) or "there is not enough memory", FAILED)
@@ -75,5 +111,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _complain(message: Any, status: int = DONE) -> int:
     text = " ".join(str(message).split()) or type(message).__name__
-    emit(f"minibert: {printable(text)}", file=sys.stderr)
+    with suppress(OSError):  # nobody is left who could be told
+        emit(f"minibert: {printable(text)}", file=sys.stderr)
     return status

@@ -32,7 +32,16 @@ CURRICULUM = {
 }
 OPERATIONS = {name: notebook for notebook, names in CURRICULUM.items() for name in names.split()}
 # What stays minibert's: conversions, sums into accumulators, the loop over layers, and the bits of dropout.
-PLUMBING = "cast upcast accumulate scatter_add layers layers_backward dropout dropout_mask zero".split()
+PLUMBING = (
+    "cast upcast accumulate add_gradients scatter_add layers layers_backward dropout dropout_mask zero"
+).split()
+# What pre-training of the course never calls: other heads and optimizers, pictures, inference.
+NOT_CALLED = (
+    "attention_probabilities bilstm_block bilstm_block_backward keep lamb layer_mix layer_mix_backward lstm "
+    "lstm_backward muon pool_windows pool_windows_backward segment_softmax_cross_entropy "
+    "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
+    "squared_error squared_error_backward"
+).split()
 QUICK = False  # True where the course itself is tested: `Lesson.scale` then gives the small sizes
 
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import ends_badly, notice  # noqa: F401 (a fixture)
+from command import PATIENCE, ends_badly, environment, notice  # noqa: F401 (a fixture)
+from paths import ROOT
 
 from minibert import cli
 from minibert.cli.shared.flags import given_fields
@@ -124,19 +125,75 @@ def test_zsh_has_a_script_of_its_own_that_it_can_read(tmp_path, capsys):
         subprocess.run([shell, "-n", tmp_path / "_minibert"], check=True)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full without being so")
-@pytest.mark.parametrize("words", [["--print-completion", "bash"], ["--help"], ["--version"], ["show", "-h"]])
-def test_a_full_disk_and_a_closed_pipe_are_told_in_a_line(words):
-    command = [sys.executable, "-m", "minibert", *words]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and "No space left on device" in done.stderr
-    assert done.stderr.startswith("minibert: ") and done.stderr.count("\n") == 1
+FULL = "/dev/full"
+# Every way out: help, a version, a completion, a result, words that are refused, a file that is not there.
+WAYS_OUT = [
+    ("", 0),
+    ("--help", 0),
+    ("--version", 0),
+    ("show -h", 0),
+    ("--print-completion bash", 0),
+    ("info --json", 0),
+    ("pretrain --nope", 2),
+    ("fill-mask --model nowhere text", 2),
+]
+has_full_disk = pytest.mark.skipif(not Path(FULL).exists(), reason="a disk that is full without being so")
+
+
+def ended(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **variables):
+    """The status of a command in a process of its own, and what its error stream has."""
+    command = [sys.executable, "-m", "minibert", *words.split()]
+    process = {"env": environment() | variables, "stdin": subprocess.DEVNULL, "text": True}
+    done = subprocess.run(command, stdout=stdout, stderr=stderr, timeout=PATIENCE, **process)
+    return done.returncode, done.stderr
+
+
+@has_full_disk
+@pytest.mark.parametrize(("words", "status"), WAYS_OUT)
+def test_full_disk_is_told_in_one_line(words, status):
+    with open(FULL, "w") as full:
+        found, errors = ended(words, stdout=full)
+    assert found == (status or 1)
+    assert errors.startswith("minibert") and errors.count("\n") == 1
+    assert ("No space left on device" in errors) == (status == 0)
+
+
+@has_full_disk
+def test_full_disk_is_told_where_nothing_is_buffered():
+    with open(FULL, "w") as full:
+        status, errors = ended("--help", stdout=full, PYTHONUNBUFFERED="1")
+    assert status == 1
+    assert errors.startswith("minibert: ") and errors.count("\n") == 1
+
+
+@has_full_disk
+@pytest.mark.parametrize(("words", "status"), WAYS_OUT)
+def test_full_error_stream_changes_no_status(words, status):
+    with open(FULL, "w") as full:
+        if status:
+            assert ended(words, stderr=full) == (status, None)
+        else:
+            assert ended(words, stdout=full, stderr=full) == (1, None)
+
+
+@pytest.mark.parametrize(("words", "status"), WAYS_OUT)
+def test_closed_pipe_is_no_error_to_tell(words, status):
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    found, errors = ended(words, stdout=writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert found == (status or 1)
+    assert errors == "" or status == 2
+
+
+def test_commands_need_no_environment(tmp_path):
+    """Neither a locale nor a terminal, nor a home that can be written to, nor `PATH`."""
+    command = [sys.executable, "-m", "minibert", "info", "--json"]
+    bare = {"PYTHONPATH": str(ROOT)}
+    for variables in ({}, {"HOME": "/nowhere", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        done = subprocess.run(command, env=bare | variables, capture_output=True, timeout=PATIENCE)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert json.loads(done.stdout)["minibert"]
 
 
 def test_there_is_no_completion_for_other_shells(capsys):

@@ -8,16 +8,21 @@ import time
 import numpy as np
 import pytest
 from numba.core.compiler_lock import global_compiler_lock
+from training_cases import loss_and_gradients, model_and_batch
 
 import minibert.course.exercises as book
+import minibert.course.judging as judging
+import minibert.course.lesson as lessons
 import minibert.course.running as running
 from minibert import course
 from minibert.cli import main
 from minibert.course.showing import claim
 from minibert.engines.numba.ops import NumbaOps
 from minibert.errors import InputError
+from minibert.gradcheck.cases import Size
 from minibert.ops import Ops
 from minibert.ops.attention import Attention
+from minibert.ops.updates import AdamRule
 
 NOTEBOOK = """
 # ---
@@ -359,6 +364,25 @@ def test_without_a_net_what_is_open_raises(lesson):
     with pytest.raises(NotImplementedError, match="gelu is neither"):
         lesson.sealed().gelu(np.ones(3), "erf")
     assert lesson.sealed().accumulate(np.ones(2), np.ones(2)).tolist() == [2, 2]
+
+
+def test_every_operation_is_asked_for_plumbing_or_not_called():
+    lists = [*lessons.OPERATIONS, *lessons.PLUMBING, *lessons.NOT_CALLED]
+    assert sorted(lists) == sorted(filter(judging.is_operation, dir(Ops)))
+
+
+def test_sealed_engine_trains_when_all_is_written(lesson):
+    """A step with dropout, by minibert's functions in the reader's place, has the reference's gradients."""
+    lesson.mine = {name: getattr(Ops, name) for name in lessons.OPERATIONS}
+    config, parameters, batch = model_and_batch(Size((3, 7, 2, 5), H=8, A=2, F=12, V=30, M=5))
+    (losses, grads), (expected, reference) = (
+        loss_and_gradients(ops, config, parameters, batch) for ops in (lesson.sealed(), Ops())
+    )
+    assert losses.tolist() == expected.tolist()
+    assert grads.flat.tolist() == reference.flat.tolist()
+    sealed, flat = lesson.sealed(), parameters.flat
+    rule = AdamRule(lr=1e-3, step=1, clip=sealed.clip_factor(sealed.global_norm(grads.flat), 1.0))
+    sealed.adamw(flat.copy(), grads.flat, 0 * flat, 0 * flat, parameters.decayed, rule)
 
 
 def test_a_claim_holds_only_beside_controls_that_fail():

@@ -31,9 +31,7 @@ def ends_badly(capsys, status, *words):
 
 def environment():
     """Of a process of its own."""
-    found = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    found.pop("PYTHONUNBUFFERED", None)  # as it is on a terminal of one's own
-    return found
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def start(*words, **options):

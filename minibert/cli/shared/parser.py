@@ -46,7 +46,6 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
             return
         file.write(message)
-        file.flush()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words, and remember them: one that is misspelt explains why a flag is missing."""
@@ -135,7 +134,7 @@ class PrintCompletion(argparse.Action):
                     one.complete = getattr(shtab, PATHS[str(one.metavar)])  # type: ignore[attr-defined]
                 elif one.metavar == "TASK":
                     one.choices = tuple(TASKS)
-        emit(shtab.complete(every, shell=values), flush=True)  # while an error can still be caught
+        emit(shtab.complete(every, shell=values))
         parser.exit()
 
 
