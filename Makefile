@@ -108,9 +108,13 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
-docs: $(VENV)/.with-docs ## the pages, the API and the notebooks as one site, built offline into docs/_build/html
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
+docs: $(VENV)/.with-docs site ## the pages, the API and the notebooks as one site, built offline into docs/_build/html
 	@echo "minibert: open docs/_build/html/index.html"
+
+# By what .with-test-all has installed, too: CI makes this one.
+.PHONY: site
+site:
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
 
 clean: ## remove the virtual environment and whatever was built; run folders stay
 	rm -rf $(VENV) build dist docs/_build docs/notebooks *.egg-info .pytest_cache .hypothesis .ruff_cache \

@@ -38,4 +38,12 @@ if compiled and (kernels := recipe("kernels", "the kernels in C++")):
     commands["build_ext"] = kernels.BuildKernels
 
 lessons = [str(path) for path in sorted(Path("notebooks").glob("*_*.*")) if path.suffix in (".py", ".ipynb")]
-setup(ext_modules=extensions, cmdclass=commands, data_files=[("share/minibert/notebooks", lessons)])
+# `pip install --editable` then writes a path into site-packages, which type checkers and editors follow; by default
+# it installs a hook of imports, which they don't run.
+editable = {"editable_wheel": {"mode": "compat"}}
+setup(
+    ext_modules=extensions,
+    cmdclass=commands,
+    data_files=[("share/minibert/notebooks", lessons)],
+    options=editable,
+)

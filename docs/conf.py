@@ -87,6 +87,18 @@ def find_notebooks_here(app: Any, page: str, content: list[str]) -> None:
     content[0] = re.sub(r"\]\(\.\./notebooks/(\w+\.ipynb)\)", r"](notebooks/\1)", content[0])
 
 
+def find_pages_of_the_repository(app: Any, page: str, content: list[str]) -> None:
+    """Let links to Markdown outside of docs/, such as README.md, lead to the file: it is no page of the site."""
+    folder = (HERE / page).parent
+
+    def lead(found: re.Match[str]) -> str:
+        path = (folder / found[1]).resolve()
+        inside = HERE.resolve() in path.parents
+        return found[0] if inside or not path.is_file() else f"](path:{found[1]})"
+
+    content[0] = re.sub(r"\]\((?!\w+:)([^()\s#]+\.md)(?:#[\w-]*)?\)", lead, content[0])
+
+
 def describe_pictures(app: Any, doctree: nodes.document) -> None:
     """Give pictures of notebooks the alternative text that their outputs carry; myst_nb leaves it behind."""
     source = Path(app.env.doc2path(app.env.docname))
@@ -146,6 +158,7 @@ def setup(app: Any) -> None:
         shutil.copy(notebook, HERE / "notebooks")
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("source-read", find_notebooks_here)
+    app.connect("source-read", find_pages_of_the_repository)
     app.connect("source-read", say_lines)
     app.connect("doctree-read", describe_pictures)
     app.connect("autodoc-process-docstring", describe_below, priority=400)  # numpydoc's is 500

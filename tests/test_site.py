@@ -61,6 +61,24 @@ def test_formula_that_cannot_be_set_is_named(conf):
         conf.formula(SimpleNamespace(body=[]), nodes.math("", r"\unheard"))
 
 
+@pytest.mark.parametrize(
+    ("page", "link", "same"),
+    [
+        ("results", "../README.md", "path:../README.md"),
+        ("results", "../README.md#speed", "path:../README.md"),
+        ("log/index", "../../CHANGELOG.md", "path:../../CHANGELOG.md"),
+        ("log/index", "../results.md#encoding", "../results.md#encoding"),
+        ("index", "results.md", "results.md"),
+        ("index", "../nowhere.md", "../nowhere.md"),  # which Sphinx complains of
+        ("index", "https://a.example/README.md", "https://a.example/README.md"),
+    ],
+)
+def test_markdown_outside_the_site_is_linked_as_a_file(conf, page, link, same):
+    content = [f"See [it]({link})."]
+    conf.find_pages_of_the_repository(None, page, content)
+    assert content == [f"See [it]({same})."]
+
+
 @pytest.mark.parametrize("alt", ["a whale", None])
 def test_pictures_have_the_text_of_their_outputs(conf, tmp_path, alt):
     picture, notebook = b"not quite a picture", tmp_path / "a.ipynb"

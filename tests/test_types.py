@@ -3,9 +3,12 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import venv
+import zipfile
 
 import pytest
 from paths import PACKAGE
@@ -55,24 +58,64 @@ def test_suppressions_of_each_kind_are_counted():
     assert silenced({"overrides": overrides}) == ["minibert.a", "minibert.b.*", "minibert.c"]
 
 
-def test_a_misspelt_option_is_reported_to_whoever_uses_the_package(tmp_path):
+USER = """\
+from minibert import Bert
+from minibert.pretraining.options import PretrainOptions
+PretrainOptions(steps=3)
+PretrainOptions(setps=3)
+Bert.laod('runs/1')
+"""
+
+
+def errors_of_user(folder, *flags, **variables):
+    """What mypy says of a program that misspells an option in line 4 and a method in line 5."""
     pytest.importorskip("mypy")
-    (tmp_path / "user.py").write_text(
-        "from minibert import Bert\n"
-        "from minibert.pretraining.options import PretrainOptions\n"
-        "PretrainOptions(steps=3)\n"
-        "PretrainOptions(setps=3)\n"
-        "Bert.laod('runs/1')\n"
-    )
     # Elsewhere than in the sources: mypy takes types from an installed package only if it has py.typed.
+    (folder / "user.py").write_text(USER)
+    cache = f"--cache-dir={folder / 'cache'}"
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", "user.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "mypy", "--config-file=", cache, *flags, "user.py"],
+        cwd=folder,
+        env=os.environ | variables,
         capture_output=True,
         text=True,
     )
     errors = [line for line in checked.stdout.splitlines() if "error:" in line]
     assert [line.split(":")[1] for line in errors] == ["4", "5"], checked.stdout + checked.stderr
+    return errors
+
+
+def test_a_misspelt_option_is_reported_to_whoever_uses_the_package(tmp_path):
+    errors = errors_of_user(tmp_path, PYTHONPATH=str(ROOT))
     assert '"setps"' in errors[0]
     assert '"laod"' in errors[1]
+
+
+@pytest.mark.slow
+def test_type_checkers_find_an_editable_install(tmp_path):
+    """As `make` makes it: a path in site-packages, which mypy and pyright read, and no hook, which they don't."""
+    source, wheels = tmp_path / "minibert-source", tmp_path / "wheels"
+    source.mkdir()
+    wheels.mkdir()
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("LICENSES", "minibert"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    build = f"from setuptools.build_meta import build_editable; build_editable({str(wheels)!r})"
+    made = subprocess.run(
+        [sys.executable, "-c", build],
+        cwd=source,
+        env=os.environ | {"MINIBERT_PURE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    venv.create(tmp_path / "venv")
+    site = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    [wheel] = wheels.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    [path] = [path.read_text().split() for path in site.glob("*.pth")]
+    assert path == [str(source)]
+    python = tmp_path / "venv" / "bin" / "python"
+    errors_of_user(tmp_path, f"--python-executable={python}", PYTHONPATH="")
