@@ -20,8 +20,10 @@ PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check --no-
 EXTRAS := plots jax notebooks
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
-# A process for each core, up to eight; who has nothing left to do takes over tests of the others.
-PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# In an environment that is nearly empty, beside these variables. A process for each core, up to eight; who has nothing
+# left to do takes over tests of the others.
+VARIABLES :=
+PYTEST = .ci/bare $(VARIABLES) $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
 TESTS := tests --ignore tests/oracle
 
 # The C core, its generated tables, and how it is compiled for tests that know no Python.
@@ -50,8 +52,11 @@ help: ## this list
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
+# A flag with its value, unless ARGS has one of these flags.
+unless = $(if $(filter $1 $(addsuffix =%,$1),$(ARGS)),,$2)
 pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in the package, into runs/
-	$(BIN)/minibert pretrain --size 2-128-4 --dtype auto --minutes $(MINUTES) $(ARGS)
+	$(BIN)/minibert pretrain $(strip $(call unless,--size,--size 2-128-4) $(call unless,--dtype,--dtype auto) \
+	  $(call unless,--minutes --steps,--minutes $(MINUTES)) $(ARGS))
 
 test: $(VENV)/.with-test ## the tests, without what is slow
 	$(PYTEST) -m "not slow" $(TESTS) $(ARGS)
@@ -77,8 +82,9 @@ test-oracle: oracle-installed ## against PyTorch, Hugging Face, SciPy, scikit-le
 gradcheck: $(VENV)/.with-plots ## every gradient against the complex step: the proof sheet
 	$(BIN)/minibert gradcheck $(ARGS)
 
+test-course: VARIABLES := COURSE_SHARE=1 COURSE_SCALE=full
 test-course: $(VENV)/.with-test-all ## the course: open, solved, and every exercise done wrong in hundreds of ways
-	COURSE_SHARE=1 COURSE_SCALE=full $(PYTEST) tests/course $(ARGS)
+	$(PYTEST) tests/course $(ARGS)
 
 lint: $(VENV)/.with-lint ## ruff and mypy over the Python, clang-format over the C
 	$(BIN)/ruff check . $(ARGS)

@@ -38,8 +38,8 @@ if compiled and (kernels := recipe("kernels", "the kernels in C++")):
     commands["build_ext"] = kernels.BuildKernels
 
 lessons = [str(path) for path in sorted(Path("notebooks").glob("*_*.*")) if path.suffix in (".py", ".ipynb")]
-# `pip install --editable` then writes a path into site-packages, which type checkers and editors follow; by default
-# it installs a hook of imports, which they don't run.
+# `pip install --editable` then writes a path into site-packages, which type checkers and editors follow; by
+# default it installs a hook of imports, which they don't run.
 editable = {"editable_wheel": {"mode": "compat"}}
 setup(
     ext_modules=extensions,

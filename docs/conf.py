@@ -88,7 +88,7 @@ def find_notebooks_here(app: Any, page: str, content: list[str]) -> None:
 
 
 def find_pages_of_the_repository(app: Any, page: str, content: list[str]) -> None:
-    """Let links to Markdown outside of docs/, such as README.md, lead to the file: it is no page of the site."""
+    """Let links to Markdown outside of docs/, such as README.md, lead to the file: it is no page here."""
     folder = (HERE / page).parent
 
     def lead(found: re.Match[str]) -> str:

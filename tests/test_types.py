@@ -93,7 +93,7 @@ def test_a_misspelt_option_is_reported_to_whoever_uses_the_package(tmp_path):
 
 @pytest.mark.slow
 def test_type_checkers_find_an_editable_install(tmp_path):
-    """As `make` makes it: a path in site-packages, which mypy and pyright read, and no hook, which they don't."""
+    """As `make` makes it: a path in site-packages, which mypy and pyright read, and no hook of imports."""
     source, wheels = tmp_path / "minibert-source", tmp_path / "wheels"
     source.mkdir()
     wheels.mkdir()

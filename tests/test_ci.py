@@ -1,0 +1,82 @@
+"""CI and the Makefile: they run as on a machine where nothing was set up for them, and as they were told."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="a shell that not every machine has")
+# What somebody may have set, and tests would then pass, or fail, because of it.
+SET = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONOPTIMIZE": "1",
+    "PYTHONPATH": "/nowhere",
+    "PYTEST_ADDOPTS": "--nonsense",
+    "LC_ALL": "tr_TR.UTF-8",
+    "TERM": "xterm",
+    "MINIBERT_ISA": "portable",
+    "COLUMNS": "20",
+}
+KEPT = {
+    "PIP_CERT": "/some file",
+    "https_proxy": "http://p",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "MINIBERT_DATA": "/d",
+}
+
+
+def variables(text):
+    """The variables that `env -0` prints."""
+    return dict(line.split("=", 1) for line in text.split("\0") if line)
+
+
+def test_bare_environment_keeps_what_the_machine_needs():
+    command = [ROOT / ".ci" / "bare", "COURSE_SHARE=1", "env", "-0"]
+    done = subprocess.run(command, env=os.environ | SET | KEPT, capture_output=True, text=True, check=True)
+    found = variables(done.stdout)
+    assert {name: found.get(name) for name in KEPT} == KEPT
+    assert found["COURSE_SHARE"] == "1" and found["PATH"] == os.environ["PATH"]
+    assert not found.keys() & SET.keys()
+
+
+def test_ci_begins_in_a_bare_environment(tmp_path):
+    """Its first command is `make`; here that is one which notes its environment and fails."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, script in (("make", "env -0 > $HOME/found\nexit 1"), ("chromium", "exit 0")):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | SET | KEPT | {"HOME": str(tmp_path), "PATH": path}
+    assert subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True).returncode != 0
+    found = variables((tmp_path / "found").read_text())
+    assert found.keys() >= KEPT.keys() and not found.keys() & SET.keys()
+
+
+def test_tests_start_processes_as_on_an_ordinary_machine():
+    """`conftest.py` takes back what would hide that a process leaves its output unwritten."""
+    code = "import sys; print(sys.flags.dont_write_bytecode, sys.flags.optimize, sys.stdout.write_through)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "0", "False"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="a program that not every machine has")
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ("", "--size 2-128-4 --dtype auto --minutes 8"),
+        ("--minutes 1", "--size 2-128-4 --dtype auto --minutes 1"),
+        ("--minutes=1 --dtype float32", "--size 2-128-4 --minutes=1 --dtype float32"),
+        ("--steps 20 --size mini --seed 3", "--dtype auto --steps 20 --size mini --seed 3"),
+    ],
+)
+def test_make_pretrain_gives_each_flag_once(tmp_path, arguments, command):
+    words = ["make", "-n", "pretrain", f"ARGS={arguments}", f"VENV={tmp_path}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = done.stdout.replace("\\\n", " ").splitlines()
+    [line] = [line for line in lines if "minibert pretrain" in line]
+    assert " ".join(line.split()) == f"{tmp_path}/bin/minibert pretrain {command}"
