@@ -130,6 +130,14 @@ class Stopped(KeyboardInterrupt):
     """A signal, the argument, has ended the training, after the same step in all processes."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a notebook's button, has stopped a call; the argument says what is kept and how to go on."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows in place of a traceback: whoever pressed the button knows where."""
+        return [str(self)]
+
+
 # Of signals that stop a command as Ctrl-C does: its exit status then. Windows has no SIGHUP, which a terminal
 # sends when it is closed.
 STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}

@@ -11,7 +11,7 @@ from typing import Any
 
 from minibert import engines
 from minibert.calls import called_with
-from minibert.errors import InputError, MissingFile
+from minibert.errors import InputError, Interrupted, MissingFile
 from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
@@ -174,6 +174,11 @@ def _run(
     try:
         engines.force_device(call.device)
         return Run(folder, train(options, folder, **own))
+    except KeyboardInterrupt:
+        if not (folder / stored).exists():  # it has not begun
+            raise Interrupted("Stopped before the run began; nothing is kept.") from None
+        again = f"out={str(folder)!r}, resume=True"
+        raise Interrupted(f"Stopped and saved in {folder}; the same call with {again} goes on.") from None
     finally:
         engines.force_device(None)  # what comes of the run, and other runs, may be on any engine
 
@@ -196,6 +201,8 @@ def pretrain(call: PretrainCall) -> Run:
         When an argument, the text, the vocabulary or the folder can't be used.
     RunError
         When the loss is not a number, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C; it says where the run is saved and how it goes on, which is all that a notebook shows.
 
     Examples
     --------

@@ -4,10 +4,13 @@ import ast
 import importlib
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import page_reader
 import pytest
+from page_reader import FENCE, Reader, Step
 from paths import PACKAGE, ROOT
 
 import minibert
@@ -20,7 +23,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"] + sorted(
     path for path in DOCS.rglob("*.md") if not NOT_OURS & set(path.relative_to(DOCS).parts)
 )
 IN_PRESENT = [path for path in PAGES if LOG not in path.parents]
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # `folder/file.py`, `file.py`, `folder/file.cpp:name`, `folder/file.py:Class.method`
 NAMED = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|cpp|h|c|ipynb|toml))(?::([\w.]+))?`")
 ROOM = re.compile(r"`((?:[\w-]+/)+)`")
@@ -171,3 +173,75 @@ def test_python_samples_run(page, model):
         assert names["encoded"].pooled.shape == (1, H)
         assert names["encoded"].attentions[0][0].shape[1:] == (T, T)
     assert samples
+
+
+FOLLOWED = [path for path in IN_PRESENT if page_reader.steps(path.read_text("utf-8"))]
+# Samples that are not run: they train for hours, or need what only some machines have.
+SAMPLES_LEFT_OUT = {"docs/experiments.md", "CONTRIBUTING.md"}
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """The folder that `make pretrain` leaves, made of less text in fewer steps."""
+    folder = tmp_path_factory.mktemp("trained")
+    corpus = page_reader.write_books(folder / "text.txt")
+    shape = "--size 2-128-4 --dtype auto --steps 2 --evaluations 0 --batch-size 8 --quiet"
+    assert main(["pretrain", str(corpus), "--out", str(folder / "books"), *shape.split()]) == 0
+    return folder / "books"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
+def test_commands_and_samples_run_in_order(page, trained, tmp_path, monkeypatch):
+    """As after `make pretrain`, in its folder; they leave files in `runs` alone, which Git ignores."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "runs"))
+    for name in ("wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, page_reader.logger(name))
+    reader = Reader(tmp_path, trained)
+    for step in page_reader.steps(page.read_text("utf-8")):
+        if step.language == "python" and name_of(page) in SAMPLES_LEFT_OUT:
+            continue
+        reader.follow(step)
+    assert reader.left_behind() == set()
+
+
+def test_steps_of_a_page_are_its_commands_and_samples():
+    page = """
+```
+$ minibert info | cat       # a prompt
+minibert 1.0
+```
+
+```
+minibert vocab a.txt \\
+  --out b && minibert info  # not "#" alone
+state = 3
+```
+
+```python
+x = 1
+```
+
+```json
+{}
+```
+"""
+    assert page_reader.steps(page) == [
+        Step("sh", "minibert info | cat"),
+        Step("sh", "minibert vocab a.txt    --out b"),
+        Step("sh", "minibert info"),
+        Step("python", "x = 1\n"),
+    ]
+
+
+def test_a_step_that_fails_is_found(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reader = Reader(tmp_path, trained)
+    reader.follow(Step("sh", "make nothing"))
+    with pytest.raises(AssertionError, match="There is no folder"):
+        reader.follow(Step("sh", "minibert fill-mask --model runs/nowhere '[MASK]'"))
+    with pytest.raises(NameError):
+        reader.follow(Step("python", "nothing_of_the_kind"))
+    reader.follow(Step("sh", "minibert fill-mask --model runs/books 'The [MASK].' > guesses.txt"))
+    assert reader.left_behind() == {"guesses.txt"}

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from paths import ROOT
 from small_corpus import write_corpus
-from small_tasks import reviews, small_options, write_model, write_sst2
+from small_tasks import reviews, write_model, write_sst2
 
 import minibert
 from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.run import finetune
 from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.runs import FinetuneCall, PretrainCall, Run
@@ -32,26 +31,67 @@ def first_code():
 
 
 def test_the_first_code_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    """Where `make pretrain` has left runs/books, in a checkout."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "books").mkdir()
-    write_corpus(tmp_path / "books" / "animals.txt")
-    finetune(
-        small_options(write_model(tmp_path / "m"), write_sst2(tmp_path / "d"), epochs=1),
-        "runs/sst2",
-        show=False,
-    )
-    code = first_code()
-    assert "minutes=8" in code and len(code.splitlines()) <= 12
-    texts, labels = zip(*reviews(64, 1), strict=True)
-    names = {"texts": texts, "labels": labels}
-    exec(code.replace("minutes=8", "steps=20"), names)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    minibert.pretrain(str(write_corpus(tmp_path / "animals.txt")), steps=2, out="runs/books", **SMALL)
+    code, names = first_code(), {}
+    assert "steps=200" in code and len(code.splitlines()) <= 12
+    exec(code.replace("steps=200", "steps=20"), names)
+    assert repr(names["model"]) == repr(minibert.load("runs/books"))
+    assert set(names["classifier"].predict(["a fine film", "a dull film"])) <= {"good", "bad"}
     run = names["run"]
-    assert isinstance(run, Run) and run.report["steps"] == 20 and str(run.folder) == "runs/books"
-    assert repr(run.model) == repr(names["model"]) and len(run.tokenizer) == run.report["vocab_size"]
+    assert isinstance(run, Run) and run.report["steps"] == 20 and str(run.folder) == "runs/letter"
+    assert repr(run.model) == repr(minibert.load("runs/letter"))
+    assert len(run.tokenizer) == run.report["vocab_size"]
     shown = run._repr_html_()
     assert shown.startswith('<iframe sandbox="" ') and 'title="Run(' in shown
     assert html.unescape(shown.partition('srcdoc="')[2].partition('"')[0]) == page_of(run)
     assert "Engine" in capsys.readouterr().err  # it told how it went
+
+
+def interrupting(step):
+    """A logger that presses a notebook's button to interrupt after a step."""
+
+    def press(number, values):
+        if number == step and "train/loss" in values:
+            raise KeyboardInterrupt
+
+    return press
+
+
+def test_interrupted_call_says_how_it_goes_on(tmp_path, capsys):
+    corpus, out = str(write_corpus(tmp_path / "animals.txt")), tmp_path / "run"
+    more = SMALL | {"out": out, "steps": 6, "show": True}
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        minibert.pretrain(corpus, on_log=interrupting(3), **more)
+    said = f"Stopped and saved in {out}; the same call with out={str(out)!r}, resume=True goes on."
+    assert str(stopped.value) == said
+    assert "minibert pretrain" not in capsys.readouterr().err  # no command in answer to a call
+    assert minibert.pretrain(corpus, resume=True, **more).report["steps"] == 6
+    with pytest.raises(KeyboardInterrupt, match=r"Stopped and saved in .*tuned; the same call with out="):
+        model, data = write_model(tmp_path / "m"), write_sst2(tmp_path / "d")
+        more = {"out": tmp_path / "tuned", "engine": "numpy", "show": False, "on_log": interrupting(1)}
+        minibert.finetune("sst2", str(data), str(model), **more)
+
+
+def test_notebook_shows_an_interrupted_call_in_one_line(tmp_path, capsys):
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    corpus = str(write_corpus(tmp_path / "animals.txt"))
+    calls = {
+        "train": lambda: minibert.pretrain(
+            corpus, steps=6, on_log=interrupting(3), out=tmp_path / "run", **SMALL
+        ),
+        "fit": lambda: minibert.TextClassifier(
+            write_model(tmp_path / "m"), engine="numpy", verbose=False, on_log=interrupting(1)
+        ).fit(*zip(*reviews(64, 1), strict=True)),
+    }
+    shell.user_ns.update(calls)
+    for name in calls:
+        capsys.readouterr()
+        assert not shell.run_cell(f"{name}()").success
+        [line] = capsys.readouterr().out.strip().splitlines()
+        assert "Stopped and saved in" in line
 
 
 def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):

@@ -114,7 +114,7 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"{what}; choose another --out.")
     accelerators.join_processes(arguments, options.engine)
     more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
-    if report := pretrain(options, folder, began=began, **more):
+    if report := pretrain(options, folder, began=began, as_command=True, **more):
         page = _explorer(folder, report["parameters"])
         text = report_text(report) + f"\nExplorer: {page} (open it in a browser, and type)" * bool(page)
         emit(json_text(report | {"explorer": page}) if arguments.json else text)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
 from minibert.calls import description, require_known
-from minibert.errors import InputError, did_you_mean, flags_as_arguments, naming, warn, wording
+from minibert.errors import InputError, Interrupted, did_you_mean, flags_as_arguments, naming, warn, wording
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
@@ -201,10 +201,10 @@ class Estimator(ABC):
                     atomic_text(data / f"{name}.jsonl", text)
                 report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
             except KeyboardInterrupt:
-                if not (folder / OPTIONS_FILE).exists():  # it has not begun
-                    raise
+                if not (folder / OPTIONS_FILE).exists():
+                    raise Interrupted("Stopped before the training began; nothing is kept.") from None
                 advice = "call fit again with the same data and it goes on from there."
-                raise KeyboardInterrupt(f"Stopped and saved in {folder}; {advice}") from None
+                raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
             except InputError as error:
                 raise InputError(in_rows(error.message), **error.arguments) from error
             finally:

@@ -63,6 +63,7 @@ def pretrain(
     trace: bool = False,
     ops: Ops | None = None,
     on_log: OnLog | None = None,
+    as_command: bool = False,
 ) -> dict[str, Any]:
     """Pre-train a BERT, leave the run folder `out` behind, and return what its `report.json` holds.
 
@@ -81,6 +82,7 @@ def pretrain(
         the run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
     ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
     on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
+    as_command : whether the command `minibert pretrain` runs this: when stopped, it is told how it goes on.
     """
     run, began = Path(out), time.monotonic() if began is None else began
     if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
@@ -115,7 +117,8 @@ def pretrain(
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
-            tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
+            if as_command:
+                tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
             raise
         except InputError:
             if runtime.is_main_process and fresh and not checkpoints(run / "checkpoints"):

@@ -448,7 +448,7 @@ def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tm
     assert minibert.load(tmp_path / "short")._model.max_length == min(128, params.config.P)
 
 
-def test_a_temporary_folder_is_removed_and_stopped_before_it_begins_nothing_is_said(model, monkeypatch):
+def test_a_temporary_folder_is_removed_and_a_stop_before_it_begins_is_told(model, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("x", "y"))
@@ -459,7 +459,7 @@ def test_a_temporary_folder_is_removed_and_stopped_before_it_begins_nothing_is_s
         raise KeyboardInterrupt
 
     monkeypatch.setattr(base, "finetune", stop)
-    with pytest.raises(KeyboardInterrupt, match="^$"):
+    with pytest.raises(KeyboardInterrupt, match="^Stopped before the training began; nothing is kept.$"):
         classifier.fit(FEW, alternating("x", "y"))
 
 
