@@ -191,6 +191,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
 def test_commands_and_samples_run_in_order(page, trained, tmp_path, monkeypatch):
     """As after `make pretrain`, in its folder; they leave files in `runs` alone, which Git ignores."""

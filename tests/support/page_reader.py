@@ -173,8 +173,11 @@ def write_data(folder: Path) -> None:
     for name in ("books", "articles", "letters"):
         (folder / name).mkdir()
         write_corpus(folder / name / "one.txt")
-    for name in ("more.txt", "moby-dick.txt", "whale.txt", "sentences.txt"):
+    for name in ("more.txt", "moby-dick.txt"):
         write_corpus(folder / name)
+    for name in ("whale.txt", "sentences.txt"):  # a sentence a line, without documents
+        write_corpus(folder / name, documents=1)
+        (folder / name).write_text((folder / name).read_text("utf-8").strip() + "\n", "utf-8")
     for name, page in zip(("papers/one.txt", "new/one.txt", "train.txt", "test.txt"), NEWER, strict=True):
         tuning_files.write(folder / name, (ROOT / "docs" / page).read_text("utf-8"))
     text = (folder / "more.txt").read_bytes()
