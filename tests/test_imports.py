@@ -45,8 +45,11 @@ tokenizer/normalize     | tokenizer/unicode                                   |
 tokenizer/native        | tokenizer/_wordpiece tokenizer/normalize            | numpy
 tokenizer/greedy        | tokenizer/normalize tokenizer/native                | numpy
 tokenizer/encoding      | tokenizer/native tokenizer/simple                   | numpy
-tokenizer/formats       | tokenizer/simple                                    |
+tokenizer/added         | tokenizer/native tokenizer/normalize                | numpy
+tokenizer/written       | tokenizer/encoding tokenizer/simple                 | numpy
+tokenizer/formats       | tokenizer/simple tokenizer/added                    |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
+                        | tokenizer/added                                     |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native tokenizer/simple                   | numpy
 tokenizer/counting      | tokenizer/normalize tokenizer/native                |

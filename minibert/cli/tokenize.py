@@ -63,7 +63,8 @@ def add(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("what is encoded")
     add_switches(group, pair="two TEXTs, or the halves of a line around its first tab, are a pair")
     add_switches(group, bare="leave out [CLS] before and [SEP] after each text")
-    add_switches(group, special="a [MASK] written in the text is the special token")
+    text = "read a [MASK] or another special token that is written in the text letter by letter"
+    add_switches(group, split_special_tokens=text)
     add_switches(group, cased="keep case and accents, whatever the folder says")
     text = "which original's rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
@@ -83,7 +84,9 @@ def run(arguments: Namespace) -> None:
     if arguments.compat:
         options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
-    how = given(arguments, "max_length truncation stride special threads")
+    how = given(arguments, "max_length truncation stride threads")
+    if arguments.split_special_tokens:
+        how |= {"special": False}
     how |= {"offsets": not arguments.ids, "add_special_tokens": not arguments.bare}
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):

@@ -47,8 +47,8 @@ def add(parser: ArgumentParser) -> None:
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
         flags.add_flag(group, f"{flags.flag_of(name)} N", f"{text} (default: {LEARNING[name]})")
-    text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
-    text += "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
+    text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, with a punctuation "
+    text += "mark first, a special token like [ENTITY]; repeat the flag for more"
     flags.add_flag(group, "--user-token PIECE", text, action="append")
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     flags.add_flag(group, "--objective", f"{text} (default: {LEARNING['objective']})", choices=tuple(OTHER))
@@ -65,7 +65,7 @@ def add(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
-    from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
+    from minibert.tokenizer import CASED, SPECIAL_TOKENS, BasicTokenizer, Tokenizer
     from minibert.tokenizer.learner import first_pieces
     from minibert.tokenizer.report import report_text, vocabulary_report
 
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> None:
     if arguments.report_on:
         cased = CASED if arguments.cased else {}
         tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **cased)
-        basic = tokenizer.basic_tokenizer
+        basic, special = tokenizer.basic_tokenizer, list(tokenizer.special_tokens)
     else:
         out = Path(arguments.out)
         if owners := [path.name for name in OWNERS for path in out.glob(name)]:
@@ -89,9 +89,9 @@ def run(arguments: Namespace) -> None:
             raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
         require_folder(out)
         first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
-        special_tokens(arguments.user_token, not arguments.cased)
+        special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, not arguments.cased)]
         basic = BasicTokenizer(not arguments.cased)
-    how = flags.given(arguments, "core strict threads column")
+    how = flags.given(arguments, "core strict threads column") | {"special_tokens": special}
     if (share := arguments.held_out) and not 5e-10 <= share <= 0.5:
         raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
     held_out = round(1 / share) if share else 0  # one line of so many

@@ -183,7 +183,7 @@ def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
             raise InputError(
                 f"--user-token {token!r} would never be found, as {word!r} in a text becomes "
                 f"{' '.join(found)!r}; {'learn with --cased, ' * cased}spell it as one such word, "
-                "or like '[ENTITY]', in ASCII with a punctuation mark first."
+                "or like '[ENTITY]', with a punctuation mark first."
             )
         special.append(token)
     return special
