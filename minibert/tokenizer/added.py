@@ -10,6 +10,7 @@ many times faster; all others by `AddedTokensCore`, a core above a core.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ import numpy as np
 from minibert.tokenizer.native import Encoded, Wanted
 from minibert.tokenizer.normalize import BasicTokenizer, is_punctuation
 
-_IN_WORD = re.compile(r"\w")
+_JOINERS = "\u200c\u200d"
 
 
 class AddedToken(NamedTuple):
@@ -126,7 +127,10 @@ class _Finder:
     """Finds tokens in a string: the leftmost, of those that begin there the longest, and on behind it."""
 
     def __init__(self, tokens: Mapping[int, AddedToken]) -> None:
-        self._ids = {token.content: number for number, token in tokens.items() if token.content}
+        self._ids: dict[str, int] = {}
+        for number, token in sorted(tokens.items()):
+            if token.content:
+                self._ids.setdefault(token.content, number)
         self._single = {token.content for token in tokens.values() if token.single_word}
         longest_first = sorted(self._ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
@@ -141,10 +145,16 @@ class _Finder:
         for match in self._pattern.finditer(text):
             begin, end = match.span()
             if match[0] in self._single:
-                before, after = text[max(0, begin - 1) : begin], text[end : end + 1]
-                if _IN_WORD.match(before) or _IN_WORD.match(after):
+                beside = text[max(0, begin - 1) : begin] + text[end : end + 1]
+                if any(map(_is_in_word, beside)):
                     continue
             yield _Found(begin, end, self._ids[match[0]])
+
+
+def _is_in_word(character: str) -> bool:
+    """Tell whether a character is one of words, as `\\w` of Rust's regular expressions has it."""
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in _JOINERS
 
 
 def _between(text: str, tokens: list[_Found]) -> Iterator[str]:

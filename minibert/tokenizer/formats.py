@@ -201,7 +201,8 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
 def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, Any]:
     """Return added tokens as arguments of `Tokenizer`, BERT's five left out.
 
-    Special ones that need nothing else become pieces of the vocabulary, as in the folders that we write.
+    Where all of them are special ones that need nothing else, they become pieces of the vocabulary, as in the
+    folders that we write.
 
     Parameters
     ----------
@@ -209,8 +210,7 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, 
     added : content, id and flags of each, as in `added_tokens` of a tokenizer.json.
     path : where they stand, for errors.
     """
-    special: list[str] = []
-    others: dict[int, AddedToken] = {}
+    tokens = {}
     for one in added:
         try:
             text, number, is_special = one["content"], one["id"], one.get("special", False)
@@ -222,16 +222,19 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, 
         flags = {"special": is_special, "normalized": one.get("normalized", not is_special)}
         flags |= {name: one.get(name, False) for name in ("single_word", "lstrip", "rstrip")}
         flags = {name: _of_kind(flag, bool, f"{path}: {name} {where}") for name, flag in flags.items()}
-        token = AddedToken(text, **flags)
+        tokens[number] = AddedToken(text, **flags)
         if ids.get(text, number) != number:
             raise InputError(f"{path} has {text!r} twice, as id {ids[text]} and {number}; remove one.")
-        is_plain = token.special and not token.normalized and not token.single_word
-        if is_plain and (text in ids or is_found_by_cores(text)):
-            ids[text] = number
-            if text not in SPECIAL_TOKENS:
-                special.append(text)
-        else:
-            others[number] = token
+    plain = {
+        number: token.content
+        for number, token in tokens.items()
+        if token.special and not (token.normalized or token.single_word) and is_found_by_cores(token.content)
+    }
+    if len(plain) == len(tokens):
+        ids |= {text: number for number, text in plain.items()}
+    pieces = {number: text for number, text in plain.items() if text in ids}
+    special = [text for text in pieces.values() if text not in SPECIAL_TOKENS]
+    others = {number: token for number, token in tokens.items() if number not in pieces}
     return {"additional_special_tokens": special} | ({"added_tokens": others} if others else {})
 
 
@@ -306,6 +309,8 @@ def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]
     """Make what `tokenizers.Tokenizer.from_file` reads; it has no word for `never_split`."""
     ids = {piece: number for number, piece in enumerate(vocab)}
     matching = {piece: number for number, piece in enumerate(pieces) if piece}
+    if len(matching) < len(pieces):  # added tokens get the number of pieces as their first id there
+        matching = {piece: number for piece, number in ids.items() if piece}
     special = (*SPECIAL_TOKENS, *options["additional_special_tokens"])
     added = {ids[one]: AddedToken(one, special=True, normalized=False) for one in special}
     added |= options["added_tokens"]
