@@ -53,7 +53,7 @@ tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native tokenizer/simple                   | numpy
 tokenizer/counting      | tokenizer/normalize tokenizer/native                |
-                        | tokenizer/encoding                                  | numpy
+                        | tokenizer/encoding tokenizer/simple                 | numpy
 tokenizer/merging       | tokenizer/simple tokenizer/native                   | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/simple tokenizer/normalize                |
@@ -61,7 +61,7 @@ tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/unicode                                   | numpy
 tokenizer/extending     | tokenizer/counting tokenizer/merging                |
                         | tokenizer/encoding tokenizer/native                 |
-                        | tokenizer/wordpiece                                 | numpy
+                        | tokenizer/wordpiece tokenizer/simple                | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              |
                         | tokenizer/simple                                    | numpy
 metrics/*               | metrics/*                                           | numpy

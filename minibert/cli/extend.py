@@ -10,7 +10,7 @@ report shows such words. Train further with `minibert pretrain --model DIR`.
 
 examples:
   minibert extend --model runs/books --words terms.txt --out runs/terms
-  minibert extend --model runs/books --special-token "[DRUG]" --out runs/drugs
+  minibert extend --model runs/books --special-token '[DRUG]' --out runs/drug
   minibert extend --model runs/books --learn-from papers/ --n 500 --out runs/papers --measure-on new/
   minibert pretrain papers/ --model runs/papers --steps 2000 --out runs/papers-more
   minibert evaluate --model runs/papers-more new/ --per-byte

@@ -76,7 +76,7 @@ def extend(
     if words is not None and learn_from:
         raise InputError("Both words and learn_from say where new pieces come from; give one of them.")
     if words is None and not learn_from and not special_tokens:
-        raise InputError("Nothing says which pieces are new; give words, learn_from or special_tokens.")
+        raise InputError("Nothing says which pieces are new; give --words, --learn-from or --special-token.")
     if not learn_from and n is not None:
         raise InputError("$n says how many pieces to learn, and there is no text to learn from; leave it out.", n=n)
     if n is not None and n < 1:
@@ -99,12 +99,13 @@ def extend(
         found = extending.checked_words(tokenizer, ((where, word) for where, word in lines if word))
         pieces, known = special + found.pieces, found.known
         if known:
-            warn(f"{counted_text(len(known), "word")} in {words} the vocabulary has already: {some_of(known)}.")
+            left_out = f"{counted_text(len(known), 'word')} of {words} left out, as the vocabulary has"
+            warn(f"{left_out} {'it' if len(known) == 1 else 'them'} already: {some_of(known)}.")
         if found.repeated:
-            warn(f"{counted_text(found.repeated, "word")} in {words} stood further up already.")
+            warn(f"{counted_text(found.repeated, 'word')} of {words} left out that stood further up already.")
     elif learn_from:
-        left_out: dict[str, Any] = {"special_tokens": [*tokenizer.special_tokens, *special_tokens]}
-        counted = count_corpus(learn_from, basic, show, held_out=HELD_OUT, threads=threads, **left_out)
+        no_words: dict[str, Any] = {"special_tokens": [*tokenizer.special_tokens, *special_tokens]}
+        counted = count_corpus(learn_from, basic, show, held_out=HELD_OUT, threads=threads, **no_words)
         pieces = special + extending.learn_pieces(tokenizer, counted.words, PIECES if n is None else n)
     longer = extending.extended(tokenizer, pieces, special_tokens)
     if lone := extending.lone_characters(tokenizer):
@@ -113,8 +114,8 @@ def extend(
     grown = _grown(params, tokenizer, longer, [one.replaces for one in pieces], counted and counted.words)
     heard = counted and counted.held_out
     if measure_on:
-        kept: dict[str, Any] = {"special_tokens": longer.special_tokens}
-        heard = count_corpus(measure_on, basic, show, threads=threads, **kept).words
+        no_words = {"special_tokens": longer.special_tokens}
+        heard = count_corpus(measure_on, basic, show, threads=threads, **no_words).words
     report: dict[str, Any] = {
         "pieces_added": len(pieces),
         "vocab_size": longer.vocab_size,

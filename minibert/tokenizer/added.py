@@ -10,7 +10,6 @@ many times faster; all others by `AddedTokensCore`, a core above a core.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -153,8 +152,7 @@ class _Finder:
 
 def _is_in_word(character: str) -> bool:
     """Tell whether a character is one of words, as `\\w` of Rust's regular expressions has it."""
-    category = unicodedata.category(character)
-    return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in _JOINERS
+    return f"a{character}".isidentifier() or character in _JOINERS
 
 
 def _between(text: str, tokens: list[_Found]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> New
         else:
             found[piece] = NewPiece(piece, tokenizer.encode(piece, add_special_tokens=False))
     if wrong:
-        advice = "give one word a line, without spaces and punctuation, or leave it out"
+        advice = "give one word a line, without spaces and punctuation; --special-token takes any string"
         more = f"; and {len(wrong) - MOST_WRONG:,} more" if len(wrong) > MOST_WRONG else ""
         raise InputError(f"{'; '.join(wrong[:MOST_WRONG])}{more}; {advice}.")
     if known and not found:

@@ -174,7 +174,7 @@ def test_texts_with_tokens_that_they_added_become_the_same(tmp_path, lower_case,
         batch = ours.encode_batch(["low"], [text + "."], offsets=True)
         assert batch.ids.tolist() == theirs("low", text + ".")["input_ids"], text
         n_added += sum(number >= len(vocab) for number in expected)
-    assert n_added > 3000
+    assert n_added > 2000
 
 
 def test_a_vocabulary_with_a_piece_twice_is_read_as_theirs(tmp_path):

@@ -527,7 +527,7 @@ def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
 
 def test_the_first_sentence_of_a_document_can_be_the_one_with_the_gap(run):
     tokenizer = loaded_task(run).text.tokenizer
-    ids = np.array(tokenizer.encode("the whale sleeps in the sea."))
+    ids = np.array(tokenizer.encode("the whale sleeps in the sea.", add_special_tokens=False))
     shards = SimpleNamespace(document=lambda number: (ids.copy(), np.array([len(ids)])))
     text = SimpleNamespace(tokenizer=tokenizer, held_out_ids=[0], shards=shards)
     ((gap, word),) = held_out_gaps(text, 16)
