@@ -84,7 +84,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_switches(group, trace=text, quiet=flags.QUIET_REPORT, json=flags.JSON)
     group = parser.add_argument_group("text and vocabulary")
     flags.add_layout(group, default=None)
-    flags.add_options(group, options, "column shards vocab vocab_size lower_case held_out")
+    flags.add_options(group, options, "column shards vocab vocab_size lower_case keep_accents segmented held_out")
     group = parser.add_argument_group("model")
     flags.add_options(group, options, "size model hidden_act max_positions dropout")
     flags.add_options(group, options, "attention_dropout unigram_bias dtype")

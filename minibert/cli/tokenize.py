@@ -22,12 +22,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from minibert.cli.shared.flags import add_core, add_flag, add_switches, given, invalid_text
+from minibert.cli.shared.flags import KEEP_ACCENTS, add_core, add_flag, add_switches, given, invalid_text
 from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
 from minibert.errors import InputError, warn
 from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
-from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
+from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer, text_rules
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
 
@@ -66,6 +66,7 @@ def add(parser: ArgumentParser) -> None:
     text = "read a [MASK] or another special token that is written in the text letter by letter"
     add_switches(group, split_special_tokens=text)
     add_switches(group, cased="keep case and accents, whatever the folder says")
+    add_switches(group, keep_accents=KEEP_ACCENTS)
     text = "which original's rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
     add_flag(group, "--max-length N", "most ids of a text, [CLS] and [SEP] included")
@@ -80,7 +81,7 @@ def run(arguments: Namespace) -> None:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
         raise InputError(f"--pair takes texts two by two, not {len(arguments.texts)}; give each its second.")
-    options = CASED if arguments.cased else {}
+    options = text_rules(arguments.cased, arguments.keep_accents)
     if arguments.compat:
         options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)

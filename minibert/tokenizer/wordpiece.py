@@ -24,6 +24,23 @@ from minibert.tokenizer.simple import SPECIAL_TOKENS
 CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased, whatever a folder says
 
 
+def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool = False) -> dict[str, Any]:
+    """Return arguments of `Tokenizer` that count for more than what a folder says.
+
+    Parameters
+    ----------
+    cased : keep case and accents.
+    keep_accents : keep accents, and the vowel signs and tone marks that are stripped with them; lower-case.
+    segmented : words are what stands between spaces, in Chinese too: ideographs are letters like others.
+    """
+    rules: dict[str, Any] = dict(CASED) if cased else {}
+    if keep_accents:
+        rules["strip_accents"] = False
+    if segmented:
+        rules["tokenize_chinese_chars"] = False
+    return rules
+
+
 class Tokenizer:
     """Text to WordPiece ids and back.
 
