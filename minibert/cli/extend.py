@@ -2,11 +2,12 @@
 
 Puts new pieces behind the vocabulary of a model: words from a file, or pieces
 learned from a text by the objective of `minibert vocab`, going on from the
-vocabulary that there is, and special tokens. Old pieces keep their ids and their numbers. The row
-of a new piece in the embedding begins as the mean of the rows of the pieces
-that it replaces. Words without a new piece are cut as before, and the model
-makes the same of them; a word that begins with a new one is cut anew, and the
-report shows such words. Train further with `minibert pretrain --model DIR`.
+vocabulary that there is, and special tokens. Old pieces keep their ids and
+their numbers. The row of a new piece in the embedding begins as the mean of
+the rows of the pieces that it replaces. Words without a new piece are cut as
+before, and the model makes the same of them; a word that begins with a new one
+is cut anew, and the report shows such words. Train further with
+`minibert pretrain --model DIR`.
 
 examples:
   minibert extend --model runs/books --words terms.txt --out runs/terms
