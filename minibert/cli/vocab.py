@@ -99,7 +99,8 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
     held_out = round(1 / share) if share else 0  # one line of so many
     marks = MarkCounts(basic)
-    counted = count_corpus(arguments.corpus, basic, not arguments.quiet, held_out=held_out, marks=marks, **how)
+    how |= {"held_out": held_out, "marks": marks}
+    counted = count_corpus(arguments.corpus, basic, not arguments.quiet, **how)
     marks.warn()
     if counted.n_invalid:
         warn(flags.invalid_text(counted.n_invalid))

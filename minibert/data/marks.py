@@ -1,7 +1,7 @@
 """What the rules of a tokenizer do to a text in other scripts, in one sentence where they do much of it.
 
-Uncased BERT strips accents by the rule that takes the nonspacing marks of a decomposed text away: the accent of
-"é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the voicing of Japanese kana.
+Uncased BERT strips accents by the rule that takes the nonspacing marks of a decomposed text away: the accent
+of "é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the voicing of Japanese kana.
 """
 
 import re

@@ -78,7 +78,8 @@ def extend(
     if words is None and not learn_from and not special_tokens:
         raise InputError("Nothing says which pieces are new; give --words, --learn-from or --special-token.")
     if not learn_from and n is not None:
-        raise InputError("$n says how many pieces to learn, and there is no text to learn from; leave it out.", n=n)
+        what = "$n says how many pieces to learn, and there is no text to learn from"
+        raise InputError(f"{what}; leave it out.", n=n)
     if n is not None and n < 1:
         raise InputError("$n asks for no piece; give at least 1.", n=n)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -93,7 +93,7 @@ class Choices(Task):
                 endings += [f"{example.start} {ending}".strip() for ending in example.endings]
             encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
             sequence = np.repeat(np.arange(len(encoded)), np.diff(encoded.cu_seqlens))
-            is_first = sequence % (choices or 1) == 0  # of the sequences of an example, which share its context
+            is_first = sequence % (choices or 1) == 0  # of an example: they share its context
             written.add(encoded, is_first | (encoded.token_type_ids == 1))
             cuts = encoded.n_cut.tolist()
             every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))

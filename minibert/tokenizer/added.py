@@ -1,9 +1,9 @@
 """Added tokens: strings that are one piece wherever they stand in a text, before words are cut.
 
-The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`): first the strings that are found in
-the text as it is written, special tokens among them, then in what lies between them those that are found in
-normalised text. At each place the longest one is taken. What lies between all of them is cut into words as if
-each stretch were a text of its own.
+The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`): first the strings that are found
+in the text as it is written, special tokens among them, then in what lies between them those that are found
+in normalised text. At each place the longest one is taken. What lies between all of them is cut into words as
+if each stretch were a text of its own.
 
 Special tokens of ASCII that begin with a punctuation mark, as BERT's own, are found by the cores themselves,
 many times faster; all others by `AddedTokensCore`, a core above a core.
@@ -61,7 +61,9 @@ class AddedTokensCore:
     basic_tokenizer : whose normalisation text goes through in which the others are found.
     """
 
-    def __init__(self, core: _Core, tokens: Mapping[int, AddedToken], basic_tokenizer: BasicTokenizer) -> None:
+    def __init__(
+        self, core: _Core, tokens: Mapping[int, AddedToken], basic_tokenizer: BasicTokenizer
+    ) -> None:
         self._core, self._basic_tokenizer = core, basic_tokenizer
         written = {number: token for number, token in tokens.items() if not token.normalized}
         normalized = {number: token for number, token in tokens.items() if token.normalized}
@@ -78,7 +80,9 @@ class AddedTokensCore:
         ids: list[int] = self.encode_texts([text], Wanted(special=special), threads=1).ids.tolist()
         return ids
 
-    def encode_texts(self, texts: Iterable[str | bytes], wanted: Wanted, threads: int | None = None) -> Encoded:
+    def encode_texts(
+        self, texts: Iterable[str | bytes], wanted: Wanted, threads: int | None = None
+    ) -> Encoded:
         """Encode many texts end to end, as the core beneath does."""
         decoded, n_invalid = [], 0
         for text in texts:
@@ -90,7 +94,9 @@ class AddedTokensCore:
         if not any(found):
             encoded = self._core.encode_texts(decoded, wanted._replace(special=False), threads)
             return encoded._replace(n_invalid=n_invalid)
-        between = [part for text, tokens in zip(decoded, found, strict=True) for part in _between(text, tokens)]
+        between: list[str] = []
+        for text, tokens in zip(decoded, found, strict=True):
+            between += _between(text, tokens)
         encoded = self._core.encode_texts(between, Wanted(offsets=wanted.offsets), threads)
         rows = _Rows(encoded, wanted)
         for tokens in found:

@@ -281,7 +281,8 @@ def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -
     tokens = [token for token in special_tokens if token not in basic_tokenizer.never_split]
     if not tokens:
         return None
-    longest_first = sorted((token.encode("utf-8", "surrogatepass") for token in tokens), key=len, reverse=True)
+    encoded = [token.encode("utf-8", "surrogatepass") for token in tokens]
+    longest_first = sorted(encoded, key=len, reverse=True)
     # What all begin with, which is searched for many times faster than alternatives are.
     same = longest_first[0][: len(commonprefix(longest_first))]
     endings = b"|".join(re.escape(token[len(same) :]) for token in longest_first)

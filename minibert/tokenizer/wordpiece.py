@@ -63,11 +63,11 @@ class Tokenizer:
     max_input_chars_per_word : a longer word becomes [UNK]; by default 200, in Hugging Face's two modes 100.
     compat : whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in
         Python; "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
-    additional_special_tokens : pieces that are special beside the five of BERT: whole wherever they stand in a
-        text, in their own case.
-    added_tokens : further strings that are one piece wherever they stand in a text, by id, as in Hugging Face's
-        `added_tokens_decoder`. One whose id is a piece of `vocab` has to be that piece; with any other id, the
-        string is no piece that words are cut into.
+    additional_special_tokens : pieces that are special beside the five of BERT: whole wherever they stand in
+        a text, in their own case.
+    added_tokens : further strings that are one piece wherever they stand in a text, by id, as in Hugging
+        Face's `added_tokens_decoder`. One whose id is a piece of `vocab` has to be that piece; with any other
+        id, the string is no piece that words are cut into.
     split_special_tokens : read special tokens that are written out in a text letter by letter.
     core : "c", "python", or "auto": C if its extension is there. They differ in speed only.
 
@@ -282,7 +282,8 @@ class Tokenizer:
         if threads is not None:
             whole_number("threads", threads, 1)
         first_id, last_id = (self.cls_id, self.sep_id) if add_special_tokens else (-1, -1)
-        wanted = native.Wanted(offsets, self._keeps_special(special), first_id, last_id, 1 if pairs is None else 2)
+        period = 1 if pairs is None else 2
+        wanted = native.Wanted(offsets, self._keeps_special(special), first_id, last_id, period)
         encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, pairs is not None, add_special_tokens, limit, self.vocab)
 
@@ -346,7 +347,8 @@ class Tokenizer:
         options |= {"never_split": list(self.basic_tokenizer.never_split)}
         options |= {"max_input_chars_per_word": self.max_input_chars_per_word}
         options |= {"additional_special_tokens": list(self.additional_special_tokens)}
-        return options | {"added_tokens": self.added_tokens, "split_special_tokens": self.split_special_tokens}
+        options |= {"added_tokens": self.added_tokens}
+        return options | {"split_special_tokens": self.split_special_tokens}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"vocab": self._pieces, **self._options(), "core": self._requested_core}

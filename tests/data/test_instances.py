@@ -54,7 +54,8 @@ def test_special_tokens_in_a_text_are_never_predicted(tmp_path, whole_word_mask)
 
 def test_a_sequence_of_special_tokens_still_predicts(tmp_path):
     with pytest.warns(UserWarning, match="special tokens written out"):
-        made = write_shards(iter(["[SEP] [MASK]", "[SEP]", None, "w1 w2", "w3"]), NUMBERED, tmp_path / "shards")
+        text = iter(["[SEP] [MASK]", "[SEP]", None, "w1 w2", "w3"])
+        made = write_shards(text, NUMBERED, tmp_path / "shards")
     sequences = list(one_epoch(made_from(made, seq_length=16, next_sentence=False), 0))
     assert all(len(sequence.masked_labels) for sequence in sequences)
 

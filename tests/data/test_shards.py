@@ -53,7 +53,8 @@ def read_back(shards):
 def test_special_tokens_in_a_text_are_counted_once(tmp_path):
     tokenizer = Tokenizer([*LETTERS, "[DRUG]"], additional_special_tokens=["[DRUG]"])
     text = ["a [SEP] b", "[DRUG] [MASK][SEP]"]
-    with pytest.warns(UserWarning, match=r"3 special tokens written out: \[SEP\] \(2\), \[MASK\] \(1\)\. Each"):
+    told = r"3 special tokens written out: \[SEP\] \(2\), \[MASK\] \(1\)\. Each"
+    with pytest.warns(UserWarning, match=told):
         shards = write_shards(iter(text), tokenizer, tmp_path / "shards")
     drug = tokenizer.ids["[DRUG]"]
     assert list(read_back(shards)) == [[[5, 3, 6], [drug, 4, 3]]]

@@ -88,7 +88,8 @@ def test_both_engines_count_the_same_in_the_embedded_corpus(compat):
 @pytest.mark.parametrize("core", CORES)
 def test_special_tokens_are_no_words(core, tmp_path):
     text = "the [MASK]cat [SEP] [sep] [NEW]«Ö»[ MASK]\n[CLS][UNK][PAD]end"
-    expected = {"the": 1, "cat": 1, "[": 3, "]": 3, "sep": 1, "new": 1, "«": 1, "o": 1, "»": 1, "mask": 1, "end": 1}
+    once = ("the", "cat", "sep", "new", "«", "o", "»", "mask", "end")
+    expected = {"[": 3, "]": 3} | dict.fromkeys(once, 1)
     assert dict(count_words([text], BasicTokenizer(), core=core).items()) == expected
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     for held_out in (0, 2):
