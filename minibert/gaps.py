@@ -152,7 +152,7 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     if not targets:
         raise InputError("$targets has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]
-    words = {word: tuple(tokenizer.encode(word)) for word in targets}
+    words = {word: tuple(tokenizer.encode(word, add_special_tokens=False)) for word in targets}
     for number, word in enumerate(targets):
         if not words[word] or tokenizer.unk_id in words[word]:
             raise InputError(f"$targets: {word!r} is not in the vocabulary; leave it out.", targets=targets)

@@ -100,6 +100,11 @@ class Encoded:
             raise InputError(text, pool=pool)
         return unit_rows(vectors) if normalize else vectors
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Refuse `np.array(encoded)`: there are several arrays."""
+        which = ".hidden_states[-1] (T,H), .pooled (S,H) or .vectors() (S,H)"
+        raise InputError(f"An Encoded holds several arrays and is not one itself; take {which}.")
+
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1  # sequences
 
@@ -377,7 +382,7 @@ class Bert:
         """Pack the inputs as a batch that fits the model."""
         inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
         if texts := _texts(inputs):
-            inputs = self.tokenizer(texts, special=True)
+            inputs = self.tokenizer(texts)
             lengths, P = np.diff(inputs.cu_seqlens), self.config.P
             if lengths.max() > P:
                 first = int(np.argmax(lengths > P))

@@ -59,7 +59,8 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
     from matplotlib import pyplot
     from matplotlib.patches import Rectangle
 
-    rows = _rows_of_pieces(tokenizer.encode(text), tokenizer.vocab)
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    rows = _rows_of_pieces(ids, tokenizer.vocab)
     figure = pyplot.figure(figsize=(9, 0.75 * len(rows)), layout="constrained")
     axes = figure.subplots()
     centred: Any = {"ha": "center", "va": "center", "parse_math": False}

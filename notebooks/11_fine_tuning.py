@@ -173,7 +173,7 @@ def naive_bayes(folder, grams=1):
     """Labels that the counts of train.tsv give the sentences of dev.tsv; of pieces, or of pairs of neighbours."""
 
     def things(sentence):
-        ids = tokenizer.encode(sentence)
+        ids = tokenizer.encode(sentence, add_special_tokens=False)
         return ids if grams == 1 else list(zip(ids, ids[1:], strict=False))
 
     gold, learnt_from = read(folder / "train.tsv")

@@ -45,12 +45,15 @@ tokenizer/normalize     | tokenizer/unicode                                   |
 tokenizer/native        | tokenizer/_wordpiece tokenizer/normalize            | numpy
 tokenizer/greedy        | tokenizer/normalize tokenizer/native                | numpy
 tokenizer/encoding      | tokenizer/native tokenizer/simple                   | numpy
-tokenizer/formats       | tokenizer/simple                                    |
+tokenizer/added         | tokenizer/native tokenizer/normalize                | numpy
+tokenizer/written       | tokenizer/encoding tokenizer/simple                 | numpy
+tokenizer/formats       | tokenizer/simple tokenizer/added                    |
 tokenizer/wordpiece     | tokenizer/formats tokenizer/encoding                |
+                        | tokenizer/added                                     |
                         | tokenizer/greedy tokenizer/normalize                |
                         | tokenizer/native tokenizer/simple                   | numpy
 tokenizer/counting      | tokenizer/normalize tokenizer/native                |
-                        | tokenizer/encoding                                  | numpy
+                        | tokenizer/encoding tokenizer/simple                 | numpy
 tokenizer/merging       | tokenizer/simple tokenizer/native                   | numpy
 tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/simple tokenizer/normalize                |
@@ -58,7 +61,7 @@ tokenizer/learner       | tokenizer/counting tokenizer/merging                |
                         | tokenizer/unicode                                   | numpy
 tokenizer/extending     | tokenizer/counting tokenizer/merging                |
                         | tokenizer/encoding tokenizer/native                 |
-                        | tokenizer/wordpiece                                 | numpy
+                        | tokenizer/wordpiece tokenizer/simple                | numpy
 tokenizer/report        | tokenizer/counting tokenizer/wordpiece              |
                         | tokenizer/simple                                    | numpy
 metrics/*               | metrics/*                                           | numpy

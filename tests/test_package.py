@@ -35,7 +35,8 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     tokenizer = Tokenizer([*SPECIAL_TOKENS, "un", "##aff", "##able"])
     tokenizer.encode("a"), Tokenizer(tokenizer.vocab)
-print(tokenizer.core, tokenizer.encode("Unaffable"), len(caught), *[warning.message for warning in caught])
+ids = tokenizer.encode("Unaffable", add_special_tokens=False)
+print(tokenizer.core, ids, len(caught), *[warning.message for warning in caught])
 """
 
 

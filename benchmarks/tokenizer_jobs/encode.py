@@ -85,7 +85,7 @@ def both(ours: Tokenizer, theirs: tokenizers.Tokenizer, text: str) -> dict[str, 
     """What is done to one string: what for -> who -> a call."""
     return {
         "ids": {
-            "minibert": lambda: ours.encode(text),
+            "minibert": lambda: ours.encode(text, add_special_tokens=False),
             "hf": lambda: theirs.encode(text, add_special_tokens=False).ids,
         },
         "[CLS] ids [SEP]": {"minibert": lambda: ours(text).ids, "hf": lambda: theirs.encode(text).ids},

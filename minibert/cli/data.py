@@ -37,7 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from minibert.cli.shared.flags import JSON, QUIET, add_column, add_corpus, add_flag, add_layout, add_switches
+from minibert.cli.shared.flags import JSON, KEEP_ACCENTS, QUIET, SEGMENTED
+from minibert.cli.shared.flags import add_column, add_corpus, add_flag, add_layout, add_switches
 from minibert.errors import InputError
 from minibert.files import require_folder
 from minibert.terminal import counted, emit, json_text, printable
@@ -51,6 +52,7 @@ def add(parser: ArgumentParser) -> None:
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
     add_flag(parser, "--vocab PATH", text)
     add_switches(parser, cased="keep case and accents, with --vocab too")
+    add_switches(parser, keep_accents=KEEP_ACCENTS, segmented=SEGMENTED)
     add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
     add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")
     add_layout(parser)
@@ -67,6 +69,7 @@ def add(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
+    from minibert.data.marks import MarkCounts
     from minibert.data.shards.joined import missing_parts
     from minibert.data.shards.parts import Part, finished_part, parts_in, plan_part, write_part
     from minibert.data.shards.store import TokenShards
@@ -90,7 +93,8 @@ def run(arguments: Namespace) -> None:
     if not made:
         require_folder(place)
         stream = sentences(own, arguments.layout, arguments.column) if own else None
-        shown = watched(stream, "writing shards", not arguments.quiet) if stream else ()
+        marks = MarkCounts(tokenizer.basic_tokenizer)
+        shown = watched(stream, "writing shards", not arguments.quiet, marks=marks) if stream else ()
         made = write_part(shown, tokenizer, out, planned)
         layouts = stream.found if stream else {}
     shards = TokenShards(place, tokenizer) if made.documents else None
@@ -127,9 +131,9 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
     """Load the tokenizer that was named or that the folder has, or learn one from the text."""
     from minibert.data.shards.parts import MANIFEST, require_free
     from minibert.pretraining.preparation import learn_vocabulary
-    from minibert.tokenizer import CASED, Tokenizer
+    from minibert.tokenizer import Tokenizer, text_rules
 
-    cased = CASED if arguments.cased else {}
+    cased = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
     if arguments.vocab:
         return Tokenizer.from_pretrained(arguments.vocab, **cased)
     if part.parts > 1:
@@ -140,7 +144,8 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
     require_free(out)  # before the learning, which takes a while
     require_folder(out)
     learning = {"lower_case": not arguments.cased, "show": not arguments.quiet, "column": arguments.column}
-    return learn_vocabulary(arguments.corpus, **learning)
+    rules = text_rules(False, arguments.keep_accents, arguments.segmented)
+    return learn_vocabulary(arguments.corpus, **learning, **rules)
 
 
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:

@@ -2,14 +2,16 @@
 
 Puts new pieces behind the vocabulary of a model: words from a file, or pieces
 learned from a text by the objective of `minibert vocab`, going on from the
-vocabulary that there is. Old pieces keep their ids and their numbers. The row
-of a new piece in the embedding begins as the mean of the rows of the pieces
-that it replaces. Words without a new piece are cut as before, and the model
-makes the same of them; a word that begins with a new one is cut anew, and the
-report shows such words. Train further with `minibert pretrain --model DIR`.
+vocabulary that there is, and special tokens. Old pieces keep their ids and
+their numbers. The row of a new piece in the embedding begins as the mean of
+the rows of the pieces that it replaces. Words without a new piece are cut as
+before, and the model makes the same of them; a word that begins with a new one
+is cut anew, and the report shows such words. Train further with
+`minibert pretrain --model DIR`.
 
 examples:
   minibert extend --model runs/books --words terms.txt --out runs/terms
+  minibert extend --model runs/books --special-token '[DRUG]' --out runs/drug
   minibert extend --model runs/books --learn-from papers/ --n 500 --out runs/papers --measure-on new/
   minibert pretrain papers/ --model runs/papers --steps 2000 --out runs/papers-more
   minibert evaluate --model runs/papers-more new/ --per-byte
@@ -22,14 +24,16 @@ from minibert.terminal import emit, json_text
 
 
 def add(parser: ArgumentParser) -> None:
-    parser.usage = "minibert extend --model MODEL --out DIR (--words FILE | --learn-from CORPUS ...) [...]"
+    parser.usage = "minibert extend --model MODEL --out DIR [--words FILE | --learn-from CORPUS ...] [...]"
     add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
-    where = parser.add_mutually_exclusive_group(required=True)
-    add_flag(where, "--words FILE", "the new words, one a line, as the tokenizer has them")
+    where = parser.add_mutually_exclusive_group()
+    add_flag(where, "--words FILE", "the new words, one a line; those that are pieces already are left out")
     text = "learn new pieces from this text: files, folders or globs"
     where.add_argument("--learn-from", metavar="CORPUS", nargs="+", default=[], help=text)
     add_flag(parser, "--n N", "pieces to learn (default: 500)")
+    text = "a string that is one piece wherever it stands in a text, such as [DRUG]; repeat the flag for more"
+    add_flag(parser, "--special-token TOKEN", text, action="append")
     text = "other text, to measure vocabularies and models on"
     parser.add_argument("--measure-on", metavar="CORPUS", nargs="+", default=[], help=text)
     add_engine(parser)
@@ -40,5 +44,6 @@ def run(arguments: Namespace) -> None:
     from minibert.pretraining.extension import extend, report_text
 
     how = given(arguments, "words learn_from n measure_on engine threads")
+    how |= {"special_tokens": arguments.special_token or []}
     report = extend(arguments.model, arguments.out, **how, show=not (arguments.quiet or arguments.json))
     emit(json_text(report) if arguments.json else report_text(report))

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from minibert.cli.shared.flags import add_core, add_flag, add_switches, given, invalid_text
+from minibert.cli.shared.flags import KEEP_ACCENTS, add_core, add_flag, add_switches, given, invalid_text
 from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
 from minibert.errors import InputError, warn
 from minibert.reading import byte_pieces, whole_lines
 from minibert.terminal import emit, json_text, printable
-from minibert.tokenizer import CASED, COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer
+from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer, text_rules
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags
 
@@ -63,8 +63,10 @@ def add(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("what is encoded")
     add_switches(group, pair="two TEXTs, or the halves of a line around its first tab, are a pair")
     add_switches(group, bare="leave out [CLS] before and [SEP] after each text")
-    add_switches(group, special="a [MASK] written in the text is the special token")
+    text = "read a [MASK] or another special token that is written in the text letter by letter"
+    add_switches(group, split_special_tokens=text)
     add_switches(group, cased="keep case and accents, whatever the folder says")
+    add_switches(group, keep_accents=KEEP_ACCENTS)
     text = "which original's rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
     add_flag(group, "--max-length N", "most ids of a text, [CLS] and [SEP] included")
@@ -79,11 +81,13 @@ def run(arguments: Namespace) -> None:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
         raise InputError(f"--pair takes texts two by two, not {len(arguments.texts)}; give each its second.")
-    options = CASED if arguments.cased else {}
+    options = text_rules(arguments.cased, arguments.keep_accents)
     if arguments.compat:
         options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)
-    how = given(arguments, "max_length truncation stride special threads")
+    how = given(arguments, "max_length truncation stride threads")
+    if arguments.split_special_tokens:
+        how |= {"special": False}
     how |= {"offsets": not arguments.ids, "add_special_tokens": not arguments.bare}
     n_invalid = 0
     for block in _of_arguments(arguments) if arguments.texts else _of_files(arguments):

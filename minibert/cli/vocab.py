@@ -47,12 +47,13 @@ def add(parser: ArgumentParser) -> None:
         ("unused", "reserved pieces [unused0], [unused1], ..."),
     ):
         flags.add_flag(group, f"{flags.flag_of(name)} N", f"{text} (default: {LEARNING[name]})")
-    text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, in ASCII and with a "
-    text += "punctuation mark first, a special token like [ENTITY]; repeat the flag for more"
+    text = "a piece that the vocabulary must have: a word as lower-casing leaves it, or, with a punctuation "
+    text += "mark first, a special token like [ENTITY]; repeat the flag for more"
     flags.add_flag(group, "--user-token PIECE", text, action="append")
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     flags.add_flag(group, "--objective", f"{text} (default: {LEARNING['objective']})", choices=tuple(OTHER))
     flags.add_switches(group, cased="keep case and accents")
+    flags.add_switches(group, keep_accents=flags.KEEP_ACCENTS, segmented=flags.SEGMENTED)
     group = parser.add_argument_group("text and report")
     text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
     flags.add_flag(group, "--held-out SHARE", text, 0.02)
@@ -64,8 +65,9 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.data.marks import MarkCounts
     from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
-    from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer
+    from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, text_rules
     from minibert.tokenizer.learner import first_pieces
     from minibert.tokenizer.report import report_text, vocabulary_report
 
@@ -75,10 +77,11 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"{what}; leave that out, or learn with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
+    rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     if arguments.report_on:
-        cased = CASED if arguments.cased else {}
-        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **cased)
-        basic = tokenizer.basic_tokenizer
+        asked = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **asked)
+        basic, special = tokenizer.basic_tokenizer, list(tokenizer.special_tokens)
     else:
         out = Path(arguments.out)
         if owners := [path.name for name in OWNERS for path in out.glob(name)]:
@@ -89,20 +92,24 @@ def run(arguments: Namespace) -> None:
             raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
         require_folder(out)
         first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
-        special_tokens(arguments.user_token, not arguments.cased)
-        basic = BasicTokenizer(not arguments.cased)
-    how = flags.given(arguments, "core strict threads column")
+        special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, not arguments.cased, rules)]
+        basic = BasicTokenizer(not arguments.cased, **rules)
+    how = flags.given(arguments, "core strict threads column") | {"special_tokens": special}
     if (share := arguments.held_out) and not 5e-10 <= share <= 0.5:
         raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
     held_out = round(1 / share) if share else 0  # one line of so many
-    counted = count_corpus(arguments.corpus, basic, not arguments.quiet, held_out=held_out, **how)
+    marks = MarkCounts(basic)
+    how |= {"held_out": held_out, "marks": marks}
+    counted = count_corpus(arguments.corpus, basic, not arguments.quiet, **how)
+    marks.warn()
     if counted.n_invalid:
         warn(flags.invalid_text(counted.n_invalid))
 
     def learn(objective: str, size: int) -> Tokenizer:
-        rules = flags.given(arguments, "core alphabet_limit min_frequency unused")
-        rules |= {"objective": objective, "user_tokens": arguments.user_token}
-        return learn_tokenizer(counted.words, size, not arguments.cased, not arguments.quiet, **rules)
+        learning = flags.given(arguments, "core alphabet_limit min_frequency unused")
+        learning |= {"objective": objective, "user_tokens": arguments.user_token}
+        shown = not arguments.quiet
+        return learn_tokenizer(counted.words, size, not arguments.cased, shown, rules, **learning)
 
     others = {}
     if not arguments.report_on:

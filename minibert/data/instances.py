@@ -21,6 +21,7 @@ from minibert.errors import InputError
 from minibert.model.batch import Sequence
 from minibert.terminal import counted
 from minibert.tokenizer import Tokenizer
+from minibert.tokenizer.written import is_control
 
 SHORTEST = 5  # [CLS] a [SEP] b [SEP]
 LONGEST = (1 << POSITION_BITS) - 1
@@ -215,16 +216,31 @@ class Instances:
         # A share of all positions, [CLS] and [SEP] counted, rounded (half to even) as in the released code.
         count = np.maximum(1, np.rint(np.diff(block.begins) * options.masked_lm_prob)).astype(np.int64)
         count = np.minimum(count, options.most_predictions)
-        sequence, position = block.sequence, block.rows - block.begins[block.sequence]
+        candidates = self._candidates(block)
+        rows, sequence = block.rows[candidates], block.sequence[candidates]
+        position = rows - block.begins[sequence]
         if options.whole_word_mask:  # the first piece of a span begins a word, though its head may be cut off
-            head = block.opening | ~tokenizer.continuation[block.input_ids[block.rows]]
-            chosen = choose_words(keys, sequence, position, head, count)
+            head = block.opening[candidates] | ~tokenizer.continuation[block.input_ids[rows]]
+            chosen = candidates[choose_words(keys, sequence, position, head, count)]
         else:
-            chosen = choose_positions(keys, sequence, position, count)
+            chosen = candidates[choose_positions(keys, sequence, position, count)]
+        sequence, position = block.sequence[chosen], block.rows[chosen] - block.begins[block.sequence[chosen]]
         original = block.input_ids[block.rows[chosen]]
-        of_sequence, sizes = keys[sequence[chosen]], (tokenizer.mask_id, tokenizer.vocab_size)
-        visible = visible_tokens(original, of_sequence, position[chosen], options.mask_rates, *sizes)
+        sizes = tokenizer.mask_id, tokenizer.vocab_size
+        visible = visible_tokens(original, keys[sequence], position, options.mask_rates, *sizes)
         block.predict(chosen, visible)
+
+    # -> (c,) ascending
+    def _candidates(self, block: Block) -> np.ndarray:
+        """Return the numbers of the rows of text that may be predicted: no special token written in the text.
+
+        Where a sequence has nothing else, all of its rows may be.
+        """
+        is_text = ~is_control(self.tokenizer, block.input_ids[block.rows])
+        if not is_text.all():
+            has_text = np.bincount(block.sequence[is_text], minlength=len(block.next_labels)) > 0
+            is_text |= ~has_text[block.sequence]
+        return np.flatnonzero(is_text)
 
     def _spans(self, document: int, rng: Random) -> Iterator[Spans]:
         room, short = self.options.room, self.options.short_seq_prob

@@ -28,7 +28,7 @@ class Block:
     def __post_init__(self) -> None:
         self._begins: list[int] = self.begins.tolist()
 
-    def predict(self, chosen: np.ndarray, visible: np.ndarray) -> None:  # chosen (C,) bool  visible (M,)
+    def predict(self, chosen: np.ndarray, visible: np.ndarray) -> None:  # chosen (M,) of C  visible (M,)
         """Ask for the text at `chosen`, where `visible` is shown from now on."""
         rows, sequence = self.rows[chosen], self.sequence[chosen]
         self.masked_positions = (rows - self.begins[sequence]).astype(np.int32)

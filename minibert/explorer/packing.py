@@ -14,7 +14,7 @@ from minibert.inference import Bert
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Parameters
 from minibert.model_names import folder_of, locate, step_of
-from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, unicode
+from minibert.tokenizer import Tokenizer, unicode
 from minibert.training.runlog import read_metrics
 from minibert.vocabularies import read_tokenizer
 
@@ -155,13 +155,20 @@ def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         "segment_start": flags & unicode.SEGMENT_START,
     }
     images = tables.decompositions if basic.strip_accents or basic.composes else {}
-    special = sorted((*SPECIAL_TOKENS, *tokenizer.additional_special_tokens), key=len, reverse=True)
+    added = tokenizer.added_tokens.values()
+    if hard := [token.content for token in added if token.normalized or token.single_word]:
+        what = f"The added token {hard[0]!r} is found in normalised text, or as a whole word only"
+        raise InputError(f"{what}, which a page can't do; show the model it was added to.")
+    kept = () if tokenizer.split_special_tokens else tokenizer.special_tokens
+    kept += tuple(token.content for token in added if not token.special or kept)
+    special = sorted(dict.fromkeys(kept), key=len, reverse=True)
     return {
         "lower": {chr(code): image for code, image in tables.lower.items()} if basic.lower_case else {},
         **{name: getattr(basic, name) for name in ("lower_case", "strip_accents", "composes", "final_sigma")},
         "odd_to_longer": tokenizer.compat == "hf-fast",
         "max_input_chars_per_word": tokenizer.max_input_chars_per_word,
         "special": special,
+        "unmatched": tokenizer.unmatched,
         "never_split": list(basic.never_split),
         "classes": {name: _borders(belongs != 0) for name, belongs in classes.items()},
         "combining": {str(one): _borders(marks == one) for one in dict.fromkeys(tables.combining.values())},

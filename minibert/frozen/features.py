@@ -22,6 +22,7 @@ from minibert.files import write_atomically
 from minibert.inference import Bert, Encoded, layer_numbers, unit_rows
 from minibert.model.batch import Batch, Sequence
 from minibert.tasks.batches import token_budget_batches
+from minibert.tokenizer.written import WrittenTokens
 
 POOLS = ("cls", "mean", "max", "pooled", "none")
 FORMATS = (".npy", ".jsonl")
@@ -92,6 +93,7 @@ class Extractor:
         most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
         chunk: list[Sequence] = []
         source, tokens = iter(texts), 0
+        written = WrittenTokens(self.tokenizer)
         while group := list(islice(source, TEXTS_AT_ONCE)):
             pairs = [one for one in group if isinstance(one, tuple)]
             if pairs and len(pairs) < len(group):
@@ -100,6 +102,7 @@ class Extractor:
                 raise InputError("A tuple holds other than two texts; give pairs.")
             parts = tuple(zip(*pairs, strict=True)) if pairs else (group,)
             encoded = self.tokenizer.encode_batch(*parts, max_length=self.max_length)
+            written.add(encoded)
             self.cut += int((encoded.n_cut > 0).sum())
             for encoding in encoded:
                 if chunk and tokens + len(encoding) > most:
@@ -109,6 +112,7 @@ class Extractor:
                 tokens += len(encoding)
         if chunk:
             yield chunk
+        written.warn()
 
     # -> S of (width,) or (n,width)
     def _pooled(self, batch: Batch) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ are what they were.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from minibert.hub import load, save_hf
 from minibert.model.params import Parameters
 from minibert.pretraining.predict import evaluate_words
 from minibert.pretraining.preparation import count_corpus
-from minibert.terminal import printable
+from minibert.terminal import counted as counted_text, printable, some_of
 from minibert.tokenizer import Tokenizer, WordCounts, extending
 from minibert.tokenizer.report import segmented
 from minibert.vocabularies import check_vocabulary, read_tokenizer
@@ -45,6 +45,7 @@ def extend(
     words: str | Path | None = None,
     learn_from: Sequence[str | Path] = (),
     n: int | None = None,
+    special_tokens: Iterable[str] = (),
     measure_on: Sequence[str | Path] = (),
     engine: str = "auto",
     threads: int | None = None,
@@ -58,19 +59,27 @@ def extend(
     Parameters
     ----------
     model : a pre-training run, RUN@STEP, or a BERT of Hugging Face's or Google's.
-    words : a file with one word a line; or
+    words : a file with one word a line, of which those that are pieces already are left out; or
     learn_from : files, folders or globs, from which pieces are learned as `minibert vocab` learns them.
     n : how many to learn; 500 when left out.
+    special_tokens : strings that are one piece wherever they stand in a text, such as "[DRUG]"; with words,
+        with pieces that are learned, or alone.
     measure_on : other text, on which vocabularies and models are measured, before and after. When left out,
         lines of `learn_from` that are held out tell how long words are, and no model is measured.
     engine, threads : what measures the models.
     show : progress, on the error stream.
     """
     out = Path(out)
-    if (words is None) == (not learn_from):
-        raise InputError("Either words or learn_from says where new pieces come from; give one of them.")
-    if words is not None and n is not None:
-        raise InputError("$n says how many pieces to learn, and words are given; leave it out.", n=n)
+    if isinstance(special_tokens, str):
+        raise InputError("$special_tokens is one string; give a list.", special_tokens=special_tokens)
+    special_tokens = list(special_tokens)
+    if words is not None and learn_from:
+        raise InputError("Both words and learn_from say where new pieces come from; give one of them.")
+    if words is None and not learn_from and not special_tokens:
+        raise InputError("Nothing says which pieces are new; give --words, --learn-from or --special-token.")
+    if not learn_from and n is not None:
+        what = "$n says how many pieces to learn, and there is no text to learn from"
+        raise InputError(f"{what}; leave it out.", n=n)
     if n is not None and n < 1:
         raise InputError("$n asks for no piece; give at least 1.", n=n)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -84,24 +93,36 @@ def extend(
     basic = tokenizer.basic_tokenizer
     check_vocabulary(config, tokenizer)
     counted = None
+    special = extending.checked_special_tokens(tokenizer, special_tokens)
+    pieces, known = special, []
     if words is not None:
         lines = ((f"{words}, line {number}", line.strip()) for number, line in numbered_lines(words))
-        pieces = extending.checked_words(tokenizer, ((where, word) for where, word in lines if word))
-    else:
-        counted = count_corpus(learn_from, basic, show, held_out=HELD_OUT, threads=threads)
-        pieces = extending.learn_pieces(tokenizer, counted.words, PIECES if n is None else n)
-    longer = extending.extended(tokenizer, pieces)
+        found = extending.checked_words(tokenizer, ((where, word) for where, word in lines if word))
+        pieces, known = special + found.pieces, found.known
+        if known:
+            left_out = f"{counted_text(len(known), 'word')} of {words} left out, as the vocabulary has"
+            warn(f"{left_out} {'it' if len(known) == 1 else 'them'} already: {some_of(known)}.")
+        if found.repeated:
+            warn(f"{counted_text(found.repeated, 'word')} of {words} left out that stood further up already.")
+    elif learn_from:
+        no_words: dict[str, Any] = {"special_tokens": [*tokenizer.special_tokens, *special_tokens]}
+        counted = count_corpus(learn_from, basic, show, held_out=HELD_OUT, threads=threads, **no_words)
+        pieces = special + extending.learn_pieces(tokenizer, counted.words, PIECES if n is None else n)
+    longer = extending.extended(tokenizer, pieces, special_tokens)
     if lone := extending.lone_characters(tokenizer):
         some = f"{len(lone):,} characters, such as {printable(lone[0])!r}, have no ## piece of their own"
         warn(f"{some}: words in which one follows a new piece become [UNK].")
     grown = _grown(params, tokenizer, longer, [one.replaces for one in pieces], counted and counted.words)
     heard = counted and counted.held_out
     if measure_on:
-        heard = count_corpus(measure_on, basic, show, threads=threads).words
+        no_words = {"special_tokens": longer.special_tokens}
+        heard = count_corpus(measure_on, basic, show, threads=threads, **no_words).words
     report: dict[str, Any] = {
         "pieces_added": len(pieces),
         "vocab_size": longer.vocab_size,
         "pieces": [one.piece for one in pieces],
+        "special_tokens": list(longer.additional_special_tokens),
+        "known": known,
         "were_unknown": sum(one.replaces == [tokenizer.unk_id] for one in pieces),
         "measured": _measured(tokenizer, longer, heard) if heard else None,
     }

@@ -17,7 +17,8 @@ from minibert.pretraining import recipes
 from minibert.pretraining.recipes import FURTHER, MINUTES, SizeRecipe, Stage, parse_lengths
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
-IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case")  # settled by token shards
+# Settled by token shards.
+IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", "keep_accents", "segmented")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ class PretrainOptions(RunOptions):
         "keep case and accents, with --vocab too",
         flag="--cased",
         in_python="lower-case the text and strip accents",
+    )
+    keep_accents: bool = option(
+        False, "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi"
+    )
+    segmented: bool = option(
+        False, "spaces part the words of the text, in Chinese too: whole words there, no single ideographs"
     )
     shards: str | None = option(
         None,

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import text_of
 from minibert.data.instances import InstanceOptions, Instances, split_documents
+from minibert.data.marks import MUCH as MANY_MARKED, MarkCounts
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError, warn
@@ -19,13 +19,16 @@ from minibert.hub.loading import read_config
 from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
 from minibert.terminal import counted
-from minibert.tokenizer import CASED, BasicTokenizer, Tokenizer, learn_vocab
+from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab, text_rules
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS
+from minibert.tokenizer.unicode import IDEOGRAPH, flags
 from minibert.tokenizer.wordpiece import can_be_special
 from minibert.training.runlog import bar, say
 
 HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
+SEEN_OF_BLOCK = 1 << 16  # bytes of a block of text, by which marks are counted
+LOOKED_AT = 1 << 20  # tokens, by which ideographs are
 UPDATE_LINES = 2000  # between two updates of a progress bar
 DIFFERENT_LINES = 1 << 18  # the first ones, whose repetitions are counted in some 30 MB
 FEW_LINES, MUCH = 1000, 0.05  # to warn of repetitions; Wikipedia's are 2%, those of novels and reviews 0.4%
@@ -82,12 +85,15 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
     elif not (run / "shards").exists():
         layout = options.layout if options.corpus else "sentences"
         stream = SentenceStream(options.corpus or embedded_corpus(), layout, options.column)
-        lines = watched(stream, "writing shards", show, repeated.append)
+        marks = MarkCounts(tokenizer.basic_tokenizer)
+        lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
         if show and stream.found:
             say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
+    if options.whole_word_mask:
+        warn_of_lone_ideographs(shards, tokenizer)
     parts = split_documents(shards.n_documents, options.held_out, options.pairs)
     return Text(tokenizer, shards, *parts, sum(repeated))
 
@@ -104,10 +110,12 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         if options.model:
             open_shards(options.shards, Tokenizer.from_pretrained(options.model))
     elif source := options.vocab or options.model:
-        tokenizer = Tokenizer.from_pretrained(source, **({} if options.lower_case else CASED))
+        rules = text_rules(not options.lower_case, options.keep_accents, options.segmented)
+        tokenizer = Tokenizer.from_pretrained(source, **rules)
     else:
+        rules = text_rules(False, options.keep_accents, options.segmented)
         how = (options.vocab_size, options.lower_case, show, options.column)
-        tokenizer = learn_vocabulary(options.corpus, *how)
+        tokenizer = learn_vocabulary(options.corpus, *how, **rules)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
 
@@ -130,16 +138,39 @@ def learn_vocabulary(
     lower_case: bool = PretrainOptions.lower_case,
     show: bool = True,
     column: str = "text",
+    **rules: Any,
 ) -> Tokenizer:
-    """Learn the vocabulary of a run from its corpus."""
-    counted = count_corpus(corpus, BasicTokenizer(lower_case), show, column, strict=True)  # as the shards are
-    return learn_tokenizer(counted.words, vocab_size, lower_case, show)
+    """Learn the vocabulary of a run from its corpus; `rules` are further ones of `BasicTokenizer`."""
+    basic = BasicTokenizer(lower_case, **rules)
+    counted = count_corpus(corpus, basic, show, column, strict=True)  # as the shards are
+    return learn_tokenizer(counted.words, vocab_size, lower_case, show, rules)
 
 
 def count_corpus(
-    corpus: Iterable[str | Path], basic: BasicTokenizer, show: bool = True, column: str = "text", **more: Any
+    corpus: Iterable[str | Path],
+    basic: BasicTokenizer,
+    show: bool = True,
+    column: str = "text",
+    marks: MarkCounts | None = None,
+    **more: Any,
 ) -> CountedFiles:
-    """Count the words of a corpus, of the embedded books when none is named; `more` is for `count_files`."""
+    """Count the words of a corpus, of the embedded books when none is named.
+
+    Parameters
+    ----------
+    corpus, column : files, folders or globs, and where JSON lines have their text.
+    basic : whose words are counted.
+    show : a progress bar, on the error stream.
+    marks : what counts the marks that are stripped; it looks at the beginning of each block that is read.
+    more : for `count_files`.
+    """
+
+    def read(file: Path, size: int, progress: Callable[[int], None]) -> Iterator[bytes]:
+        for block in text_of(file, size, progress, column=column):
+            if marks is not None:
+                marks.add(block[:SEEN_OF_BLOCK].decode("utf-8", "ignore"))
+            yield block
+
     files = find_files(list(corpus) or embedded_corpus())
     with bar(show, desc="counting words", unit="B", unit_scale=True) as shown:
 
@@ -147,7 +178,6 @@ def count_corpus(
             shown.total = total
             shown.update(done - shown.n)
 
-        read = partial(text_of, column=column)
         counted = count_files(files, basic, progress=progress, read=read, **more)
     if not len(counted.words):
         if len(counted.held_out):
@@ -157,25 +187,40 @@ def count_corpus(
 
 
 def learn_tokenizer(
-    words: Mapping[str, int], vocab_size: int, lower_case: bool = True, show: bool = True, **learning: Any
+    words: Mapping[str, int],
+    vocab_size: int,
+    lower_case: bool = True,
+    show: bool = True,
+    rules: Mapping[str, Any] | None = None,
+    **learning: Any,
 ) -> Tokenizer:
     """Learn a vocabulary from words and their counts, and return its tokenizer.
 
-    `learning` is for `learn_vocab`; of its `user_tokens` some become special, as `special_tokens` says.
+    Parameters
+    ----------
+    words : counts of words, by the rules of the tokenizer.
+    vocab_size : pieces to learn.
+    lower_case, rules : rules of the tokenizer, as for `BasicTokenizer`.
+    show : a progress bar, on the error stream.
+    learning : for `learn_vocab`; of its `user_tokens` some become special, as `special_tokens` says.
     """
-    special = special_tokens(learning.get("user_tokens", ()), lower_case)
+    rules = dict(rules or {})
+    special = special_tokens(learning.get("user_tokens", ()), lower_case, rules)
     desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
     with bar(show, total=vocab_size, desc=desc, unit="piece") as shown:
         pieces = learn_vocab(words, vocab_size, progress=lambda n, _: shown.update(n - shown.n), **learning)
-    return Tokenizer(pieces, lower_case, additional_special_tokens=special, core=learning.get("core", "auto"))
+    more: dict[str, Any] = {"additional_special_tokens": special, "core": learning.get("core", "auto")}
+    return Tokenizer(pieces, lower_case, **rules, **more)
 
 
-def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
+def special_tokens(
+    user_tokens: Iterable[str], lower_case: bool, rules: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return those of the user's tokens that must be special, as no word of a text would be like them."""
     special = []
     for token in user_tokens:
         word = token.removeprefix("##")
-        found = BasicTokenizer(lower_case).tokenize(word)
+        found = BasicTokenizer(lower_case, **(rules or {})).tokenize(word)
         if found == [word]:
             continue
         if word != token or not can_be_special(token):
@@ -183,18 +228,41 @@ def special_tokens(user_tokens: Iterable[str], lower_case: bool) -> list[str]:
             raise InputError(
                 f"--user-token {token!r} would never be found, as {word!r} in a text becomes "
                 f"{' '.join(found)!r}; {'learn with --cased, ' * cased}spell it as one such word, "
-                "or like '[ENTITY]', in ASCII with a punctuation mark first."
+                "or like '[ENTITY]', with a punctuation mark first."
             )
         special.append(token)
     return special
 
 
+def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
+    """Say that whole words are single ideographs, where these are a considerable share of the text.
+
+    Parameters
+    ----------
+    shards : the text, of which the beginning is looked at.
+    tokenizer : of the shards.
+    """
+    if not tokenizer.basic_tokenizer.tokenize_chinese_chars:
+        return
+    is_lone = np.array([len(piece) == 1 and bool(flags(ord(piece)) & IDEOGRAPH) for piece in tokenizer.vocab])
+    share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
+    if share > MANY_MARKED:
+        what = f"{share:.0%} of the pieces are ideographs, each a word of its own"
+        advice = "where spaces part the words of the text, learn it with --segmented"
+        warn(f"{what}, so that whole-word masks hide single ones there; {advice}.")
+
+
 def watched(
-    stream: SentenceStream, what: str, show: bool, tell: Callable[[float], object] = float
+    stream: SentenceStream,
+    what: str,
+    show: bool,
+    tell: Callable[[float], object] = float,
+    marks: MarkCounts | None = None,
 ) -> Iterator[str | None]:
     """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates.
 
-    At the end `tell` is given the share of the text that are lines that stood before, or less in a long one.
+    At the end `tell` is given the share of the text that are lines that stood before, or less in a long one,
+    and `marks` says what the tokenizer strips.
     """
     times: dict[int, int] = {}  # by hash
     number = characters = repeated = most = 0
@@ -205,6 +273,8 @@ def watched(
                 shown.update(stream.bytes_read - shown.n)
             yield sentence
             characters += len(sentence or "")
+            if sentence and marks is not None:
+                marks.add(sentence)
             if sentence and ((key := hash(sentence)) in times or len(times) < DIFFERENT_LINES):
                 times[key] = count = times.get(key, 0) + 1
                 repeated += len(sentence) * (count > 1)
@@ -213,4 +283,6 @@ def watched(
     if number >= FEW_LINES and repeated > MUCH * characters:
         share = f"At least {math.floor(100 * repeated / characters)}% of the text is repeated lines"
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Remove them: they teach nothing new.")
+    if marks is not None:
+        marks.warn()
     tell(repeated / max(1, characters))

@@ -13,6 +13,7 @@ from minibert.errors import InputError
 from minibert.gaps import Masked, check_length, require_masked_lm, token_logits
 from minibert.inference import Bert
 from minibert.tokenizer import Encoding, Tokenizer
+from minibert.tokenizer.written import WrittenTokens
 
 TEXTS_AT_ONCE = 256  # tokenised together
 
@@ -69,8 +70,11 @@ def score_texts(model: Bert, texts: Iterable[str], within_word: str = "token") -
 
 
 def _scores(model: Bert, tokenizer: Tokenizer, texts: Iterator[str], within_word: str) -> Iterator[TextScore]:
+    written = WrittenTokens(tokenizer)
     while group := list(islice(texts, TEXTS_AT_ONCE)):
-        encoded = list(tokenizer.encode_batch(group, offsets=True))
+        batch = tokenizer.encode_batch(group, offsets=True)
+        written.add(batch)
+        encoded = list(batch)
         for text, one in zip(group, encoded, strict=True):
             if len(one) < 3:
                 raise InputError(f"{short(text)} has no piece to score; give a text with words in it.")
@@ -87,6 +91,7 @@ def _scores(model: Bert, tokenizer: Tokenizer, texts: Iterator[str], within_word
                     words.append((text[ends[0, 0] : ends[-1, 1]], []))
                 words[-1][1].append((one.tokens[place], value))
             yield TextScore(text, words)
+    written.warn()
 
 
 def _masked(model: Bert, one: Encoding, mask_id: int, within_word: str) -> Iterator[Masked]:

@@ -92,8 +92,9 @@ def _masked(
     end = borders[borders - begin <= room][-1]
     ids = np.array([tokenizer.cls_id, *tokens[begin:end], tokenizer.sep_id], np.int32)
     rows: list[int] = []
+    skipped = tokenizer.special_ids  # [UNK], and special tokens that are written in the text
     for first, last in zip(borders[drawn], borders[drawn + 1], strict=True):
-        if last <= end and tokens[first] != tokenizer.unk_id:
+        if last <= end and tokens[first] not in skipped:
             guessed.append(len(tokenizer.decode(tokens[first:last]).encode()))
             rows += range(1 + first - begin, 1 + last - begin)
     labels = ids[rows]

@@ -22,6 +22,7 @@ from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import matching
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tokenizer.written import WrittenTokens
 
 BLOCK = 1024  # examples that are tokenised together
 DIVIDED = "-dev"
@@ -82,6 +83,7 @@ class Choices(Task):
         self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
     ) -> Iterator[Feature]:
         examples, numbers, choices = iter(examples), count(), None
+        written = WrittenTokens(tokenizer)
         while block := list(islice(examples, BLOCK)):
             contexts, endings = [], []
             for example in block:
@@ -90,10 +92,14 @@ class Choices(Task):
                 contexts += [example.context] * choices
                 endings += [f"{example.start} {ending}".strip() for ending in example.endings]
             encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
+            sequence = np.repeat(np.arange(len(encoded)), np.diff(encoded.cu_seqlens))
+            is_first = sequence % (choices or 1) == 0  # of an example: they share its context
+            written.add(encoded, is_first | (encoded.token_type_ids == 1))
             cuts = encoded.n_cut.tolist()
             every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
             for example in block:
                 yield Feature(tuple(islice(every, choices)), example.label, None, next(numbers))
+        written.warn()
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned

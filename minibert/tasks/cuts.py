@@ -98,7 +98,7 @@ def with_marks(tokenizer: Any, max_length: int, first: str, second: str | None =
     for segment, text in enumerate([first] if second is None else [first, second]):
         ends = one.offsets[pieces & (one.token_type_ids == segment), 1]
         end = ends.max(initial=0)
-        if more := len(tokenizer.encode(text)) - len(ends):
+        if more := len(tokenizer.encode(text, add_special_tokens=False)) - len(ends):
             text = text[:end] + MARK.format(more) + text[end:]
         shown.append(text)
     return shown

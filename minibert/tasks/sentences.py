@@ -28,6 +28,7 @@ from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.terminal import counted
+from minibert.tokenizer.written import WrittenTokens
 
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
@@ -71,12 +72,14 @@ class Sentences(Task):
     ) -> Iterator[Feature]:
         numbers = {label: number for number, label in enumerate(labels)}
         examples, done, blank = iter(examples), 0, []
+        written = WrittenTokens(tokenizer)
         while block := list(islice(examples, BLOCK)):
             first, second = [e.first for e in block], [e.second for e in block]
             if None in second and any(text is not None for text in second):
                 raise InputError("Some examples have a second text and others none; give all or none one.")
             limit = None if self.long else max_length
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
+            written.add(encoded)
             found = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
             for number, (example, one, cut) in enumerate(found, start=done):
                 is_blank = one.n_first == 2 or len(one) - one.n_first == 1  # no piece in one of the texts
@@ -90,6 +93,7 @@ class Sentences(Task):
                 sequences = self.long.sequences(one, max_length) if self.long else whole
                 yield Feature(sequences, self._label(example, numbers, training), None, number)
             done += len(block)
+        written.warn()
         if blank:
             warn(f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.")
 

@@ -24,6 +24,7 @@ from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
+from minibert.tokenizer.written import WrittenTokens
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
 BASELINE = "TF-IDF of words"
@@ -63,9 +64,11 @@ class Similarity(OwnTexts):
     ) -> Iterator[Feature]:
         examples, rows = iter(examples), count()
         numbers: dict[str, int] = {}  # of different texts
+        written = WrittenTokens(tokenizer)
         while block := list(islice(examples, BLOCK)):
             texts = [text for example in block for text in (example.first, example.second)]
             encoded = tokenizer.encode_batch(texts, max_length=max_length)
+            written.add(encoded)
             cuts = encoded.n_cut.tolist()
             every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
             for example in block:
@@ -74,6 +77,7 @@ class Similarity(OwnTexts):
                     pair = (example.first, str(example.second))
                     label = tuple(numbers.setdefault(text, len(numbers)) for text in pair)
                 yield Feature(tuple(islice(every, 2)), label, None, next(rows))
+        written.warn()
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned

@@ -26,6 +26,7 @@ from minibert.tasks.contexts import longest_word, windows
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 from minibert.terminal import some_of
+from minibert.tokenizer.written import WrittenTokens
 
 # What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
 FILES = {
@@ -86,12 +87,14 @@ class Tagging(Task):
         `training` and a tag is missing or is none of `labels`.
         """
         before, room = 0, max_length - 2
+        written = WrittenTokens(tokenizer)
         for _, together in groupby(enumerate(examples), self._document):
             sentences = [sentence for _, sentence in together]
             tags = tag_numbers(sentences, labels, before, training)
             ends = np.cumsum([len(sentence.words) for sentence in sentences])  # (m,)
             words = [word for sentence in sentences for word in sentence.words]
             encoded = tokenizer.encode_batch(words, add_special_tokens=False, threads=1)
+            written.add(encoded)
             pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))  # (n,)
             for begin, end, first, last in windows(pieces, ends, room):
                 places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
@@ -108,6 +111,7 @@ class Tagging(Task):
                 example = before + int(np.searchsorted(ends, first, side="right"))
                 yield Feature((sequence,), own, rows.astype(np.int32), example)
             before += len(sentences)
+        written.warn()
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
         """Warn of tags that were never learnt: how often they are there, and where first."""

@@ -19,6 +19,7 @@ from minibert.errors import InputError, warn
 from minibert.model.batch import Feature, Sequence
 from minibert.tokenizer import BatchEncoding
 from minibert.tokenizer.encoding import ranges, whole_number
+from minibert.tokenizer.written import WrittenTokens
 
 SPECIAL = 3  # [CLS], [SEP], [SEP]
 UNKNOWN, NOWHERE = -1, -2  # in place of an answer: nobody knows it; there is none
@@ -61,13 +62,15 @@ class Windows(abc.Sequence[Feature]):
         parts, cut, skipped = [], [], []
         n_questions = n_paragraphs = 0
         source = iter(questions)
+        written = WrittenTokens(tokenizer)
         while block := list(islice(source, BLOCK)):
-            part, too_long = _encode(block, tokenizer, training=training, **sizes)
+            part, too_long = _encode(block, tokenizer, written, training=training, **sizes)
             cut += [block[number].id for number in too_long]
             skipped += [block[number].id for number in np.flatnonzero(part.n_windows == 0)]
             parts.append(part._replace(paragraph=part.paragraph + n_paragraphs))
             n_questions += len(block)
             n_paragraphs += len(part.paragraph_lengths)
+        written.warn()
         if not n_questions:
             raise InputError("There is no question; give one at least.")
         if len(skipped) == n_questions:
@@ -158,13 +161,21 @@ class _Part(NamedTuple):
 
 
 def _encode(
-    block: list[Question], tokenizer: Any, max_length: int, stride: int, max_question: int, training: bool
+    block: list[Question],
+    tokenizer: Any,
+    written: WrittenTokens,
+    max_length: int,
+    stride: int,
+    max_question: int,
+    training: bool,
 ) -> tuple[_Part, np.ndarray]:
     """Lay the windows of some questions, every paragraph tokenised once; say which lost their end."""
     texts: dict[str, int] = {}
     paragraph = np.array([texts.setdefault(question.context, len(texts)) for question in block], np.int32)
     questions = tokenizer.encode_batch([question.question for question in block], add_special_tokens=False)
     paragraphs = tokenizer.encode_batch(list(texts), offsets=True, add_special_tokens=False)
+    written.add(questions)
+    written.add(paragraphs)
 
     n_pieces = np.diff(questions.cu_seqlens)
     n_question = np.minimum(n_pieces, max_question)

@@ -5,7 +5,7 @@ from minibert.tokenizer.encoding import TRUNCATION, BatchEncoding, Encoding
 from minibert.tokenizer.learner import learn_vocab
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 from minibert.tokenizer.simple import SPECIAL_TOKENS
-from minibert.tokenizer.wordpiece import CASED, Tokenizer
+from minibert.tokenizer.wordpiece import CASED, Tokenizer, text_rules
 
 __all__ = ["CASED", "COMPAT", "SPECIAL_TOKENS", "TRUNCATION", "BasicTokenizer", "BatchEncoding"]
-__all__ += ["Encoding", "Tokenizer", "WordCounts", "count_files", "count_words", "learn_vocab"]
+__all__ += ["Encoding", "Tokenizer", "WordCounts", "count_files", "count_words", "learn_vocab", "text_rules"]

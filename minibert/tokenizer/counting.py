@@ -5,6 +5,7 @@ different words, not with the text. The result depends on the text alone: words 
 UTF-8 bytes, which is that of their code points, whatever the threads and the order of the files.
 """
 
+import re
 import zlib
 from bisect import bisect_left
 from collections import Counter, deque
@@ -13,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
+from os.path import commonprefix
 from pathlib import Path
 from queue import SimpleQueue
 from reprlib import repr as short
@@ -27,6 +29,7 @@ from minibert.reading import byte_pieces, decoded
 from minibert.tokenizer import native
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 MAX_MODULUS = 1 << 31  # one line of more than that is none
 PIECE_BYTES = 1 << 22  # of text, counted at once
@@ -136,6 +139,7 @@ def count_words(
     max_chars: int | None = None,
     threads: int | None = None,
     core: str = "auto",
+    special_tokens: Iterable[str] = SPECIAL_TOKENS,
 ) -> WordCounts:
     """Count how often each word occurs, words being what `basic_tokenizer` makes of the texts.
 
@@ -151,6 +155,7 @@ def count_words(
         limit of the compat mode (200 for "google", 100 for the others).
     threads : how many count at once; by default as many as there are cores for this process.
     core : "c", "python", or "auto": C where the extension is built and there is no never_split.
+    special_tokens : no words, nor made of words: left out wherever they are written in the text.
 
     Examples
     --------
@@ -161,7 +166,8 @@ def count_words(
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
         raise InputError(f"texts={short(texts)} is no list of texts; give strings or bytes.")
-    return _counted(pieces_of_texts(texts), basic_tokenizer, max_chars, threads, core).words
+    special = _finder_of(special_tokens, basic_tokenizer)
+    return _counted(pieces_of_texts(texts), basic_tokenizer, max_chars, threads, core, special=special).words
 
 
 def count_files(
@@ -175,6 +181,7 @@ def count_files(
     core: str = "auto",
     progress: Callable[[int, int], None] | None = None,
     read: Callable[..., Iterator[bytes]] = byte_pieces,
+    special_tokens: Iterable[str] = SPECIAL_TOKENS,
 ) -> CountedFiles:
     """Count the words of text files of any size: plain or compressed.
 
@@ -187,7 +194,7 @@ def count_files(
     Parameters
     ----------
     paths : files, see `minibert.data.corpus.find_files` for folders and globs. Their order changes nothing.
-    basic_tokenizer, max_chars, threads, core : as for `count_words`.
+    basic_tokenizer, max_chars, threads, core, special_tokens : as for `count_words`.
     held_out : 0, or a number m from 2 to 2**31: one line of m is counted as held out, namely that whose
         CRC-32 (of at most its first 256 bytes, without the line end) is a multiple of m. The same line falls
         on the same side wherever it stands, so text that is repeated is never on both.
@@ -215,7 +222,8 @@ def count_files(
         if progress is not None:
             progress(piece.position, sum(sizes))
 
-    found = _counted(pieces(), basic_tokenizer, max_chars, threads, core, held_out, done)
+    special = _finder_of(special_tokens, basic_tokenizer)
+    found = _counted(pieces(), basic_tokenizer, max_chars, threads, core, held_out, done, special)
     if progress is not None:
         progress(sum(sizes), sum(sizes))
     return found
@@ -229,6 +237,7 @@ def _counted(
     core: str,
     held_out: int = 0,
     done: Callable[[Piece, int], None] = lambda *_: None,
+    special: re.Pattern[bytes] | None = None,
 ) -> CountedFiles:
     """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
     max_chars = MAX_CHARS[basic_tokenizer.compat] if max_chars is None else max_chars
@@ -244,11 +253,12 @@ def _counted(
         free.put((new_counter(basic_tokenizer, max_chars), new_counter(basic_tokenizer, max_chars)))
 
     def count(piece: Piece) -> int:
+        data = piece.data if special is None else special.sub(b" ", piece.data)
         pair = free.get()
         try:
             if piece.side == BY_LINE:
-                return pair[0].count_split(pair[1], held_out, piece.data, piece.raw)
-            return pair[piece.side].count(piece.data, piece.raw)
+                return pair[0].count_split(pair[1], held_out, data, piece.raw)
+            return pair[piece.side].count(data, piece.raw)
         finally:
             free.put(pair)
 
@@ -264,6 +274,19 @@ def _counted(
         words.add(more[0])
         others.add(more[1])
     return CountedFiles(WordCounts(*words.export()), WordCounts(*others.export()), n_bytes, n_invalid)
+
+
+def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -> re.Pattern[bytes] | None:
+    """Return what finds special tokens in UTF-8, but for words that are never split; None without any."""
+    tokens = [token for token in special_tokens if token not in basic_tokenizer.never_split]
+    if not tokens:
+        return None
+    encoded = [token.encode("utf-8", "surrogatepass") for token in tokens]
+    longest_first = sorted(encoded, key=len, reverse=True)
+    # What all begin with, which is searched for many times faster than alternatives are.
+    same = longest_first[0][: len(commonprefix(longest_first))]
+    endings = b"|".join(re.escape(token[len(same) :]) for token in longest_first)
+    return re.compile(re.escape(same) + b"(?:" + endings + b")")
 
 
 class PythonCounter:

@@ -7,7 +7,7 @@ end in that row: no loop over texts, and the same for every core.
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -31,10 +31,26 @@ class LongPair(InputError):
         self.pair, self.reason = pair, reason
 
 
+MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # as Hugging Face calls them
+
+
 class _Aligned:
-    """Tokens with, if they were asked for, their places in the text and the numbers of their words."""
+    """Tokens with, if they were asked for, their places in the text and the numbers of their words.
+
+    What a model reads is there by Hugging Face's names, too: `encoded["input_ids"]`, `dict(encoded)`.
+    """
+
+    input_ids: Array
 
     _alignment: Alignment | None
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of what a model reads."""
+        return MODEL_INPUTS
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return `input_ids`, for `np.array(encoded)`."""
+        return np.array(self.input_ids, dtype)
 
     @property
     def offsets(self) -> Array:
@@ -79,6 +95,13 @@ class Encoding(_Aligned):
 
     def __repr__(self) -> str:
         return f"Encoding({' '.join(self.tokens)})"
+
+    def __getitem__(self, name: str) -> Array:
+        """Return what a model reads, (n,) int32, by the name that Hugging Face gives it."""
+        return getattr(self, _known_name(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
 
     @property
     def input_ids(self) -> Array:
@@ -172,7 +195,26 @@ class BatchEncoding(_Aligned):
     def __repr__(self) -> str:
         return f"BatchEncoding({counted(len(self), 'sequence')}, {counted(len(self.ids), 'id')})"
 
-    def __getitem__(self, number: int) -> Encoding:
+    @overload
+    def __getitem__(self, number: str) -> Array: ...
+
+    @overload
+    def __getitem__(self, number: int) -> Encoding: ...
+
+    def __getitem__(self, number: int | str) -> Encoding | Array:
+        """Return one sequence by its number, or by Hugging Face's name what a model that pads reads.
+
+        Raise InputError for another name, IndexError for a number that is none of the sequences.
+
+        Parameters
+        ----------
+        number : number of a sequence, from the end where negative; or "input_ids", "attention_mask" or
+            "token_type_ids": (S,n) int32, a row for each sequence, filled up to the longest.
+        """
+        if isinstance(number, str):
+            if _known_name(number) == "token_type_ids":
+                return self._rows(self.token_type_ids, 0)
+            return getattr(self, number)
         if not -len(self) <= number < len(self):
             raise IndexError(f"number={number} is not one of the {len(self)} sequences.")
         number %= len(self)
@@ -191,9 +233,14 @@ class BatchEncoding(_Aligned):
 
     @property
     def input_ids(self) -> Array:
+        return self._rows(self.ids, self._pad_id)
+
+    # values (T,) -> (S,n)
+    def _rows(self, values: Array, padding: int) -> Array:
+        """Lay the sequences out as rows that are filled up to the longest."""
         mask = self.attention_mask
-        rows = np.full(mask.shape, self._pad_id, np.int32)
-        rows[mask == 1] = self.ids
+        rows = np.full(mask.shape, padding, np.int32)
+        rows[mask == 1] = values
         return rows
 
     @property
@@ -219,6 +266,13 @@ class BatchEncoding(_Aligned):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab) | {self._pad_id: PAD}}
+
+
+def _known_name(name: Any) -> str:
+    """Return the name of what a model reads; raise InputError for anything else."""
+    if name not in MODEL_INPUTS:
+        raise InputError(f"{name!r} is not what a tokenizer returns; ask for {', '.join(MODEL_INPUTS)}.")
+    return str(name)
 
 
 class Limit(NamedTuple):

@@ -17,7 +17,11 @@ from minibert.tokenizer import native
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
+from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import Tokenizer
+
+
+MOST_WRONG = 20  # words that an error names
 
 
 class NewPiece(NamedTuple):
@@ -27,41 +31,82 @@ class NewPiece(NamedTuple):
     replaces: list[int]  # ids of the old pieces whose place it takes
 
 
-def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> list[NewPiece]:
-    """Return words as new pieces.
+class NewWords(NamedTuple):
+    """What a list of words brings to a vocabulary."""
 
-    With each word comes where it stands, such as "words.txt, line 3". Raise InputError when words are pieces
-    already, in any case where the tokenizer lower-cases text; when a word comes twice, is too long, or would
-    never be found in a text, as it has a space, or the tokenizer splits it or writes it otherwise; when there
-    is no word.
+    pieces: list[NewPiece]
+    known: list[str]  # words that are pieces already, as they are written in the list
+    repeated: int  # words that stood further up already
+
+
+def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> NewWords:
+    """Return words as new pieces, each as the tokenizer reads it in a text: lower-cased, without accents.
+
+    Words that are pieces already, and those that come again, are left out and counted.
+
+    Parameters
+    ----------
+    tokenizer : whose vocabulary gets them.
+    words : where each stands, such as "words.txt, line 3", and the word.
+
+    Raises
+    ------
+    InputError
+        When words are too long, or would never be found in a text, as they have a space, or the tokenizer
+        splits them: all are named at once. When there is no word, or none that is new.
     """
     found: dict[str, NewPiece] = {}
-    first, there = "", []  # of words that are pieces already: where the first stands, and all of them
+    known: list[str] = []
+    wrong: list[str] = []
+    repeated = 0
+    most = tokenizer.max_input_chars_per_word
     for where, word in words:
         parts = tokenizer.basic_tokenizer.tokenize(word)
-        if word in tokenizer.ids or (len(parts) == 1 and parts[0] in tokenizer.ids):
-            how = "lower-cased" if parts == [word.lower()] else "read as"
-            there.append(repr(word) + (f" ({how} {parts[0]!r})" if word not in tokenizer.ids else ""))
-            first = first or where
-            continue
-        if word in found:
-            raise InputError(f"{where}: {word!r} comes twice; take one of them out.")
-        if parts != [word]:
+        piece = parts[0] if len(parts) == 1 else word
+        if word in tokenizer.ids or piece in tokenizer.ids:
+            known.append(word)
+        elif piece in found:
+            repeated += 1
+        elif len(parts) != 1:
             becomes = f"becomes {', '.join(map(repr, parts))}" if parts else "vanishes"
-            what = f"{word!r} is no word as the tokenizer reads text, where it {becomes}"
-            advice = "give one such word a line, without spaces and punctuation"
-            if parts == [word.lower()]:
-                advice = "write it so, as this tokenizer lower-cases text"
-            raise InputError(f"{where}: {what}; {advice}.")
-        if len(word) > tokenizer.max_input_chars_per_word:
-            most = tokenizer.max_input_chars_per_word
-            raise InputError(f"{where}: a word of over {most} characters is [UNK]; leave it out.")
-        found[word] = NewPiece(word, tokenizer.encode(word))
-    if there:
-        known = some_of(list(dict.fromkeys(there)), most=50)
-        raise InputError(f"{first}: the vocabulary has {known} already; take that out.")
+            wrong.append(f"{where}: {word!r} is no word as the tokenizer reads text, where it {becomes}")
+        elif len(piece) > most:
+            wrong.append(f"{where}: a word of over {most} characters is [UNK]")
+        else:
+            found[piece] = NewPiece(piece, tokenizer.encode(piece, add_special_tokens=False))
+    if wrong:
+        advice = "give one word a line, without spaces and punctuation; --special-token takes any string"
+        more = f"; and {len(wrong) - MOST_WRONG:,} more" if len(wrong) > MOST_WRONG else ""
+        raise InputError(f"{'; '.join(wrong[:MOST_WRONG])}{more}; {advice}.")
+    if known and not found:
+        there = some_of([repr(word) for word in known])
+        raise InputError(f"The vocabulary has {there} already, and no other word is given; give new ones.")
     if not found:
         raise InputError("There is no word to add; give a file with one word a line.")
+    return NewWords(list(found.values()), known, repeated)
+
+
+def checked_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[NewPiece]:
+    """Return special tokens as new pieces, but for those that are pieces already.
+
+    Parameters
+    ----------
+    tokenizer : whose vocabulary gets them.
+    tokens : any strings, such as "[DRUG]" or "«Ort»", that are one piece wherever they stand in a text.
+
+    Raises
+    ------
+    InputError
+        When one is not a string, is empty, or begins or ends with white space or holds a line end.
+    """
+    found: dict[str, NewPiece] = {}
+    for token in tokens:
+        if not isinstance(token, str) or not token or token != token.strip() or "\n" in token:
+            what = f"{token!r} can't be a special token"
+            raise InputError(f"{what}; give a string without white space around it, such as '[DRUG]'.")
+        if token not in tokenizer.ids:
+            pieces = tokenizer.encode(token, add_special_tokens=False) or [tokenizer.unk_id]
+            found[token] = NewPiece(token, pieces)
     return list(found.values())
 
 
@@ -98,10 +143,21 @@ def learn_pieces(tokenizer: Tokenizer, words: WordCounts, n: int, *, core: str =
     return list(found.values())
 
 
-def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece]) -> Tokenizer:
-    """Return a tokenizer with further pieces behind those of another, and its options."""
+def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable[str] = ()) -> Tokenizer:
+    """Return a tokenizer with further pieces behind those of another, and its options.
+
+    Parameters
+    ----------
+    tokenizer : the other one.
+    pieces : the new pieces, in order.
+    special : which pieces are to be special tokens, new ones or old ones, beside those that are.
+    """
     state = tokenizer.__getstate__()
-    return Tokenizer(**state | {"vocab": [*tokenizer.vocab, *(one.piece for one in pieces)]})
+    unmatched = [""] * (tokenizer.vocab_size - len(state["vocab"]))  # added tokens, no pieces of words
+    vocab = [*state["vocab"], *unmatched, *(one.piece for one in pieces)]
+    names = [*tokenizer.special_tokens, *special][len(SPECIAL_TOKENS) :]
+    names = [name for name in dict.fromkeys(names) if name not in SPECIAL_TOKENS]
+    return Tokenizer(**state | {"vocab": vocab, "additional_special_tokens": names})
 
 
 def lone_characters(tokenizer: Tokenizer) -> list[str]:

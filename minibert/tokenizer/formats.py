@@ -15,6 +15,7 @@ from minibert.files import atomic_json, atomic_text, nearest_folder, read_bytes
 from minibert.json_files import fits, read_json, words
 from minibert.model_names import locate, no_such_model
 from minibert.reading import not_utf8
+from minibert.tokenizer.added import AddedToken, is_found_by_cores
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 _CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
@@ -67,17 +68,27 @@ def read(path: Path) -> Stored:
     vocab = _read_vocab(text)
     if "compat" not in config and hugging_face.exists():  # not a folder of ours, whose files say the same
         whole, found = _read_tokenizer_json(hugging_face)
-        if whole[: len(vocab)] != vocab:
+        if not _says_the_same(whole, vocab):
             raise InputError(f"{text} and {hugging_face.name} have different pieces; remove the wrong one.")
         found.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
-        vocab, options = whole, _merged(found, options)
+        vocab, options = vocab + whole[len(vocab) :], _merged(found, options)
     elif added := _added_beside(path, config):
         ids = {piece: number for number, piece in enumerate(vocab)}
-        found = {"additional_special_tokens": _add_tokens(ids, added, path)}
-        vocab, options = _by_id(ids, path), _merged(found, options)
+        found = _add_tokens(ids, added, path)
+        vocab, options = vocab + _by_id(ids, path)[len(vocab) :], _merged(found, options)
     if not config and not hugging_face.exists():
         options["lower_case"] = not is_cased(vocab)
     return Stored(text, vocab, options)
+
+
+def _says_the_same(whole: list[str], vocab: list[str]) -> bool:
+    """Tell whether a tokenizer.json has the pieces of a vocab.txt.
+
+    It has no line for a piece that comes again further down, nor for none: "" at such an id.
+    """
+    last = {piece: number for number, piece in enumerate(vocab)}
+    expected = [piece if last[piece] == number else "" for number, piece in enumerate(vocab)]
+    return whole[: len(vocab)] == expected[: len(whole)] and not any(expected[len(whole) :])
 
 
 def is_cased(vocab: list[str]) -> bool:
@@ -105,7 +116,8 @@ def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     names = _options_of_config({**config, **special}, path / _SPECIAL).get("additional_special_tokens", ())
     names = {*SPECIAL_TOKENS, *names}
     added = read_json(path / _ADDED).items()
-    return [{"content": text, "id": number, "special": text in names} for text, number in added]
+    flags = ({"special": text in names, "normalized": text not in names} for text, _ in added)
+    return [{"content": text, "id": number} | one for (text, number), one in zip(added, flags, strict=True)]
 
 
 def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -115,14 +127,21 @@ def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Read the pieces, one a line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece."""
+    """Read the pieces, one a line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece.
+
+    A line is an id, as in Google's code and Hugging Face's: a blank one has no piece, and of a piece that
+    comes twice the last line counts. Blank lines at the end are none.
+    """
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror}); give a vocabulary.") from error
     except UnicodeDecodeError as error:
         raise not_utf8(path, error, 0) from error
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -145,6 +164,8 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
     special = [_of_kind(one.get("content") if isinstance(one, dict) else one, str, where) for one in special]
     if special:
         options["additional_special_tokens"] = [token for token in special if token not in SPECIAL_TOKENS]
+    if (split := config.get("split_special_tokens")) is not None:
+        options["split_special_tokens"] = _of_kind(split, bool, f"{path}: split_special_tokens")
     return options
 
 
@@ -173,39 +194,62 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     options["max_input_chars_per_word"] = _of_kind(limit, int, f"{path}: max_input_chars_per_word")
     ids = _of_kind(model.get("vocab"), dict, f"{path}: vocab")
     added = _of_kind(content.get("added_tokens", []), list, f"{path}: added_tokens")
-    options["additional_special_tokens"] = _add_tokens(ids, added, path)
+    options |= _add_tokens(ids, added, path)
     return _by_id(ids, path), options
 
 
-def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> list[str]:
-    """Put added tokens into the vocabulary; return those that are special, but for BERT's five."""
-    special = []
-    for token in added:
+def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, Any]:
+    """Return added tokens as arguments of `Tokenizer`, BERT's five left out.
+
+    Where all of them are special ones that need nothing else, they become pieces of the vocabulary, as in the
+    folders that we write.
+
+    Parameters
+    ----------
+    ids : ids of the pieces; those that become pieces are put in.
+    added : content, id and flags of each, as in `added_tokens` of a tokenizer.json.
+    path : where they stand, for errors.
+    """
+    tokens = {}
+    for one in added:
         try:
-            text, number = token["content"], token["id"]
-            is_special, alone = token.get("special", False), token.get("single_word", False)
+            text, number, is_special = one["content"], one["id"], one.get("special", False)
         except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"{path}: added token {token!r} lacks content or id; restore it.") from error
+            raise InputError(f"{path}: added token {one!r} lacks content or id; restore it.") from error
         _of_kind(text, str, f"{path}: content of an added token")
-        _of_kind(number, int, f"{path}: id of the added token {text!r}")
-        if not is_special or alone:
-            what = "is to be found inside of words" if not is_special else "has single_word=true"
-            advice = "add it as a special token, or to the vocabulary before training."
-            raise InputError(f"{path}: added token {text!r} {what}, which minibert does not do; {advice}")
-        if ids.setdefault(text, number) != number:
+        where = f"of the added token {text!r}"
+        _of_kind(number, int, f"{path}: id {where}")
+        flags = {"special": is_special, "normalized": one.get("normalized", not is_special)}
+        flags |= {name: one.get(name, False) for name in ("single_word", "lstrip", "rstrip")}
+        flags = {name: _of_kind(flag, bool, f"{path}: {name} {where}") for name, flag in flags.items()}
+        tokens[number] = AddedToken(text, **flags)
+        if ids.get(text, number) != number:
             raise InputError(f"{path} has {text!r} twice, as id {ids[text]} and {number}; remove one.")
-        if text not in SPECIAL_TOKENS:
-            special.append(text)
-    return special
+    plain = {
+        number: token.content
+        for number, token in tokens.items()
+        if token.special and not (token.normalized or token.single_word) and is_found_by_cores(token.content)
+    }
+    if len(plain) == len(tokens):
+        ids |= {text: number for number, text in plain.items()}
+    pieces = {number: text for number, text in plain.items() if text in ids}
+    special = [text for text in pieces.values() if text not in SPECIAL_TOKENS]
+    others = {number: token for number, token in tokens.items() if number not in pieces}
+    return {"additional_special_tokens": special} | ({"added_tokens": others} if others else {})
 
 
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
-    try:
-        vocab = sorted(ids, key=ids.__getitem__)
-    except TypeError as error:
-        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.") from error
-    if [ids[piece] for piece in vocab] != list(range(len(vocab))):
-        raise InputError(f"{path} leaves out or repeats an id; expected ids from 0 to {len(vocab) - 1}.")
+    """Return pieces by their ids, "" where there is none: of a vocab.txt that has another piece twice."""
+    if not all(fits(number, int) for number in ids.values()):
+        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.")
+    if len(set(ids.values())) < len(ids):
+        raise InputError(f"{path} gives one id to two pieces; restore the file.")
+    size = max(ids.values(), default=-1) + 1
+    if min(ids.values(), default=0) < 0 or size > 2 * len(ids):
+        raise InputError(f"{path} leaves out most ids; expected about {len(ids)} from 0 on.")
+    vocab = [""] * size
+    for piece, number in ids.items():
+        vocab[number] = piece
     return vocab
 
 
@@ -221,8 +265,12 @@ def _of_kind(value: Any, kind: Any, where: str) -> Any:
     return value
 
 
-def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_length: int) -> None:
+def write(
+    folder: Path, pieces: list[str], vocab: list[str], options: dict[str, Any], model_max_length: int
+) -> None:
     """Write the three files, so that there is never a vocabulary without its options.
+
+    `pieces` are those that words are cut into, `vocab` has added tokens besides, both by id.
 
     `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
     before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
@@ -240,11 +288,15 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
     config |= {"additional_special_tokens": options["additional_special_tokens"]}
     config |= {"model_max_length": model_max_length}
     config |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
+    if options["split_special_tokens"]:
+        config |= {"split_special_tokens": True}
+    if added := options["added_tokens"]:
+        config |= {"added_tokens_decoder": {str(i): token._asdict() for i, token in sorted(added.items())}}
     paths = [folder / name for name in ("tokenizer.json", "vocab.txt", _CONFIG)]
     fresh = [path for path in paths if not path.exists()]
     try:
-        atomic_json(paths[0], _tokenizer_json(vocab, options))
-        atomic_text(paths[1], "".join(f"{piece}\n" for piece in vocab))
+        atomic_json(paths[0], _tokenizer_json(pieces, vocab, options))
+        atomic_text(paths[1], "".join(f"{piece}\n" for piece in pieces))
         atomic_json(paths[2], config)
     except Exception:
         for path in fresh:
@@ -253,11 +305,15 @@ def write(folder: Path, vocab: list[str], options: dict[str, Any], model_max_len
         raise
 
 
-def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
+def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Make what `tokenizers.Tokenizer.from_file` reads; it has no word for `never_split`."""
     ids = {piece: number for number, piece in enumerate(vocab)}
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    special = sorted((ids[one], one) for one in (*SPECIAL_TOKENS, *options["additional_special_tokens"]))
+    matching = {piece: number for number, piece in enumerate(pieces) if piece}
+    if len(matching) < len(pieces):  # added tokens get the number of pieces as their first id there
+        matching = {piece: number for piece, number in ids.items() if piece}
+    special = (*SPECIAL_TOKENS, *options["additional_special_tokens"])
+    added = {ids[one]: AddedToken(one, special=True, normalized=False) for one in special}
+    added |= options["added_tokens"]
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
     around = {one: {"id": one, "ids": [ids[one]], "tokens": [one]} for one in ("[CLS]", "[SEP]")}
@@ -267,7 +323,7 @@ def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": i, "content": token, **flags, "special": True} for i, token in special],
+        "added_tokens": [{"id": i, **_flags(token)} for i, token in sorted(added.items())],
         "normalizer": {"type": "BertNormalizer", "clean_text": True, **how},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {"type": "TemplateProcessing", **template},
@@ -277,9 +333,15 @@ def _tokenizer_json(vocab: list[str], options: dict[str, Any]) -> dict[str, Any]
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": options["max_input_chars_per_word"],
-            "vocab": ids,
+            "vocab": matching,
         },
     }
+
+
+def _flags(token: AddedToken) -> dict[str, Any]:
+    """Return an added token as it stands in a tokenizer.json."""
+    names = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+    return {name: getattr(token, name) for name in names}
 
 
 def _special(token: str, type_id: int) -> dict[str, Any]:

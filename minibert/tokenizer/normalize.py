@@ -6,7 +6,7 @@ remembers where each comes from; `tokenize` does a whole text at once, by a tabl
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ _DELETED = {
 }
 
 # Python splits at these control characters, the cleaning deletes them: "a\x0bb" is the word "ab".
+_DELETED_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_SPACES = str.maketrans("\t\n\r", "   ")
 _DELETED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
@@ -129,13 +131,56 @@ class BasicTokenizer:
                 words.append(_word(chunk)._replace(kept=True))
                 continue
             if self.lower_case:
-                spelt = _spell(chunk)
-                lowered = (unicode.lower_at(spelt, at, self.final_sigma) for at in range(len(spelt)))
-                chunk = [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
+                chunk = self._lowered(chunk)
             if self.strip_accents:
                 chunk = _strip_accents(chunk)
             words += map(_word, _split_at_punctuation(chunk))
         return words
+
+    def normalize(self, text: str) -> tuple[str, Sequence[int], Sequence[int]]:
+        """Return a text as it is before it is split, and for each of its characters where that is from.
+
+        Cleaned, each space as " ", with spaces around ideographs that are words of their own, lower-cased and
+        without accents as the switches say.
+
+        Parameters
+        ----------
+        text : any text.
+
+        Returns
+        -------
+        str, and two sequences of int, one for each of its characters: where its source begins, in code
+        points, and where it ends.
+        """
+        if text.isascii() and not _DELETED_ASCII.search(text):  # then each character stays where it is
+            spelt = text.translate(_SPACES)
+            return spelt.lower() if self.lower_case else spelt, range(len(text)), range(1, len(text) + 1)
+        placed = list(self._spaced(text))
+        if self.composes:
+            placed = _compose(placed)
+        if self.lower_case:
+            placed = self._lowered(placed)
+        if self.strip_accents:
+            placed = _strip_accents(placed)
+        return _spell(placed), [one.begin for one in placed], [one.end for one in placed]
+
+    def _spaced(self, text: str) -> Iterator[_Placed]:
+        """Clean text, with a space for each of its spaces and around ideographs."""
+        for at, character in enumerate(text):
+            if (flags := unicode.flags(ord(character))) & self.deleted:
+                continue
+            if flags & unicode.SPACE:
+                yield _Placed(" ", at, at + 1)
+            elif flags & self.apart == unicode.IDEOGRAPH:
+                yield from (_Placed(one, at, at + 1) for one in (" ", character, " "))
+            else:
+                yield _Placed(character, at, at + 1)
+
+    def _lowered(self, chunk: list[_Placed]) -> list[_Placed]:
+        """Lower-case characters, each with regard to its neighbours."""
+        spelt = _spell(chunk)
+        lowered = (unicode.lower_at(spelt, at, self.final_sigma) for at in range(len(spelt)))
+        return [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
 
     def _chunks(self, text: str) -> list[list[_Placed]]:
         """Clean text, and cut it at spaces and around ideographs."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from minibert.errors import InputError, naming, warn
 from minibert.tokenizer import formats, native
+from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
@@ -23,15 +24,37 @@ from minibert.tokenizer.simple import SPECIAL_TOKENS
 CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased, whatever a folder says
 
 
-class Tokenizer:
-    """Text to WordPiece ids and back.
-
-    Raise InputError when the vocabulary is empty, repeats a piece or lacks one of the five special tokens, an
-    option is unknown, or the core is not installed.
+def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool = False) -> dict[str, Any]:
+    """Return arguments of `Tokenizer` that count for more than what a folder says.
 
     Parameters
     ----------
-    vocab : the pieces; the place of a piece is its id.
+    cased : keep case and accents.
+    keep_accents : keep accents, and the vowel signs and tone marks that are stripped with them; lower-case.
+    segmented : words are what stands between spaces, in Chinese too: ideographs are letters like others.
+    """
+    rules: dict[str, Any] = dict(CASED) if cased else {}
+    if keep_accents:
+        rules["strip_accents"] = False
+    if segmented:
+        rules["tokenize_chinese_chars"] = False
+    return rules
+
+
+class Tokenizer:
+    """Text to WordPiece ids and back.
+
+    Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are one piece
+    each, as in Hugging Face's tokenizers, wherever a text becomes pieces. `split_special_tokens` reads them
+    letter by letter, as Google's code does.
+
+    Raise InputError when the vocabulary is empty or lacks one of the five special tokens, an option is
+    unknown, or the core is not installed.
+
+    Parameters
+    ----------
+    vocab : the pieces; the place of a piece is its id. Of a piece that comes twice the last place counts, and
+        "" is an id without a piece: both as in Google's code and Hugging Face's.
     lower_case : lower-case and strip accents (the uncased models).
     strip_accents : overrides what `lower_case` says about accents.
     tokenize_chinese_chars : make a word of every CJK ideograph.
@@ -40,8 +63,12 @@ class Tokenizer:
     max_input_chars_per_word : a longer word becomes [UNK]; by default 200, in Hugging Face's two modes 100.
     compat : whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in
         Python; "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
-    additional_special_tokens : pieces that `special=True` keeps whole beside the five of BERT; of ASCII, each
-        beginning with a punctuation mark.
+    additional_special_tokens : pieces that are special beside the five of BERT: whole wherever they stand in
+        a text, in their own case.
+    added_tokens : further strings that are one piece wherever they stand in a text, by id, as in Hugging
+        Face's `added_tokens_decoder`. One whose id is a piece of `vocab` has to be that piece; with any other
+        id, the string is no piece that words are cut into.
+    split_special_tokens : read special tokens that are written out in a text letter by letter.
     core : "c", "python", or "auto": C if its extension is there. They differ in speed only.
 
     Examples
@@ -68,11 +95,16 @@ class Tokenizer:
         max_input_chars_per_word: int | None = None,
         compat: str = "google",
         additional_special_tokens: Iterable[str] = (),
+        added_tokens: Mapping[int, AddedToken] | None = None,
+        split_special_tokens: bool = False,
         core: str = "auto",
     ) -> None:
-        self.vocab = _list_of_strings("vocab", vocab)
+        self._pieces = _list_of_strings("vocab", vocab)  # that words are cut into, by id
+        self.added_tokens = dict(added_tokens or {})
+        self.vocab = _with_added(self._pieces, self.added_tokens)
         self.vocab_size = len(self.vocab)
         self.ids = _number(self.vocab)
+        self.split_special_tokens = split_special_tokens
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.mask_token, self.mask_token_id = SPECIAL_TOKENS[-1], self.mask_id  # as Hugging Face calls them
@@ -88,18 +120,35 @@ class Tokenizer:
         added = _list_of_strings("additional_special_tokens", additional_special_tokens)
         self.additional_special_tokens = tuple(added)
         for token in self.additional_special_tokens:
+            if not token or token.isspace():
+                raise InputError(f"additional_special_tokens={token!r} is empty; give one such as '[NEW]'.")
             if token not in self.ids:
                 raise InputError(f"additional_special_tokens={token!r} is no piece; add it to vocab.")
-            if not can_be_special(token):
-                example = "give one of ASCII that begins with a punctuation mark, such as '[NEW]'."
-                raise InputError(f"additional_special_tokens={token!r} can't be told from words; {example}")
+        self.special_tokens = (*SPECIAL_TOKENS, *self.additional_special_tokens)
         self.core = "c" if native.choose(core) else "python"
         self._requested_core = core
+        self._core = self._make_core()
+
+    def _make_core(self) -> native.Core | GreedyCore | AddedTokensCore:
+        """Make what cuts words; it finds special tokens itself, if all are of the kind that cores find."""
         # Where one special token begins another, the longer one is found.
-        special = sorted((*SPECIAL_TOKENS, *self.additional_special_tokens), key=len, reverse=True)
+        special = sorted(self.special_tokens, key=len, reverse=True)
+        ids = [self.ids[token] for token in special]
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
-        ids, limit = [self.ids[token] for token in special], self.max_input_chars_per_word
-        self._core = make_core(native.Pieces(self.vocab, self.basic_tokenizer, self.unk_id, ids, limit))
+        pieces = _that_match(self._pieces, self.vocab_size)
+        if not self.added_tokens and all(map(is_found_by_cores, special)):
+            rules = self.basic_tokenizer, self.unk_id, ids, self.max_input_chars_per_word
+            return make_core(native.Pieces(pieces, *rules))
+        rules = self.basic_tokenizer, self.unk_id, [], self.max_input_chars_per_word
+        found = {self.ids[token]: AddedToken(token, special=True, normalized=False) for token in special}
+        core = make_core(native.Pieces(pieces, *rules))
+        return AddedTokensCore(core, found | self.added_tokens, self.basic_tokenizer)
+
+    @property
+    def unmatched(self) -> list[int]:
+        """Ids that words are never cut into: of added tokens, of no piece, of one that has another id too."""
+        matching = _that_match(self._pieces, self.vocab_size)
+        return [number for number, piece in enumerate(matching) if not piece]
 
     def __len__(self) -> int:
         return self.vocab_size
@@ -108,27 +157,43 @@ class Tokenizer:
         case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Return the ids of the pieces of `text` alone; `special` keeps a written-out "[MASK]" whole."""
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, special: bool | None = None
+    ) -> list[int]:
+        """Return the ids of a text as a list, [CLS] and [SEP] around them, as in Hugging Face's tokenizers.
+
+        Raise InputError when `text` is not a string.
+
+        Parameters
+        ----------
+        text : one text.
+        add_special_tokens : put [CLS] and [SEP] around; without, the ids of the pieces of the text alone.
+        special : as for `encode_batch`.
+        """
         if not isinstance(text, str):
             raise _no_string("text", text)
-        return self._core.encode(text, special)
+        ids = self._core.encode(text, self._keeps_special(special))
+        return [self.cls_id, *ids, self.sep_id] if add_special_tokens else ids
 
-    def tokenize(self, text: str, *, special: bool = False) -> list[str]:
-        """Return the pieces of `text`; see `encode`."""
-        return [self.vocab[i] for i in self.encode(text, special=special)]
+    def tokenize(self, text: str, *, special: bool | None = None) -> list[str]:
+        """Return the pieces of `text` alone; `special` is as for `encode_batch`."""
+        return [self.vocab[i] for i in self.encode(text, add_special_tokens=False, special=special)]
+
+    def _keeps_special(self, special: bool | None) -> bool:
+        """Tell whether special tokens written out in a text are kept whole."""
+        return not self.split_special_tokens if special is None else special
 
     @overload
     def __call__(
         self, text: str, pair: str | None = None, max_length: int | None = None, *,
-        truncation: str = "longest_first", special: bool = False, add_special_tokens: bool = True,
+        truncation: str = "longest_first", special: bool | None = None, add_special_tokens: bool = True,
     ) -> Encoding: ...  # fmt: skip
 
     @overload
     def __call__(
         self, text: list[str] | list[tuple[str, str]], pair: list[str] | None = None,
         max_length: int | None = None, *,
-        truncation: str = "longest_first", special: bool = False, add_special_tokens: bool = True,
+        truncation: str = "longest_first", special: bool | None = None, add_special_tokens: bool = True,
     ) -> BatchEncoding: ...  # fmt: skip
 
     def __call__(
@@ -138,18 +203,16 @@ class Tokenizer:
         max_length: int | None = None,
         *,
         truncation: str = "longest_first",
-        special: bool = False,
+        special: bool | None = None,
         add_special_tokens: bool = True,
     ) -> Encoding | BatchEncoding:
         """Encode one text or pair as an `Encoding`, a list of either as a `BatchEncoding`.
 
-        Arguments are those of `encode_batch`. Where a special token is written out in a text that is to be
-        read letter by letter, as without `special`, a warning says so.
+        Arguments are those of `encode_batch`.
         """
         whole = pair is None and max_length is None and truncation == "longest_first"
         if whole and add_special_tokens and type(text) is str:  # as fast as it goes
-            if not special and "[" in text:
-                self._warn_of_special_tokens([text])
+            special = self._keeps_special(special)
             return TextEncoding(self._core.encode(text, special), self, text, special)
         alone = isinstance(text, str)
         texts: Any = [text] if alone else text
@@ -165,20 +228,11 @@ class Tokenizer:
                 if not isinstance(one, tuple) or len(one) != 2:
                     raise InputError(f"text[{number}]={short(one)} is no pair of texts; give tuples of two.")
             texts, pairs = zip(*texts, strict=True)
-        if not special:
-            self._warn_of_special_tokens([*texts, *(pairs or ())])
         batch = self.encode_batch(
             texts, pairs, max_length=max_length, truncation=truncation, offsets=True,
             special=special, add_special_tokens=add_special_tokens,
         )  # fmt: skip
         return batch[0] if alone else batch
-
-    def _warn_of_special_tokens(self, texts: Iterable[Any]) -> None:
-        """Warn of special tokens that are written out in texts where they are not kept whole."""
-        known = (*SPECIAL_TOKENS, *self.additional_special_tokens)
-        found = sorted({token for text in texts if isinstance(text, str) for token in known if token in text})
-        if found:
-            warn(f"{' and '.join(found)} in a text is read letter by letter; special=True keeps it whole.")
 
     def encode_batch(
         self,
@@ -189,7 +243,7 @@ class Tokenizer:
         truncation: str = "longest_first",
         stride: int | None = None,
         offsets: bool = False,
-        special: bool = False,
+        special: bool | None = None,
         add_special_tokens: bool = True,
         threads: int | None = None,
     ) -> BatchEncoding:
@@ -210,7 +264,8 @@ class Tokenizer:
             `stride` pieces of the one before. With pairs, `truncation` says of which text; the other one is
             whole in every window.
         offsets : find also where pieces stand in the text, and the numbers of their words.
-        special : keep special tokens that are written out in a text, such as "[MASK]", whole.
+        special : False reads special tokens that are written out in a text, such as "[MASK]", letter by
+            letter; True keeps them whole. None: as the tokenizer's `split_special_tokens` says.
         add_special_tokens : put [CLS] and [SEP] around.
         threads : how many threads share the work; by default one for each core.
         """
@@ -227,7 +282,8 @@ class Tokenizer:
         if threads is not None:
             whole_number("threads", threads, 1)
         first_id, last_id = (self.cls_id, self.sep_id) if add_special_tokens else (-1, -1)
-        wanted = native.Wanted(offsets, special, first_id, last_id, 1 if pairs is None else 2)
+        period = 1 if pairs is None else 2
+        wanted = native.Wanted(offsets, self._keeps_special(special), first_id, last_id, period)
         encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, pairs is not None, add_special_tokens, limit, self.vocab)
 
@@ -247,7 +303,8 @@ class Tokenizer:
                 outside = f"id {i} is outside the vocabulary of {self.vocab_size} pieces"
                 raise InputError(f"{outside}; decode with the one that the ids were made with.")
         if skip_special_tokens:
-            skipped = {*self.special_ids, *(self.ids[token] for token in self.additional_special_tokens)}
+            skipped = {self.ids[token] for token in self.special_tokens}
+            skipped |= {number for number, token in self.added_tokens.items() if token.special}
             ids = [i for i in ids if i not in skipped]
         return " ".join(self.vocab[i] for i in ids).replace(" ##", "")
 
@@ -281,7 +338,7 @@ class Tokenizer:
         both then do what `compat="hf-fast"` does here, but for `never_split`, which they have no word for.
         `model_max_length` is the number of positions of the model that goes with this vocabulary.
         """
-        formats.write(Path(folder), self.vocab, self._options(), model_max_length)
+        formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
         """Return every argument of `Tokenizer` that goes with the vocabulary."""
@@ -289,10 +346,12 @@ class Tokenizer:
         options = {name: getattr(self.basic_tokenizer, name) for name in names}
         options |= {"never_split": list(self.basic_tokenizer.never_split)}
         options |= {"max_input_chars_per_word": self.max_input_chars_per_word}
-        return options | {"additional_special_tokens": list(self.additional_special_tokens)}
+        options |= {"additional_special_tokens": list(self.additional_special_tokens)}
+        options |= {"added_tokens": self.added_tokens}
+        return options | {"split_special_tokens": self.split_special_tokens}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"vocab": self.vocab, **self._options(), "core": self._requested_core}
+        return {"vocab": self._pieces, **self._options(), "core": self._requested_core}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(vars(Tokenizer(**state)))
@@ -302,14 +361,35 @@ def _number(vocab: list[str]) -> dict[str, int]:
     """Return the ids of the pieces, after checking that the vocabulary can serve a BERT."""
     if not vocab:
         raise InputError("the vocabulary is empty; give one with a piece a line.")
-    ids: dict[str, int] = {}
-    for number, piece in enumerate(vocab):
-        if piece in ids:
-            raise InputError(f"vocab has {piece!r} twice, as id {ids[piece]} and {number}; remove one.")
-        ids[piece] = number
+    ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
     if missing := [token for token in SPECIAL_TOKENS if token not in ids]:
         raise InputError(f"the vocabulary lacks {' '.join(missing)}; BERT needs {' '.join(SPECIAL_TOKENS)}.")
     return ids
+
+
+def _that_match(pieces: list[str], n: int) -> list[str]:
+    """Return the pieces that words are matched against, by id: "", which matches nothing, at all other ids.
+
+    Of a piece that comes twice, the last one stays; ids from the number of pieces up to `n` have none.
+    """
+    last = {piece: number for number, piece in enumerate(pieces)}
+    matching = [piece if last[piece] == number else "" for number, piece in enumerate(pieces)]
+    return matching + [""] * (n - len(pieces))
+
+
+def _with_added(pieces: list[str], added: Mapping[int, AddedToken]) -> list[str]:
+    """Return pieces and added tokens by id, "" where there is neither; raise InputError where they differ."""
+    vocab = list(pieces)
+    for number, token in sorted(added.items()):
+        if not 0 <= number <= 2 * len(vocab):
+            expected = f"expected one behind the {len(vocab):,} of the vocabulary"
+            raise InputError(f"the added token {token.content!r} has id {number}; {expected}.")
+        vocab += [""] * (number + 1 - len(vocab))
+        if vocab[number] not in ("", token.content):
+            both = f"{vocab[number]!r} of the vocabulary and the added token {token.content!r}"
+            raise InputError(f"id {number} is that of {both}; correct the files.")
+        vocab[number] = token.content
+    return vocab
 
 
 def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
@@ -323,8 +403,8 @@ def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
 
 
 def can_be_special(token: str) -> bool:
-    """Tell whether a token can be told from words around it: ASCII that begins with a punctuation mark."""
-    return token != "" and token.isascii() and is_punctuation(token[0])
+    """Tell whether a token can be told from words around it: it begins with a punctuation mark."""
+    return token != "" and is_punctuation(token[0])
 
 
 def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], type]:

@@ -72,7 +72,7 @@ un                  9  0:2        un
 
 
 def test_tokenize_tells_everything_as_json(vocab, capsys):
-    line = tokenized(capsys, "--json", "--pair", "The cats", "a [MASK]", "--special", "--vocab", vocab)
+    line = tokenized(capsys, "--json", "--pair", "The cats", "a [MASK]", "--vocab", vocab)
     assert json.loads(line) == {
         "source": 0,
         "tokens": ["[CLS]", "the", "cat", "##s", "[SEP]", "a", "[MASK]", "[SEP]"],

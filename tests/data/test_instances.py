@@ -33,6 +33,33 @@ def numbered_text(*documents):
             yield " ".join(itertools.islice(words, length))
 
 
+@pytest.mark.parametrize("whole_word_mask", [False, True])
+def test_special_tokens_in_a_text_are_never_predicted(tmp_path, whole_word_mask):
+    rng = Random(1)
+    written = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(6))]
+    text = [" ".join(rng.choices(written, k=8)) for _ in range(200)]
+    stream = itertools.chain.from_iterable([*text[n : n + 10], None] for n in range(0, 200, 10))
+    with pytest.warns(UserWarning, match="special tokens written out"):
+        made = write_shards(stream, NUMBERED, tmp_path / "shards")
+    options = {"seq_length": 32, "whole_word_mask": whole_word_mask, "masked_lm_prob": 1.0}
+    n_predicted = n_special = 0
+    for sequence in one_epoch(made_from(made, max_predictions_per_seq=99, **options), 0):
+        labels = np.asarray(sequence.masked_labels)
+        assert not np.isin(labels, [PAD, CLS, SEP, MASK]).any() and len(labels)
+        others = np.delete(sequence.input_ids, sequence.masked_positions)
+        assert np.isin(others, [PAD, CLS, SEP, MASK]).all()  # everything else was asked for
+        n_predicted, n_special = n_predicted + len(labels), n_special + len(others)
+    assert n_predicted > 500 and n_special > 500
+
+
+def test_a_sequence_of_special_tokens_still_predicts(tmp_path):
+    with pytest.warns(UserWarning, match="special tokens written out"):
+        text = iter(["[SEP] [MASK]", "[SEP]", None, "w1 w2", "w3"])
+        made = write_shards(text, NUMBERED, tmp_path / "shards")
+    sequences = list(one_epoch(made_from(made, seq_length=16, next_sentence=False), 0))
+    assert all(len(sequence.masked_labels) for sequence in sequences)
+
+
 def some_documents(count=40, seed=0):
     rng = Random(seed)
     return [[rng.randint(1, 20) for _ in range(rng.randint(2, 18))] for _ in range(count)]

@@ -32,7 +32,8 @@ def tokenizer():
 
 
 def encoded(tokenizer, documents):
-    return [[tokenizer.encode(sentence) for sentence in document] for document in documents]
+    bare = {"add_special_tokens": False}
+    return [[tokenizer.encode(sentence, **bare) for sentence in document] for document in documents]
 
 
 def stream_of(documents):
@@ -47,6 +48,21 @@ def read_back(shards):
         tokens, ends = shards.document(index)
         assert tokens.dtype == np.int32
         yield [part.tolist() for part in np.split(tokens, ends[:-1])]
+
+
+def test_special_tokens_in_a_text_are_counted_once(tmp_path):
+    tokenizer = Tokenizer([*LETTERS, "[DRUG]"], additional_special_tokens=["[DRUG]"])
+    text = ["a [SEP] b", "[DRUG] [MASK][SEP]"]
+    told = r"3 special tokens written out: \[SEP\] \(2\), \[MASK\] \(1\)\. Each"
+    with pytest.warns(UserWarning, match=told):
+        shards = write_shards(iter(text), tokenizer, tmp_path / "shards")
+    drug = tokenizer.ids["[DRUG]"]
+    assert list(read_back(shards)) == [[[5, 3, 6], [drug, 4, 3]]]
+
+
+def test_a_text_without_special_tokens_has_no_warning(tmp_path, tokenizer, recwarn):
+    write_shards(iter(["a b", "[sep] c"]), tokenizer, tmp_path / "shards")
+    assert not recwarn
 
 
 def test_what_is_written_is_read(tmp_path, tokenizer):
@@ -67,7 +83,7 @@ def test_any_stream_is_kept_but_for_what_is_empty(tmp_path_factory, tokenizer, s
     for sentence in stream:
         if sentence is None:
             documents.append([])
-        elif tokenizer.encode(sentence):
+        elif tokenizer.tokenize(sentence):
             documents[-1].append(sentence)
     documents = [document for document in documents if document]
     folder = tmp_path_factory.mktemp("any") / "shards"
@@ -90,7 +106,7 @@ def in_parts(stream, tokenizer, longest_sentence, longest_document):
     """What the shards of a stream should hold, worked out sentence by sentence."""
     documents = [[]]
     for sentence in stream:
-        ids = [] if sentence is None else tokenizer.encode(sentence)
+        ids = [] if sentence is None else tokenizer.encode(sentence, add_special_tokens=False)
         if sentence is None:
             documents.append([])
         for begin in range(0, len(ids), longest_sentence):

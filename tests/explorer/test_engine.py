@@ -21,6 +21,7 @@ from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Head
 from minibert.ops import Ops
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+from minibert.tokenizer.added import AddedToken
 
 GOLDEN = json.loads((TESTS / "golden" / "tokenizer.json").read_text("utf-8"))
 TEXTS = [
@@ -240,6 +241,19 @@ def test_pieces_are_those_of_python(any_page, options):
         n_unknown += one["ids"].count(tokenizer.unk_id)
     total = sum(len(one["ids"]) for one in found)
     assert 0.005 * total < n_unknown < 0.5 * total  # both branches were taken
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_pieces_of_odd_vocabularies_are_those_of_python(any_page, split):
+    """Pieces that come twice, ids without one, and added tokens that no word is cut into."""
+    vocab = [*SPECIAL_TOKENS, "$", "the", "", "sea", "##s", "$", "a", "##s", "[", "]", "mask"]
+    tokens = AddedToken("xx"), AddedToken("thes"), AddedToken("«Ö»", special=True)
+    added = {len(vocab) + n: token._replace(normalized=False) for n, token in enumerate(tokens)}
+    tokenizer = Tokenizer(vocab, added_tokens=added, split_special_tokens=split)
+    data = {"vocabulary": tokenizer.vocab, "tokenizer": packing.packed_tokenizer(tokenizer)}
+    texts = ["the $ seas", "thes Thes axxa", "«Ö»a [MASK]", "", "seaXX $$"]
+    found = answer(any_page, ENCODE, {"data": data, "pairs": [(text, None, None) for text in texts]})
+    assert [one["ids"] for one in found] == [tokenizer(text).ids.tolist() for text in texts]
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])

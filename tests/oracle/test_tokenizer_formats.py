@@ -20,6 +20,7 @@ from paths import ROOT  # noqa: E402
 
 from minibert.errors import InputError  # noqa: E402
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab  # noqa: E402
+from minibert.tokenizer.added import AddedToken  # noqa: E402
 
 truncate_sequences = pytest.importorskip("transformers.tokenization_python").PythonBackend.truncate_sequences
 
@@ -125,7 +126,7 @@ def test_their_tokenizer_json_is_read_with_its_limit(tmp_path):
         assert rows_of_ours(ours(text, special=True)) == rows_of_theirs(theirs.encode(text)), text
 
 
-def test_tokens_that_they_added_are_read_or_refused(tmp_path):
+def test_special_tokens_that_they_added_are_read(tmp_path):
     Tokenizer([*SPECIAL_TOKENS, "low", "##er"]).save_pretrained(tmp_path / "ours")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     theirs.add_special_tokens({"additional_special_tokens": ["[NEW]"]})
@@ -134,10 +135,77 @@ def test_tokens_that_they_added_are_read_or_refused(tmp_path):
     assert back.vocab == [*SPECIAL_TOKENS, "low", "##er", "[NEW]"]
     text = "lower[NEW] low"
     assert back(text, special=True).ids.tolist() == theirs(text)["input_ids"] == [2, 5, 6, 7, 5, 3]
-    theirs.add_tokens(["owe"])
-    theirs.save_pretrained(tmp_path / "more")
-    with pytest.raises(InputError, match="added token 'owe' is to be found inside of words"):
-        Tokenizer.from_pretrained(tmp_path / "more")
+
+
+ADDED = [
+    "owe",
+    "NéW",
+    "new york",
+    "中",
+    transformers.AddedToken("Low", normalized=False),
+    transformers.AddedToken("west", single_word=True),
+    transformers.AddedToken("ST", single_word=True, normalized=False),
+    transformers.AddedToken("<e>", lstrip=True, rstrip=True),
+]
+SPECIAL = ["«Ort»", "[DRUG]", "mark", transformers.AddedToken("<é>", special=True, normalized=True)]
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("core", ["c", "python"])
+def test_texts_with_tokens_that_they_added_become_the_same(tmp_path, lower_case, core):
+    vocab = [*SPECIAL_TOKENS, *"abelnorstwxyz中国<>é«»", "low", "##er", "new", "##s", "##t", "[", "]"]
+    Tokenizer(vocab, lower_case=lower_case, compat="hf-fast").save_pretrained(tmp_path / "ours")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    theirs.add_tokens(ADDED)
+    theirs.add_tokens(SPECIAL, special_tokens=True)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = Tokenizer.from_pretrained(tmp_path / "theirs", core=core, compat="hf-fast")
+    assert len(ours) == len(theirs) == len(vocab) + len(ADDED) + len(SPECIAL) - 1  # one is a piece already
+    ours.save_pretrained(tmp_path / "again")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    generator = random.Random(7)
+    strings = [str(token) for token in (*ADDED, *SPECIAL)]
+    others = [*"abéÉ中国<>., \t\x00", "e\u0301", " ", "low", "[SEP]", "[mask]"]
+    letters = [*strings, *map(str.upper, strings), *others]
+    n_added = 0
+    for _ in range(2000):
+        text = "".join(generator.choices(letters, k=generator.randrange(9)))
+        expected = theirs(text)["input_ids"]
+        assert ours(text).ids.tolist() == expected == again(text)["input_ids"], text
+        batch = ours.encode_batch(["low"], [text + "."], offsets=True)
+        assert batch.ids.tolist() == theirs("low", text + ".")["input_ids"], text
+        n_added += sum(number >= len(vocab) for number in expected)
+    assert n_added > 2000
+
+
+def test_a_vocabulary_with_a_piece_twice_is_read_as_theirs(tmp_path):
+    lines = [*SPECIAL_TOKENS, "$", "the", "", "sea", "##s", "$", "rose", "##s", "the"]
+    (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = Tokenizer.from_pretrained(tmp_path)
+    ours.save_pretrained(tmp_path / "saved")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    for text in ("the seas $ rose", "$the seassss", ""):
+        assert ours(text).ids.tolist() == theirs(text)["input_ids"] == again(text)["input_ids"]
+    added = {len(lines): AddedToken("X-ray")}
+    longer = Tokenizer(ours.vocab, added_tokens=added)
+    longer.save_pretrained(tmp_path / "longer")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "longer")
+    assert longer("the x-ray $").ids.tolist() == theirs("the x-ray $")["input_ids"] == [2, 13, 14, 10, 3]
+
+
+def test_encode_and_a_batch_by_name_are_theirs(both, tmp_path):
+    ours, _ = both
+    ours.save_pretrained(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts = ["w1 wx", "[MASK]", ""]
+    assert [ours.encode(text) for text in texts] == [theirs.encode(text) for text in texts]
+    bare = {"add_special_tokens": False}
+    assert [ours.encode(text, **bare) for text in texts] == [theirs.encode(text, **bare) for text in texts]
+    expected = theirs(texts, texts[::-1], padding=True)
+    found = ours(texts, texts[::-1])
+    assert {name: found[name].tolist() for name in found.keys()} == {**expected}
 
 
 # Pairs, truncation, windows

@@ -57,7 +57,7 @@ def test_old_texts_have_the_same_ids_hidden_states_and_logits_of_old_pieces(engi
     extend(model, tmp_path / "out", words=words_in(tmp_path, "house", "", " dog "), show=False)
     before, after = Tokenizer.from_pretrained(model), Tokenizer.from_pretrained(tmp_path / "out")
     assert after.vocab == [*VOCAB, "house", "dog"]
-    assert after.tokenize("the house") == ["the", "house"] and len(before.encode("the house")) == 6
+    assert after.tokenize("the house") == ["the", "house"] and len(before.tokenize("the house")) == 6
     old_text = TEXT.replace("house", "hut").replace("dog", "pig")
     assert before.encode(old_text) == after.encode(old_text)
     small, large = (Bert.from_pretrained(one, engine, threads=1) for one in (model, tmp_path / "out"))
@@ -75,7 +75,7 @@ def test_a_new_word_begins_as_the_mean_of_its_pieces_and_the_least_of_their_bias
     extend(model, tmp_path / "out", words=words_in(tmp_path, "cats", "ß"), show=False)
     tokenizer = Tokenizer.from_pretrained(model)
     old, new = hub.load(model)[1], hub.load(tmp_path / "out")[1]
-    replaced = {"cats": tokenizer.encode("cats"), "ß": [tokenizer.unk_id]}
+    replaced = {"cats": tokenizer.encode("cats", add_special_tokens=False), "ß": [tokenizer.unk_id]}
     assert [tokenizer.vocab[i] for i in replaced["cats"]] == ["ca", "##t", "##s"]
     assert new.config.V == len(VOCAB) + 2  # the padding has become pieces
     for number, ids in enumerate(replaced.values(), start=len(VOCAB)):
@@ -101,7 +101,7 @@ def test_a_learned_piece_begins_with_its_own_frequency(model, corpus, tmp_path):
     counts = [np.zeros(one.vocab_size) for one in (before, after)]
     for word, times in words.items():
         for tokenizer, count in zip((before, after), counts, strict=True):
-            np.add.at(count, tokenizer.encode(word), times)
+            np.add.at(count, tokenizer.encode(word, add_special_tokens=False), times)
     old, new = (hub.load(one)[1]["mlm.output_bias"] for one in (model, tmp_path / "out"))
     [first] = learn_pieces(before, words, 1)
     assert first.piece == report["pieces"][0] and len(first.replaces) == 2
@@ -197,39 +197,73 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("the", "the vocabulary has 'the' already; take that out."),
-        ("[MASK]", "the vocabulary has '[MASK]' already"),
         (
             "two words",
             "'two words' is no word as the tokenizer reads text, where it becomes 'two', 'words'",
         ),
-        ("The", "the vocabulary has 'The' (lower-cased 'the') already; take that out."),
-        ("thé", "the vocabulary has 'thé' (read as 'the') already; take that out."),
-        (
-            "The\ndog\nin\na",
-            "line 2: the vocabulary has 'The' (lower-cased 'the'), 'in', 'a' already; take that out.",
-        ),
-        (
-            "COVID",
-            "'COVID' is no word as the tokenizer reads text, where it becomes 'covid'; write it so, as this "
-            "tokenizer lower-cases text.",
-        ),
         ("covid-19", "where it becomes 'covid', '-', '19'"),
         (
             "[NEW]",
-            "becomes '[', 'new', ']'; give one such word a line, without spaces and punctuation.",
+            "becomes '[', 'new', ']'; give one word a line, without spaces and punctuation; --special-token",
         ),
         ("##ology", "where it becomes '#', '#', 'ology'"),
         ("\u200d", "where it vanishes"),
-        ("dog\ndog", "line 3: 'dog' comes twice; take one of them out."),
-        ("a" * 201, "a word of over 200 characters is [UNK]; leave it out."),
+        ("a" * 201, "a word of over 200 characters is [UNK]; give one word a line"),
+        ("a-b\ndog\nc d", "becomes 'a', '-', 'b'; {folder}/words.txt, line 4: 'c d' is no word"),
     ],
 )
 def test_what_can_be_no_new_piece_is_refused_with_its_line(word, told, model, tmp_path, capsys):
     words = ["--words", str(words_in(tmp_path, "cats", word))]
     error = ends_badly(capsys, 2, "extend", "--model", str(model), "--out", str(tmp_path / "out"), *words)
-    assert "words.txt, line" in error and told in error
+    assert "words.txt, line" in error and told.format(folder=tmp_path) in error
     assert not (tmp_path / "out").exists()
+
+
+def test_known_words_are_left_out_and_counted(model, tmp_path, capsys):
+    words = words_in(tmp_path, "the", "COVID", "The", "dog", "thé", "Dog", "dog", "[MASK]")
+    with pytest.warns(UserWarning) as caught:
+        report = extend(model, tmp_path / "out", words=words, show=False)
+    assert report["pieces"] == ["covid", "dog"]
+    assert report["known"] == ["the", "The", "thé", "[MASK]"]
+    told = [str(one.message) for one in caught]
+    known = f"4 words of {words} left out, as the vocabulary has them already: the, The"
+    assert any(known in one for one in told)
+    assert any(f"2 words of {words} left out that stood further up already." in one for one in told)
+
+
+def test_only_known_words_are_refused(model, tmp_path, capsys):
+    words = ["--words", str(words_in(tmp_path, "the", "in"))]
+    error = ends_badly(capsys, 2, "extend", "--model", str(model), "--out", str(tmp_path / "out"), *words)
+    assert "The vocabulary has 'the', 'in' already, and no other word is given; give new ones." in error
+
+
+@pytest.mark.parametrize("token", ["[DRUG]", "«Ort»", "Ärzte", "x y"])
+def test_a_special_token_is_one_piece_everywhere(token, model, tmp_path):
+    words = words_in(tmp_path, "house")
+    report = extend(model, tmp_path / "out", words=words, special_tokens=[token], show=False)
+    assert (report["pieces"], report["special_tokens"]) == ([token, "house"], [token])
+    before, after = Tokenizer.from_pretrained(model), Tokenizer.from_pretrained(tmp_path / "out")
+    assert after.vocab == [*VOCAB, token, "house"]
+    assert after.tokenize(f"the {token}house") == ["the", token, "house"]
+    old, new = hub.load(model)[1], hub.load(tmp_path / "out")[1]
+    replaced = before.encode(token, add_special_tokens=False)
+    mean = old["embeddings.word"][replaced].astype(np.float64).mean(0)
+    np.testing.assert_allclose(new["embeddings.word"][len(VOCAB)], mean, rtol=1e-6)
+
+
+def test_a_piece_becomes_a_special_token_without_a_new_id(model, tmp_path):
+    report = extend(model, tmp_path / "out", special_tokens=["the", "[A]", "[A]"], show=False)
+    after = Tokenizer.from_pretrained(tmp_path / "out")
+    assert (report["pieces"], after.vocab) == (["[A]"], [*VOCAB, "[A]"])
+    assert after.additional_special_tokens == ("the", "[A]")
+    again = extend(tmp_path / "out", tmp_path / "more", special_tokens=["[B]"], show=False)
+    assert again["special_tokens"] == ["the", "[A]", "[B]"]
+
+
+@pytest.mark.parametrize("token", ["", " ", " [A]", "[A\n]"])
+def test_what_can_be_no_special_token_is_refused(token, model, tmp_path):
+    with pytest.raises(InputError, match="can't be a special token; give a string without white space"):
+        extend(model, tmp_path / "out", special_tokens=[token], show=False)
 
 
 def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
@@ -240,7 +274,9 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     learn = ("--learn-from", corpus)
     assert "--n 0 asks for no piece; give at least 1." in told(*learn, "--n", 0)
     words = ("--words", words_in(tmp_path, "cats"))
-    assert "--n 5 says how many pieces to learn, and words are given; leave it out." in told(*words, "--n", 5)
+    no_text = "--n 5 says how many pieces to learn, and there is no text to learn from; leave it out."
+    assert no_text in told(*words, "--n", 5)
+    assert "Nothing says which pieces are new" in told()
     assert "There is no word to add; give a file with one word a line." in told("--words", words_in(tmp_path))
     assert "words.txt can't be read: No such file" in told("--words", tmp_path / "no" / "words.txt")
     assert "no folder" in told(*learn, of=tmp_path / "nowhere")
@@ -251,7 +287,7 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     assert "full exists and is not empty; choose another --out." in told(*learn, out="full")
     (tmp_path / "a.txt").write_text("a a a in the ca")
     assert "no two pieces side by side in a word twice; give more" in told("--learn-from", tmp_path / "a.txt")
-    assert "one of the arguments --words --learn-from is required" in told()
+    assert "Nothing says which pieces are new" in told()
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="Either words or learn_from says where new pieces come from"):
         extend(model, tmp_path / "out")

@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import time
+import warnings
 from collections import Counter
 from itertools import count
 from types import SimpleNamespace
@@ -527,7 +528,7 @@ def test_gaps_are_words_of_three_letters_or_more_from_the_middle(run):
 
 def test_the_first_sentence_of_a_document_can_be_the_one_with_the_gap(run):
     tokenizer = loaded_task(run).text.tokenizer
-    ids = np.array(tokenizer.encode("the whale sleeps in the sea."))
+    ids = np.array(tokenizer.encode("the whale sleeps in the sea.", add_special_tokens=False))
     shards = SimpleNamespace(document=lambda number: (ids.copy(), np.array([len(ids)])))
     text = SimpleNamespace(tokenizer=tokenizer, held_out_ids=[0], shards=shards)
     ((gap, word),) = held_out_gaps(text, 16)
@@ -1093,6 +1094,39 @@ def test_a_text_without_pairs_for_a_later_stage_is_refused_before_the_first_step
 def test_a_cased_run_keeps_case(corpus, tmp_path):
     tokenizer = prepare_text(small_options(corpus, lower_case=False), tmp_path, False).tokenizer
     assert not tokenizer.lower_case and tokenizer.tokenize("The cat")[0] == "The"
+
+
+@pytest.mark.parametrize("keep_accents", [False, True])
+def test_vowel_signs_are_stripped_with_a_sentence_or_kept(tmp_path, keep_accents):
+    sentence = "यह एक छोटी सी किताब है और हम उसे पढ़ते हैं\n"
+    (tmp_path / "text.txt").write_text("\n".join([2 * sentence] * 6), encoding="utf-8")
+    options = small_options(tmp_path / "text.txt", layout="sentences", keep_accents=keep_accents)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tokenizer = prepare_text(options, tmp_path / "run", False).tokenizer
+    told = ["19% of the characters of the text lose a mark" in str(one.message) for one in caught]
+    assert told == [True] * (not keep_accents)
+    expected = ["हैं", "THE".lower()] if keep_accents else ["ह", "the"]
+    assert tokenizer.basic_tokenizer.tokenize("हैं THE") == expected
+    again = Tokenizer.from_pretrained(tmp_path / "run")
+    assert again.basic_tokenizer.strip_accents is not keep_accents and again.lower_case
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+def test_chinese_words_are_whole_where_the_text_is_segmented(tmp_path, segmented):
+    sentence = "我们 使用 自然 语言 处理 模型\n"
+    (tmp_path / "text.txt").write_text("\n".join([2 * sentence] * 6), encoding="utf-8")
+    chinese = {"segmented": segmented, "whole_word_mask": True, "vocab_size": 60}
+    options = small_options(tmp_path / "text.txt", layout="sentences", **chinese)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        text = prepare_text(options, tmp_path / "run", False)
+    told = ["100% of the pieces are ideographs, each a word of its own" in str(one.message) for one in caught]
+    assert told == [True] * (not segmented)
+    words = ["使用", "语言"] if segmented else [*"使用语言"]
+    assert text.tokenizer.basic_tokenizer.tokenize("使用 语言") == words
+    heads = sum(not text.tokenizer.continuation[token] for token in text.shards.document(0)[0])
+    assert heads == (12 if segmented else 24)
 
 
 def test_a_cased_run_keeps_case_with_a_vocabulary_that_does_not_say_so(corpus, tmp_path):

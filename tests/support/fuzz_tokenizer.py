@@ -188,7 +188,9 @@ def random_vocab(words: set[str], random: random.Random) -> list[str]:
         for _ in range(3):
             begin = random.randrange(len(word))
             pieces.add("##" * (begin > 0) + word[begin : begin + random.randrange(2, 12)])
-    return [*SPECIAL_TOKENS, *sorted(pieces - set(SPECIAL_TOKENS))]
+    vocab = [*SPECIAL_TOKENS, *sorted(pieces - set(SPECIAL_TOKENS))]
+    repeated = random.choices(vocab, k=random.randrange(8))  # of which the last counts; "" is no piece
+    return [*vocab, *random.choices([*repeated, ""], k=random.randrange(12)), *repeated]
 
 
 class Pair:

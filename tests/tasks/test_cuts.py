@@ -192,7 +192,7 @@ def test_windows_over_a_paragraph_cut_nothing(tokenizer):
 
 def test_a_mark_stands_behind_the_last_character_that_was_read(tokenizer):
     text = "A  FILM,\nvery  Warm\tindeed"  # [UNK] counts as any other piece
-    assert len(tokenizer.encode(text)) == 6
+    assert len(tokenizer.tokenize(text)) == 6
     assert with_marks(tokenizer, 8, text) == [text]
     assert with_marks(tokenizer, 6, text) == [f"A  FILM,\nvery {MARK.format(2)}   Warm\tindeed"]
     assert with_marks(tokenizer, 3, text) == [f"A {MARK.format(5)}   FILM,\nvery  Warm\tindeed"]

@@ -86,6 +86,22 @@ def test_both_engines_count_the_same_in_the_embedded_corpus(compat):
 
 
 @pytest.mark.parametrize("core", CORES)
+def test_special_tokens_are_no_words(core, tmp_path):
+    text = "the [MASK]cat [SEP] [sep] [NEW]«Ö»[ MASK]\n[CLS][UNK][PAD]end"
+    once = ("the", "cat", "sep", "new", "«", "o", "»", "mask", "end")
+    expected = {"[": 3, "]": 3} | dict.fromkeys(once, 1)
+    assert dict(count_words([text], BasicTokenizer(), core=core).items()) == expected
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    for held_out in (0, 2):
+        found = count_files([tmp_path / "text.txt"], BasicTokenizer(), core=core, held_out=held_out)
+        assert dict(Counter(dict(found.words.items())) + Counter(dict(found.held_out.items()))) == expected
+    own = {"special_tokens": ["[NEW]", "«Ö»"]}
+    fewer = dict(count_words([text], BasicTokenizer(), core=core, **own).items())
+    assert "new" not in fewer and "«" not in fewer and fewer["mask"] == 2
+    assert dict(count_words([text], BasicTokenizer(), core=core, special_tokens=()).items())["cls"] == 1
+
+
+@pytest.mark.parametrize("core", CORES)
 def test_words_longer_than_the_limit_are_not_counted(core):
     texts = ["a" * 100 + " " + "b" * 101, "c" * 200 + " " + "d" * 201, "\u00e9" * 200]
     cased = BasicTokenizer(lower_case=False)

@@ -309,7 +309,8 @@ def test_a_batch_has_the_pieces_that_encode_gives(text):
     tokenizer = Tokenizer([*SPECIAL_TOKENS, *LETTERS])
     for special in (False, True):
         batch = tokenizer.encode_batch([text, "ab", text], special=special, add_special_tokens=False)
-        assert batch[2].ids.tolist() == batch[0].ids.tolist() == tokenizer.encode(text, special=special)
+        alone = tokenizer.encode(text, special=special, add_special_tokens=False)
+        assert batch[2].ids.tolist() == batch[0].ids.tolist() == alone
 
 
 def test_a_pickled_encoding_is_whole_and_small(numbered):
@@ -333,6 +334,22 @@ def test_encodings_show_themselves(numbered):
     assert repr(numbered("w1", "w2")) == "Encoding([CLS] w1 [SEP] w2 [SEP])"
     assert len(numbered("w1", "w2")) == 5
     assert repr(numbered.encode_batch(["w1", "w2"])) == "BatchEncoding(2 sequences, 6 ids)"
+
+
+@pytest.mark.parametrize("pairs", [None, ["w3", "w4 w5"]])
+def test_encodings_are_read_by_hugging_face_names(numbered, pairs):
+    batch = numbered(["w1 w2", "w3"], pairs)
+    assert batch["input_ids"].tolist() == batch.input_ids.tolist() == np.array(batch).tolist()
+    assert batch["attention_mask"].tolist() == batch.attention_mask.tolist()
+    rows = batch["token_type_ids"]
+    assert rows.shape == batch["input_ids"].shape
+    for row, one in zip(rows, batch, strict=True):
+        assert row.tolist() == one["token_type_ids"].tolist() + [0] * (len(row) - len(one))
+        assert one["input_ids"].tolist() == one.ids.tolist() == np.array(one).tolist()
+    assert list(dict(batch)) == list(dict(batch[0])) == ["input_ids", "token_type_ids", "attention_mask"]
+    for one in (batch, batch[0], numbered("w1")):
+        with pytest.raises(InputError, match="'labels' is not what a tokenizer returns; ask for input_ids"):
+            one["labels"]
 
 
 # Places in the text

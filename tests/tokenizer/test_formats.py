@@ -8,6 +8,7 @@ import pytest
 from minibert import files
 from minibert.errors import InputError, RunError
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
+from minibert.tokenizer.added import AddedToken
 
 VOCAB = [*SPECIAL_TOKENS, "low", "##er", "é", "É", "a", "##b", "##é", "中", "<x>"]
 NORMALIZER = {
@@ -170,12 +171,69 @@ def test_vocabulary_files_from_any_system_are_read(tmp_path, end, mark):
 
 
 def test_a_vocabulary_that_cannot_serve_is_named(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[PAD]\n")
-    with pytest.raises(InputError, match=r"vocab.txt: vocab has '\[PAD\]' twice, as id 0 and 2"):
-        Tokenizer.from_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[CLS]\n[SEP]\n[MASK]\n")
     with pytest.raises(InputError, match=r"vocab.txt: the vocabulary lacks \[UNK\]"):
         Tokenizer.from_pretrained(tmp_path)
+
+
+def test_a_line_is_an_id_whatever_stands_in_it(tmp_path):
+    """Google's code and Hugging Face's read such files: of equal pieces the last line counts."""
+    lines = [*SPECIAL_TOKENS, "$", "the", "", "sea", "$", "", "rose", "", ""]
+    (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n")
+    tokenizer = Tokenizer.from_pretrained(tmp_path)
+    assert tokenizer.encode("the $ sea rose") == [2, 6, 9, 8, 11, 3]
+    assert tokenizer.vocab == lines[:12]  # blank lines at the end are no ids
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again = Tokenizer.from_pretrained(tmp_path / "saved")
+    assert (again.vocab, again.ids) == (tokenizer.vocab, tokenizer.ids)
+    (tmp_path / "saved" / "vocab.txt").unlink()
+    from_json = Tokenizer.from_pretrained(tmp_path / "saved")
+    assert from_json.encode("the $ sea rose") == [2, 6, 9, 8, 11, 3]
+    assert (from_json.vocab[5], len(from_json)) == ("", 12)
+
+
+def test_vocab_txt_with_a_piece_twice_agrees_with_its_tokenizer_json(tmp_path):
+    vocab = [*VOCAB, "low", "", "zz"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
+    ids = {piece: number for number, piece in enumerate(vocab) if piece}
+    store(tmp_path, hugging_face(model={**model(), "vocab": ids}))
+    assert Tokenizer.from_pretrained(tmp_path).vocab == vocab
+    store(tmp_path, hugging_face(model={**model(), "vocab": ids | {"low": VOCAB.index("low"), "xx": 14}}))
+    with pytest.raises(InputError, match="vocab.txt and tokenizer.json have different pieces"):
+        Tokenizer.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"added_tokens.json": {"word": 14}, "tokenizer_config.json": {"do_lower_case": True}},
+        {"tokenizer_config.json": {"added_tokens_decoder": {"14": {"content": "word"}}}},
+        {"tokenizer.json": hugging_face() | {"added_tokens": [{"content": "word", "id": 14}]}},
+    ],
+)
+def test_added_tokens_that_are_not_special_are_read_and_saved(tmp_path, files):
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB), encoding="utf-8")
+    for name, content in files.items():
+        store(tmp_path, content, name)
+    tokenizer = Tokenizer.from_pretrained(tmp_path)
+    assert tokenizer.added_tokens == {14: AddedToken("word")}
+    assert tokenizer.tokenize("lowWORDlow") == ["low", "word", "low"]
+    tokenizer.save_pretrained(tmp_path / "saved")
+    assert (tmp_path / "saved" / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1] == VOCAB
+    again = Tokenizer.from_pretrained(tmp_path / "saved")
+    assert (again.vocab, again._options()) == (tokenizer.vocab, tokenizer._options())
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / "saved" / name).unlink()
+    assert Tokenizer.from_pretrained(tmp_path / "saved").tokenize("lowWORDlow") == ["low", "word", "low"]
+
+
+def test_a_folder_can_split_special_tokens(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCAB), encoding="utf-8")
+    store(tmp_path, {"split_special_tokens": True}, "tokenizer_config.json")
+    tokenizer = Tokenizer.from_pretrained(tmp_path)
+    assert "[MASK]" not in tokenizer.tokenize("[MASK]")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    assert Tokenizer.from_pretrained(tmp_path / "saved").split_special_tokens
 
 
 def test_missing_and_unreadable_files_are_named(tmp_path):
@@ -299,7 +357,7 @@ def test_tokens_added_to_vocab_txt_without_a_tokenizer_json_are_pieces(files, tm
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        ({"added_tokens.json": {"word": 14}}, "added token 'word' is to be found inside of words"),
+        ({"added_tokens.json": {"word": 99}}, "added token 'word' has id 99; expected one behind the 14"),
         ({"added_tokens.json": {"[NEW]": "14"}}, "id of the added token .* is '14'; expected a whole number"),
         ({"tokenizer_config.json": {"added_tokens_decoder": []}}, "added_tokens_decoder is .*; expected an"),
         (
@@ -338,7 +396,11 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ({"model": {**model(), "vocab": [["a", -1.5]]}}, "vocab is .*; expected an object"),
         (
             {"model": {**model(), "vocab": {**IDS, "er": 99}}},
-            "leaves out or repeats an id; expected ids from 0",
+            "leaves out most ids; expected about 15 from 0 on",
+        ),
+        (
+            {"model": {**model(), "vocab": {**IDS, "er": 0}}},
+            "gives one id to two pieces",
         ),
         (
             {"model": {**model(), "vocab": {**IDS, "er": "x"}}},
@@ -352,7 +414,7 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ({"pre_tokenizer": {"type": "Whitespace"}}, "splits by Whitespace"),
         (
             {"added_tokens": [{"content": "x", "id": 1, "special": False}]},
-            "added token 'x' is to be found inside",
+            r"id 1 is that of '\[UNK\]' of the vocabulary and the added token 'x'",
         ),
         (
             {"added_tokens": [{"content": "[UNK]", "id": 7, "special": True}]},
@@ -362,12 +424,8 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ({"added_tokens": [{"content": "x", "id": "1", "special": True}]}, "token 'x' is '1'; expected a"),
         ({"added_tokens": ["x"]}, "added token 'x' lacks content or id"),
         (
-            {"added_tokens": [{"content": "<x>", "id": 13, "special": True, "single_word": True}]},
-            "added token '<x>' has single_word=true",
-        ),
-        (
-            {"added_tokens": [{"content": "word", "id": 14, "special": True}]},
-            "tokenizer.json: additional_special_tokens='word' can't be told from words",
+            {"added_tokens": [{"content": "<x>", "id": 13, "special": True, "single_word": "no"}]},
+            "single_word of the added token '<x>' is 'no'; expected true or false",
         ),
     ],
 )

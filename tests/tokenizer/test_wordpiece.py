@@ -11,6 +11,7 @@ from paths import GOLDEN as FOLDER
 
 from minibert.errors import InputError
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, greedy, native
+from minibert.tokenizer.added import AddedToken
 
 GOLDEN = json.loads((FOLDER / "tokenizer.json").read_text(encoding="utf-8"))
 PIECES = ["un", "want", "##want", "##ed", "wa", "##ing", "low", "lowest", "##er", ",", "!", "中"]
@@ -69,9 +70,9 @@ def test_a_word_longer_than_its_limit_is_unknown(core, compat, limit):
 def test_words_of_a_million_letters_and_long_lines_take_linear_time(core):
     n = 1_000_000 if core == "c" else 100_000
     tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "##a", "."], max_input_chars_per_word=n, core=core)
-    assert tokenizer.encode("a" * n) == [5] + [6] * (n - 1)
-    assert tokenizer.encode("a" * (n + 1)) == [1]
-    assert tokenizer.encode("." * n) == [7] * n
+    assert tokenizer.encode("a" * n) == [2, 5] + [6] * (n - 1) + [3]
+    assert tokenizer.encode("a" * (n + 1)) == [2, 1, 3]
+    assert tokenizer.encode("." * n) == [2] + [7] * n + [3]
 
 
 def test_a_sigma_after_a_kept_ideograph_begins_its_word(core):
@@ -89,21 +90,46 @@ def test_a_word_that_is_never_split_is_its_own_piece_or_unknown(core, compat):
 
 
 def test_empty_text_has_no_pieces(tokenizer):
-    assert tokenizer.encode("") == tokenizer.encode(" \n\u200b") == []
+    assert tokenizer.tokenize("") == tokenizer.tokenize(" \n\u200b") == []
+    assert tokenizer.encode("") == [2, 3]
 
 
-def test_special_tokens_in_text_are_split_unless_asked_for(tokenizer):
-    assert tokenizer.tokenize("want[MASK]!") == ["want", "[UNK]", "[UNK]", "[UNK]", "!"]
-    assert tokenizer.tokenize("want[MASK]![SEP]", special=True) == ["want", "[MASK]", "!", "[SEP]"]
-    assert tokenizer.tokenize("want [mask]", special=True)[1:] == ["[UNK]"] * 3
+def test_encode_wraps_unless_told_otherwise(tokenizer):
+    low = tokenizer.ids["low"]
+    assert tokenizer.encode("low") == [2, low, 3] == tokenizer("low").ids.tolist()
+    assert tokenizer.encode("low", add_special_tokens=False) == [low]
+
+
+def test_special_tokens_in_text_stay_whole(tokenizer):
+    assert tokenizer.tokenize("want[MASK]![SEP]") == ["want", "[MASK]", "!", "[SEP]"]
+    assert tokenizer.tokenize("want [mask]")[1:] == ["[UNK]"] * 3
+    assert tokenizer.tokenize("want[MASK]!", special=False) == ["want", "[UNK]", "[UNK]", "[UNK]", "!"]
+
+
+def test_splitting_special_tokens_is_a_choice_of_the_tokenizer(core):
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "[", "]", "mask"], split_special_tokens=True, core=core)
+    letters = ["[", "mask", "]"]
+    assert tokenizer.tokenize("[MASK]") == tokenizer("[MASK]").tokens[1:-1] == letters
+    assert tokenizer.encode_batch(["[MASK]"], offsets=True)[0].tokens[1:-1] == letters
+    assert tokenizer.tokenize("[MASK]", special=True) == ["[MASK]"]
+    assert pickle.loads(pickle.dumps(tokenizer)).tokenize("[MASK]") == letters
+
+
+def test_of_a_piece_that_comes_twice_the_last_id_counts(core):
+    vocab = [*SPECIAL_TOKENS, "$", "the", "sea", "", "##s", "$", "", "##s", "[X]", "[X]"]
+    tokenizer = Tokenizer(vocab, additional_special_tokens=["[X]"], never_split=["$"], core=core)
+    assert tokenizer.encode("the seas $1 $ [X]", add_special_tokens=False) == [6, 7, 12, 10, 1, 10, 14]
+    assert tokenizer.decode([5, 10]) == "$ $"
+    assert (tokenizer.vocab, tokenizer.ids["$"], len(tokenizer)) == (vocab, 10, 15)
+    assert tokenizer.unmatched == [5, 8, 9, 11, 13]
 
 
 def test_of_two_special_tokens_the_longer_one_is_found(core):
     vocab = [*SPECIAL_TOKENS, "[A", "[A]", "<x>", "a", "]"]
     tokenizer = Tokenizer(vocab, additional_special_tokens=["[A", "[A]", "<x>"], core=core)
     assert tokenizer.tokenize("[A]a[Aa<x>", special=True) == ["[A]", "a", "[A", "a", "<x>"]
-    assert tokenizer.tokenize("[A]a") == ["[UNK]", "a", "]", "a"]
-    ids = tokenizer.encode("a <x> [SEP] a", special=True)
+    assert tokenizer.tokenize("[A]a", special=False) == ["[UNK]", "a", "]", "a"]
+    ids = tokenizer.encode("a <x> [SEP] a")
     assert tokenizer.decode(ids, skip_special_tokens=True) == "a a"
 
 
@@ -139,7 +165,7 @@ def test_remembered_chunks_give_the_same_ids_when_the_memory_is_tiny(chunks):
 def test_pieces_of_many_scripts_are_as_recorded(case, core):
     tokenizer = Tokenizer(GOLDEN["vocab"], lower_case=case == "uncased", core=core)
     for record in GOLDEN["texts"]:
-        assert " ".join(tokenizer.tokenize(record["text"])) == record[case], record["text"]
+        assert " ".join(tokenizer.tokenize(record["text"], special=False)) == record[case], record["text"]
 
 
 # Model input
@@ -181,6 +207,8 @@ def test_a_pickled_tokenizer_gives_the_same_ids_with_the_same_options(core):
         "max_input_chars_per_word": 4,
         "compat": "hf-slow",
         "additional_special_tokens": ("!",),
+        "added_tokens": {},
+        "split_special_tokens": False,
     }
     tokenizer = Tokenizer([*SPECIAL_TOKENS, *PIECES, "a.b"], core=core, **options)
     back = pickle.loads(pickle.dumps(tokenizer))
@@ -198,7 +226,7 @@ def test_the_engine_is_c_where_it_is_built():
 def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch):
     monkeypatch.setattr(native, "load", lambda: None)
     monkeypatch.setattr(native, "available", lambda: False)
-    assert Tokenizer([*SPECIAL_TOKENS, "a"]).encode("a") == [5]
+    assert Tokenizer([*SPECIAL_TOKENS, "a"]).encode("a") == [2, 5, 3]
     assert Tokenizer([*SPECIAL_TOKENS, "a"]).core == "python"
     with pytest.raises(InputError, match="core='c' needs the C core .* install a C compiler"):
         Tokenizer(SPECIAL_TOKENS, core="c")
@@ -211,7 +239,6 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
     "vocab, sentence",
     [
         ([], "the vocabulary is empty; give one with a piece a line"),
-        ([*SPECIAL_TOKENS, "a", "b", "a"], "has 'a' twice, as id 5 and 7"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
         ("[PAD]", r"vocab='\[PAD\]' is no list of strings"),
@@ -233,8 +260,10 @@ def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
         ({"never_split": [None]}, r"never_split\[0\]=None is not a string"),
         ({"max_input_chars_per_word": 0}, "max_input_chars_per_word=0 is not possible; .* at least 1"),
         ({"additional_special_tokens": ["[B]"]}, r"additional_special_tokens='\[B\]' is no piece"),
-        ({"additional_special_tokens": ["a"]}, "additional_special_tokens='a' can't be told from words"),
-        ({"additional_special_tokens": [""]}, "additional_special_tokens='' can't be told from words"),
+        ({"additional_special_tokens": [""]}, "additional_special_tokens='' is empty"),
+        ({"additional_special_tokens": [" "]}, "additional_special_tokens=' ' is empty"),
+        ({"added_tokens": {5: AddedToken("b")}}, "id 5 is that of 'a' of the vocabulary and the added token"),
+        ({"added_tokens": {99: AddedToken("b")}}, "added token 'b' has id 99; expected one behind the 7"),
         ({"additional_special_tokens": {"[B]"}}, "additional_special_tokens=.* is no list .* in order"),
     ],
 )
@@ -322,10 +351,53 @@ def test_a_tokenizer_says_what_it_is(tokenizer):
     assert repr(tokenizer) == f"Tokenizer({len(tokenizer)} pieces, lower-cased)"
 
 
-def test_a_special_token_in_a_text_is_one_or_is_told(tokenizer):
-    assert tokenizer.mask_id in tokenizer("low [MASK]", special=True).ids
-    for texts in ("low [MASK]", ["low", "[MASK] low"]):
-        with pytest.warns(UserWarning, match=r"\[MASK\] in a text is read letter by letter; special=True"):
-            assert tokenizer.mask_id not in tokenizer(texts).ids
+def test_a_special_token_in_a_text_is_one_in_a_call_too(tokenizer):
     with warnings.catch_warnings(action="error"):
-        tokenizer("low [mask"), tokenizer(["low"])
+        for texts in ("low [MASK]", ["low", "[MASK] low"]):
+            assert tokenizer.mask_id in tokenizer(texts).ids
+            assert tokenizer.mask_id not in tokenizer(texts, special=False).ids
+
+
+# Added tokens
+
+
+@pytest.mark.parametrize(
+    "text, pieces",
+    [
+        ("lowOWEr", ["low", "OWE", "[UNK]"]),
+        ("Ówe low", ["OWE", "low"]),
+        ("owe\u0301owe", ["OWE", "OWE"]),
+        ("«X» «x»low", ["[UNK]", "[UNK]", "[UNK]", "«x»", "low"]),
+        ("lowly low-ly", ["low", "##ly", "low", "[UNK]", "ly"]),
+        ("[MASK]ly [MASK]", ["[MASK]", "ly", "[MASK]"]),
+        ("aNEW  YORKb", ["[UNK]", "[UNK]"]),
+        ("aNEW\tYORKb", ["[UNK]", "new york", "[UNK]"]),
+    ],
+)
+def test_added_tokens_are_found_before_words(core, text, pieces):
+    added = {
+        9: AddedToken("OWE"),
+        10: AddedToken("«x»", special=True, normalized=False),
+        11: AddedToken("ly", single_word=True),
+        12: AddedToken("new york"),
+    }
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "low", "##er", "!", "##ly"], added_tokens=added, core=core)
+    assert tokenizer.tokenize(text) == pieces
+    found = tokenizer.encode_batch([text, "", text], offsets=True)
+    for one in (found[0], found[2], tokenizer.encode_batch([text.encode()], offsets=True)[0]):
+        assert one.tokens == ["[CLS]", *pieces, "[SEP]"]
+        assert one.offsets.tolist() == tokenizer(text).offsets.tolist()
+    assert found[1].tokens == ["[CLS]", "[SEP]"]
+    begins, ends = found[0].offsets[1:-1].T
+    assert (begins[1:] >= ends[:-1]).all() and (begins < ends).all() and ends[-1] == len(text)
+    assert set(np.diff(found[0].word_ids[1:-1], prepend=-1).tolist()) <= {0, 1}
+
+
+def test_added_tokens_that_are_special_can_be_split(core):
+    added = {6: AddedToken("<é>", special=True, normalized=False), 7: AddedToken("x")}
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, "é"], strip_accents=False, added_tokens=added, core=core)
+    assert tokenizer.tokenize("<é>x") == ["<é>", "x"]
+    assert tokenizer.tokenize("<é>x", special=False) == ["[UNK]", "é", "[UNK]", "x"]
+    assert tokenizer.decode([6, 7, 5], skip_special_tokens=True) == "x é"
+    back = pickle.loads(pickle.dumps(tokenizer))
+    assert (back.vocab, back.tokenize("x<é>")) == (tokenizer.vocab, ["x", "<é>"])

@@ -45,6 +45,10 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+KEEP_ACCENTS = "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi"
+SEGMENTED = "spaces part the words of the text, in Chinese too: whole words there, no single ideographs"
+
+
 def add_switches(group: Any, **helps: str) -> None:
     """Add flags without a value, by the texts of their help."""
     for name, text in helps.items():

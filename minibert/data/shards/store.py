@@ -26,6 +26,7 @@ from minibert.files import crc32_of, write_folder_atomically
 from minibert.json_files import misfit, read_json
 from minibert.tokenizer import BatchEncoding, Tokenizer
 from minibert.tokenizer.counting import in_order
+from minibert.tokenizer.written import WrittenTokens
 
 FORMAT = "minibert-shards"
 VERSION = 1
@@ -63,6 +64,8 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
 def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
     """Fill a folder as `write_shards` does; return how many documents, or raise EmptyCorpusError for none."""
 
+    written = WrittenTokens(tokenizer)
+
     def encode(group: Group) -> BatchEncoding:
         return tokenizer.encode_batch(group[0], add_special_tokens=False, threads=1)
 
@@ -72,10 +75,12 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
         writer = _Writer(files, token_type(tokenizer.vocab_size))
         # In a thread of its own, beside the reading.
         for (_, borders), batch in in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD):
+            written.add(batch)
             writer.add(batch.ids, batch.cu_seqlens, borders)
         writer.close()
     if not writer.n_documents:
         raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
+    written.warn()
     counts = {name: getattr(writer, f"n_{name}") for name in COUNTS[:3]}
     vocabulary = {"vocab_size": tokenizer.vocab_size, "vocab_sha256": vocabulary_hash(tokenizer.vocab)}
     meta = {"format": FORMAT, "version": VERSION} | counts | vocabulary

@@ -16,11 +16,15 @@ class Tokenizer {
   constructor(data) {
     this.vocabulary = data.vocabulary;
     this.options = data.tokenizer;
-    this.ids = new Map(data.vocabulary.map((piece, id) => [piece, id]));
+    const numbered = data.vocabulary.map((piece, id) => [piece, id]);
+    const unmatched = new Set(this.options.unmatched);
+    this.ids = new Map(numbered); // of equal pieces the last
+    this.matching = new Map(numbered.filter(([, id]) => !unmatched.has(id))); // that words are cut into
     this.longest = data.vocabulary.reduce((most, piece) => Math.max(most, [...piece].length), 0);
     this.special = new Set(this.options.special);
     this.neverSplit = new Set(this.options.never_split);
-    this.specialInText = new RegExp(`(${this.options.special.map(escaped).join("|")})`);
+    const never = "[^\\s\\S]"; // where no string is found whole
+    this.specialInText = new RegExp(`(${this.options.special.map(escaped).join("|") || never})`);
     this.characters = new Characters(data.tokenizer);
   }
 
@@ -93,7 +97,7 @@ class Tokenizer {
       let piece = null;
       for (end = Math.min(word.length, begin + this.longest) + 1; piece === null && --end > begin; ) {
         const candidate = (begin ? "##" : "") + text.slice(units[begin], units[end]);
-        if (this.ids.has(candidate)) piece = candidate;
+        if (this.matching.has(candidate)) piece = candidate;
         tried.push({ begin: units[begin], end: units[end], found: piece !== null });
       }
       if (piece === null) return { ...unknown, tried };

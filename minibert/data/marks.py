@@ -1,0 +1,63 @@
+"""What the rules of a tokenizer do to a text in other scripts, in one sentence where they do much of it.
+
+Uncased BERT strips accents by the rule that takes the nonspacing marks of a decomposed text away: the accent
+of "é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the voicing of Japanese kana.
+"""
+
+import re
+from functools import cache
+
+from minibert.errors import warn
+from minibert.tokenizer import BasicTokenizer
+from minibert.tokenizer.unicode import NONSPACING, data, decompose, flags
+
+MUCH = 0.05  # share of the characters; of French 4% have an accent, of Hindi, Thai and Vietnamese 10 to 25%
+MOST = 1 << 24  # characters that are looked at
+LAST = 0x110000  # behind the last code point
+
+
+class MarkCounts:
+    """Counts characters that lose a mark by the rules of a tokenizer.
+
+    Parameters
+    ----------
+    basic_tokenizer : whose rules they are.
+    """
+
+    def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
+        self._basic_tokenizer = basic_tokenizer
+        self._characters = self._marked = 0
+        self._example = ""
+
+    def add(self, text: str) -> None:
+        """Count those of more text."""
+        if not self._basic_tokenizer.strip_accents or self._characters > MOST:
+            return
+        self._characters += len(text) - text.count(" ")
+        if text.isascii():
+            return
+        marked = len(_marked().findall(text))
+        self._marked += marked
+        if marked and not self._example:
+            self._example = next(word for word in text.split() if _marked().search(word))[:20]
+
+    def warn(self) -> None:
+        """Say what is stripped, where that is a considerable share of the text."""
+        if self._marked <= MUCH * self._characters:
+            return
+        share = f"{self._marked / self._characters:.0%} of the characters of the text lose a mark"
+        becomes = " ".join(self._basic_tokenizer.tokenize(self._example))
+        how = f"as accents are stripped: {self._example!r} is read as {becomes!r}"
+        warn(f"{share}, {how}. --keep-accents leaves marks where they are, --cased marks and capitals.")
+
+
+@cache
+def _marked() -> re.Pattern[str]:
+    """Match a character that stripping accents takes away, or takes a mark from."""
+    marks = [code for code in range(LAST) if flags(code) & NONSPACING]
+    composed = [code for code in data().decompositions if any(map(_is_mark, decompose(chr(code))))]
+    return re.compile(f"[{''.join(map(re.escape, map(chr, sorted({*marks, *composed}))))}]")
+
+
+def _is_mark(character: str) -> bool:
+    return bool(flags(ord(character)) & NONSPACING)

@@ -1,0 +1,220 @@
+"""Added tokens: strings that are one piece wherever they stand in a text, before words are cut.
+
+The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`): first the strings that are found
+in the text as it is written, special tokens among them, then in what lies between them those that are found
+in normalised text. At each place the longest one is taken. What lies between all of them is cut into words as
+if each stretch were a text of its own.
+
+Special tokens of ASCII that begin with a punctuation mark, as BERT's own, are found by the cores themselves,
+many times faster; all others by `AddedTokensCore`, a core above a core.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from minibert.tokenizer.native import Encoded, Wanted
+from minibert.tokenizer.normalize import BasicTokenizer, is_punctuation
+
+_JOINERS = "\u200c\u200d"
+
+
+class AddedToken(NamedTuple):
+    """A string that is one piece wherever it stands, in the words of Hugging Face's `AddedToken`."""
+
+    content: str
+    special: bool = False  # a control token, such as [SEP]: `split_special_tokens` finds it no more
+    normalized: bool = True  # found in normalised text, whatever its case and accents; else as it is written
+    single_word: bool = False  # not found where a letter or digit stands beside it
+    lstrip: bool = False  # with the white space before it, which makes no piece anyway
+    rstrip: bool = False  # with that behind it
+
+
+def is_found_by_cores(token: str) -> bool:
+    """Tell whether the cores find a special token themselves."""
+    return token != "" and token.isascii() and is_punctuation(token[0])
+
+
+class _Core(Protocol):
+    """What cuts texts into pieces."""
+
+    def encode_texts(self, texts: Any, wanted: Wanted, threads: int | None = None) -> Encoded: ...
+
+
+class _Found(NamedTuple):
+    """An added token in a text."""
+
+    begin: int  # in code points
+    end: int
+    token_id: int
+
+
+class AddedTokensCore:
+    """A core that finds added tokens, and has another one cut what lies between them.
+
+    Parameters
+    ----------
+    core : what cuts words; it looks for no special token itself.
+    tokens : added tokens by id.
+    basic_tokenizer : whose normalisation text goes through in which the others are found.
+    """
+
+    def __init__(
+        self, core: _Core, tokens: Mapping[int, AddedToken], basic_tokenizer: BasicTokenizer
+    ) -> None:
+        self._core, self._basic_tokenizer = core, basic_tokenizer
+        written = {number: token for number, token in tokens.items() if not token.normalized}
+        normalized = {number: token for number, token in tokens.items() if token.normalized}
+        # By whether special tokens are kept whole.
+        self._written = {keep: _Finder(_kept(written, keep)) for keep in (False, True)}
+        spelt = {
+            number: token._replace(content=basic_tokenizer.normalize(token.content)[0])
+            for number, token in normalized.items()
+        }
+        self._normalized = {keep: _Finder(_kept(spelt, keep)) for keep in (False, True)}
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        """Return the ids of the pieces of one text."""
+        ids: list[int] = self.encode_texts([text], Wanted(special=special), threads=1).ids.tolist()
+        return ids
+
+    def encode_texts(
+        self, texts: Iterable[str | bytes], wanted: Wanted, threads: int | None = None
+    ) -> Encoded:
+        """Encode many texts end to end, as the core beneath does."""
+        decoded, n_invalid = [], 0
+        for text in texts:
+            if isinstance(text, bytes):
+                raw, text = text, text.decode("utf-8", "replace")
+                n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
+            decoded.append(text)
+        found = [self._find(text, wanted.special) for text in decoded]
+        if not any(found):
+            encoded = self._core.encode_texts(decoded, wanted._replace(special=False), threads)
+            return encoded._replace(n_invalid=n_invalid)
+        between: list[str] = []
+        for text, tokens in zip(decoded, found, strict=True):
+            between += _between(text, tokens)
+        encoded = self._core.encode_texts(between, Wanted(offsets=wanted.offsets), threads)
+        rows = _Rows(encoded, wanted)
+        for tokens in found:
+            rows.add_text(tokens)
+        return rows.encoded(n_invalid)
+
+    def _find(self, text: str, special: bool) -> list[_Found]:
+        """Find the added tokens of a text, in order."""
+        written = list(self._written[special].find(text))
+        finder = self._normalized[special]
+        if not finder:
+            return written
+        found: list[_Found] = []
+        begin = 0
+        for token in [*written, None]:
+            part = text[begin : len(text) if token is None else token.begin]
+            spelt, begins, ends = self._basic_tokenizer.normalize(part)
+            for one in finder.find(spelt):
+                first, last = min(begins[one.begin : one.end]), max(ends[one.begin : one.end])
+                found.append(_Found(begin + first, begin + last, one.token_id))
+            if token is not None:
+                found.append(token)
+                begin = token.end
+        return found
+
+
+def _kept(tokens: Mapping[int, AddedToken], special: bool) -> dict[int, AddedToken]:
+    """Return the tokens that are looked for: all, or without special ones."""
+    return {number: token for number, token in tokens.items() if special or not token.special}
+
+
+class _Finder:
+    """Finds tokens in a string: the leftmost, of those that begin there the longest, and on behind it."""
+
+    def __init__(self, tokens: Mapping[int, AddedToken]) -> None:
+        self._ids: dict[str, int] = {}
+        for number, token in sorted(tokens.items()):
+            if token.content:
+                self._ids.setdefault(token.content, number)
+        self._single = {token.content for token in tokens.values() if token.single_word}
+        longest_first = sorted(self._ids, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def __bool__(self) -> bool:
+        return self._pattern is not None
+
+    def find(self, text: str) -> Iterator[_Found]:
+        """Yield the tokens of a string, in order."""
+        if self._pattern is None:
+            return
+        for match in self._pattern.finditer(text):
+            begin, end = match.span()
+            if match[0] in self._single:
+                beside = text[max(0, begin - 1) : begin] + text[end : end + 1]
+                if any(map(_is_in_word, beside)):
+                    continue
+            yield _Found(begin, end, self._ids[match[0]])
+
+
+def _is_in_word(character: str) -> bool:
+    """Tell whether a character is one of words, as `\\w` of Rust's regular expressions has it."""
+    return f"a{character}".isidentifier() or character in _JOINERS
+
+
+def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
+    """Yield what lies before, between and behind the tokens of a text: one part more than tokens."""
+    begin = 0
+    for token in tokens:
+        yield text[begin : token.begin]
+        begin = token.end
+    yield text[begin:]
+
+
+class _Rows:
+    """Puts texts together from the parts that were encoded and the tokens between them.
+
+    A row is the id of a piece or, with offsets, id, begin, end and number of the word.
+    """
+
+    def __init__(self, parts: Encoded, wanted: Wanted) -> None:
+        self._wanted, self._bounds = wanted, parts.bounds.tolist()
+        columns = [parts.ids[:, None]]
+        if parts.alignment is not None:
+            columns += [parts.alignment[0], parts.alignment[1][:, None]]
+        self._parts = np.hstack(columns)  # (n,1) or (n,4)
+        self._rows: list[Any] = []
+        self._n_rows = self._n_parts = self._n_texts = 0
+        self._ends = [0]
+
+    def add_text(self, tokens: list[_Found]) -> None:
+        """Add the next text, which has these added tokens."""
+        wanted = self._wanted
+        if wanted.first_id >= 0 and self._n_texts % wanted.period == 0:
+            self._add([[wanted.first_id, 0, 0, -1]])
+        begin = word = 0  # of the part, of its first word
+        for token in [*tokens, None]:
+            first, last = self._bounds[self._n_parts : self._n_parts + 2]
+            part = self._parts[first:last]
+            if wanted.offsets and len(part):
+                part = part + np.array([0, begin, begin, word], part.dtype)
+                word = int(part[-1, 3]) + 1
+            self._add(part)
+            self._n_parts += 1
+            if token is not None:
+                self._add([[token.token_id, token.begin, token.end, word]])
+                begin, word = token.end, word + 1
+        if wanted.last_id >= 0:
+            self._add([[wanted.last_id, 0, 0, -1]])
+        self._n_texts += 1
+        self._ends.append(self._n_rows)
+
+    def _add(self, rows: Any) -> None:
+        rows = np.asarray(rows, np.int32)[:, : self._parts.shape[1]]
+        self._rows.append(rows)
+        self._n_rows += len(rows)
+
+    def encoded(self, n_invalid: int) -> Encoded:
+        """Return all texts."""
+        table = np.concatenate(self._rows)
+        alignment = (table[:, 1:3].copy(), table[:, 3].copy()) if self._wanted.offsets else None
+        return Encoded(table[:, 0].copy(), np.array(self._ends, np.int64), alignment, n_invalid)

@@ -1,0 +1,46 @@
+"""A sentence where a tokenizer strips marks of a considerable share of a text, and none elsewhere."""
+
+import pytest
+
+from minibert.data.marks import MarkCounts
+from minibert.tokenizer import BasicTokenizer
+
+HINDI = "यह एक छोटी सी किताब है और हम उसे पढ़ते हैं"
+THAI = "ผู้หญิงกำลังอ่านหนังสือเล่มนี้ที่บ้าน"
+VIETNAMESE = "Tiếng Việt là ngôn ngữ của người Việt"
+JAPANESE = "がっこうでべんきょうをします"
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "example"),
+    [
+        (HINDI, 19, "'है' is read as 'ह'"),
+        (THAI, 35, "is read as 'ผหญงกำลงอานหนง'"),
+        (VIETNAMESE, 30, "'Tiếng' is read as 'tieng'"),
+        (JAPANESE, 21, "is read as 'かっこうてへんきょうをします'"),
+    ],
+)
+def test_marks_that_are_stripped_are_told(text, share, example):
+    marks = MarkCounts(BasicTokenizer())
+    marks.add(text)
+    marks.add("")
+    with pytest.warns(UserWarning, match=f"{share}% of the characters of the text lose a mark") as caught:
+        marks.warn()
+    assert example in str(caught[0].message)
+    assert "`keep_accents` leaves marks where they are" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("text", ["Où est l'été de cette année, demande la fille", "ASCII", "中文 한국어", ""])
+def test_few_marks_are_not_worth_a_sentence(text, recwarn):
+    marks = MarkCounts(BasicTokenizer())
+    marks.add(f"{text} and a sentence of many letters behind it, in which there is no accent")
+    marks.warn()
+    assert not recwarn
+
+
+@pytest.mark.parametrize("rules", [{"lower_case": False}, {"strip_accents": False}])
+def test_kept_marks_are_not_told(rules, recwarn):
+    marks = MarkCounts(BasicTokenizer(**rules))
+    marks.add(HINDI)
+    marks.warn()
+    assert not recwarn
