@@ -82,7 +82,9 @@ hub/*                   | hub/* model/params model/config model/head_kinds    | 
 trace                   | model/flops                                         | numpy
 vocabularies            | model/config tokenizer/*                            |
 gaps                    | model/batch tokenizer/* vocabularies                | numpy
+encoded_inputs          | model/batch                                         | numpy
 inference               | gaps vocabularies model/* hub/* engines/__init__    |
+                        | encoded_inputs                                      |
                         | engines/runtime tokenizer/* reports/encoded         | numpy
 
 training/optim          | ops/updates                                         | numpy
