@@ -26,6 +26,7 @@ from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.run import finetune
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
@@ -213,6 +214,7 @@ class Estimator(ABC):
         fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
         vars(self).update(vars(learner))
         self._fitted = fitted
+        self._bag_of_words = bag_of_words_in(folder, fitted.labels)
         self._learn_report(report)
         self._warned_of_cuts = "truncated" in report
         self._asked = y if isinstance(y, str) else None
@@ -292,11 +294,15 @@ class Estimator(ABC):
         Returns
         -------
         `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
-        `majority`, what the most frequent one would score; `mistakes`, the worst first. Printed, it is a
+        `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over words
+        does that has learnt from the same examples, where these are known; `mistakes`, the worst first. Printed, it is a
         table of the metrics.
         """
         model, examples = self._model, self._examples(X, y, labelled=True)
-        measured = Measured(model.task, model.labels, examples, self._predictions(examples))
+        if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
+            self._bag_of_words = bag_of_words_in(model.folder, model.labels)
+        predictions = self._predictions(examples)
+        measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
         return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -23,7 +23,7 @@ from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import asked_examples
+from minibert.finetuning.preparation import asked_examples, bag_of_words_in
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -171,7 +171,9 @@ def evaluate(
         advice = "choose another, or use minibert predict."
         raise InputError(f"The split {split!r} has no labels to score against; {advice}")
     with engines.limited_threads(threads, first.ops):
-        measured = Measured(first.task, first.labels, asked.examples, list(asked.predictions(show)))
+        predictions = list(asked.predictions(show))
+    bag = bag_of_words_in(first.folder, first.labels)
+    measured = Measured(first.task, first.labels, asked.examples, predictions, bag)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
     return report | asked.truncated() | {"split": split, "models": asked.folders}
 
@@ -241,7 +243,9 @@ def predict(
     report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
     report |= asked.truncated()
     if asked.all_labelled:
-        report |= results.compared_with_majority(Measured(first.task, first.labels, examples, predictions))
+        bag = bag_of_words_in(first.folder, first.labels)
+        measured = Measured(first.task, first.labels, examples, predictions, bag)
+        report |= results.compared_with_majority(measured)
     return report
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from small_tasks import WORDS, reviews, write_model
 
 import minibert
-from minibert.experiments.baselines import naive_bayes
+from minibert.tasks.bag_of_words import NaiveBayes
 
 TEXTS, LABELS = zip(*reviews(60, 1), strict=True)
 # Its checks that fail, and why.
@@ -101,5 +101,5 @@ def test_naive_bayes_of_the_baselines_is_that_of_scikit_learn():
     classes = (np.arange(80) % 3).tolist()
     counter = CountVectorizer(analyzer=lambda features: features)
     theirs = MultinomialNB().fit(counter.fit_transform(train), classes)
-    ours = naive_bayes(train, classes, dev, 3)
+    ours = NaiveBayes(train, classes, 3).log_probabilities(dev)
     np.testing.assert_allclose(ours, theirs.predict_joint_log_proba(counter.transform(dev)), rtol=1e-12)
