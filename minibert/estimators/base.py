@@ -20,7 +20,15 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
 from minibert.calls import description, require_known
-from minibert.errors import InputError, did_you_mean, flags_as_arguments, naming, warn, wording
+from minibert.errors import (
+    DivergedError,
+    InputError,
+    did_you_mean,
+    flags_as_arguments,
+    naming,
+    warn,
+    wording,
+)
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
@@ -41,6 +49,8 @@ from minibert.training.runlog import OnLog
 _PLACE = re.compile(
     r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|[Ll]ine ([0-9,]+) of (train|dev)\.jsonl"
 )
+# What a column of such a file is in `fit`: y, whatever it is called there.
+_ANSWER = re.compile(r"(Row [\d,]+) of (X|dev): the (?:column|list|object) '(?:label|tags|answer)' ")
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 # Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
 OWN = {
@@ -179,6 +189,15 @@ class Estimator(ABC):
         RunError
             When the loss is not a number, or the disk is full.
         """
+        interrupted = vars(self).get("_scratch")
+        try:
+            return self._fit(X, y, dev)
+        except BaseException as error:
+            self._drop_scratch(error, interrupted)
+            raise
+
+    def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
+        """Do what `fit` says; where that fails, a temporary folder may be left."""
         learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
         parts = {"train": learner._examples(X, y, labelled=True)}
         if dev is not None:
@@ -224,6 +243,20 @@ class Estimator(ABC):
         if remark := majority_remark(report):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
+
+    def _drop_scratch(self, error: BaseException, interrupted: Any) -> None:
+        """Remove the temporary folder of a `fit` that ended with an error, unless it can go on from there.
+
+        `interrupted` is the folder of an earlier `fit`, if there is one: what is refused now leaves it there.
+        """
+        scratch = vars(self).get("_scratch")
+        if scratch is None:
+            return
+        is_new = scratch is not interrupted
+        is_begun = (Path(scratch.name) / OPTIONS_FILE).exists()
+        is_refused = isinstance(error, InputError) or not is_begun
+        if isinstance(error, DivergedError) or (is_new and is_refused):
+            vars(self).pop("_scratch").cleanup()
 
     def _begun(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
         """Return the options of the run, its folder, and whether the same was interrupted there."""
@@ -427,4 +460,7 @@ def _of_rows(message: str, data: str) -> str:
         row = f"{word} {int(line.replace(',', '')) - 1:,} of {part}" if line else part
         return "" if at[2] else row
 
-    return _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0"))
+    def of_y(at: re.Match[str]) -> str:
+        return f"{'dev: ' if at[2] == 'dev' else ''}{at[1]} of y "
+
+    return _ANSWER.sub(of_y, _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0")))

@@ -288,15 +288,26 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     else:
         held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, TOGETHER))
     if not 0 < len(held) < len(examples):
-        why = "What is of one document, paragraph or first text is not divided: where that is everything, "
-        why += "put lines -DOCSTART- between documents"
-        if stratified:
-            why = "One example of each class is learnt from, and pairs with one first text stay together: "
-            why += "where no class has more, add examples"
         empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
-        raise InputError(f"{empty}. {why}, or give files of train and dev.", split_dev=share)
+        why = _why_undivided(examples, stratified)
+        raise InputError(f"{empty}{why}, or give files of train and dev.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]
+
+
+def _why_undivided(examples: list[Any], stratified: bool) -> str:
+    """Say which examples stay together, where that is why there are not two parts; nothing where it is not."""
+    if stratified:
+        alone = "One example of each class is learnt from, and pairs with one first text stay together"
+        return f". {alone}: where no class has more, add examples"
+    reason = {
+        "document": "Sentences of one document are not divided: put lines -DOCSTART- between documents",
+        "context": "Questions about one paragraph are not divided: add questions about other paragraphs",
+        "first": "Pairs with one first text are not divided: add pairs with other first texts",
+    }
+    groups = _together(examples, TOGETHER)
+    name = next((name for name in TOGETHER if hasattr(examples[0], name)), None) if examples else None
+    return f". {reason[name]}" if name and len(groups) < len(examples) else ""
 
 
 def _together(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
