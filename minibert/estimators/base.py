@@ -31,6 +31,7 @@ from minibert.errors import (
 )
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
+from minibert.foreign_names import advice_for
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
@@ -426,7 +427,7 @@ class Estimator(ABC):
         """Set some parameters; raise InputError when there is none of that name."""
         known = self.get_params().keys()
         for name in parameters.keys() - known:
-            advice = did_you_mean(name, known, f"there are {', '.join(known)}.")
+            advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
             raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
         vars(self).update(parameters)
         return self
