@@ -36,7 +36,7 @@ from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import bag_of_words_in
-from minibert.finetuning.run import finetune
+from minibert.finetuning.run import finetune, resolved
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
@@ -275,7 +275,7 @@ class Estimator(ABC):
         )
         if stored is not None and self.out is None:
             try:
-                engines.settled(options.resolved()).require_same_run(stored)
+                resolved(options, folder / OPTIONS_FILE).require_same_run(stored)
             except InputError:  # what was begun with other options is dropped
                 vars(self).pop("_scratch").cleanup()
                 return self._begun(texts, columns)

@@ -9,13 +9,14 @@ The folder of a run is described in `finetuning/running.py`; that of a sweep has
 and the best of them once more at its top.
 """
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from minibert import engines
+from minibert import engines, hub
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
@@ -73,7 +74,7 @@ def finetune(
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     out, began = Path(out), time.monotonic() if began is None else began
-    options = engines.settled(options.resolved())
+    options = resolved(options, out / OPTIONS_FILE if resume else None)
     kind, runs = FeatureBasedRun if options.feature_based else WholeRun, options.runs()
     with sole_writer(out):
         places = [out, *(out / name for name in runs if len(runs) > 1)]
@@ -104,6 +105,26 @@ def finetune(
             if len(runs) == 1:
                 return run_once(run(options, out), began)
             return sweep(options, run, out, show, began)
+
+
+def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
+    """Fill in what options leave open: by the recipe of the task, the width of the model, and the machine.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+    stored : Path or None, default None
+        The options of a run that goes on, whose learning rates stay what they are.
+
+    Returns
+    -------
+    FinetuneOptions
+        With nothing left open, as a run stores them.
+    """
+    if options.learning_rates is None and stored is not None and stored.exists():
+        options = dataclasses.replace(options, learning_rates=FinetuneOptions.load(stored).learning_rates)
+    width = hub.hidden_size(options.model) if options.learning_rates is None else None
+    return engines.settled(options.resolved(width))
 
 
 class _Asked:
