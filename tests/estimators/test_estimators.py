@@ -852,3 +852,23 @@ def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
     pairs = [("the same", text) for text in FEW]
     with pytest.raises(InputError, match="Pairs with one first text are not divided: add pairs with other first"):
         minibert.TextRegressor(model, **STEP).fit(pairs, range(12))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_reports_of_classes_show_a_bag_of_words(model, tmp_path):
+    out = tmp_path / "run"
+    classifier = minibert.TextClassifier(model, **STEP, out=out).fit(TEXTS, LABELS)
+    several = minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, [[label] for label in LABELS])
+    for estimator, metric, theirs in ((classifier, "accuracy", THEIRS), (several, "macro_f1", [[y] for y in THEIRS])):
+        for report in (estimator.report_, estimator.evaluate(OTHERS, theirs)):
+            assert report["bag_of_words"]["scores"][metric] == 1  # a word tells the class
+            assert "bag of words (naive Bayes) is better: is BERT worth it here?" in repr(report)
+    found = classifier.evaluate(OTHERS, THEIRS)
+    assert pickle.loads(pickle.dumps(classifier)).evaluate(OTHERS, THEIRS) == found
+    assert minibert.load(out, engine="numpy").evaluate(OTHERS, THEIRS) == found  # its examples are there
+    classifier.save(tmp_path / "kept")
+    kept = minibert.load(tmp_path / "kept", engine="numpy")
+    assert kept.report_["bag_of_words"] == classifier.report_["bag_of_words"]
+    assert "bag_of_words" not in kept.evaluate(OTHERS, THEIRS)  # nobody knows what it learnt from
+    numbers = minibert.TextRegressor(model, **STEP).fit(TEXTS, range(160))
+    assert "bag_of_words" not in numbers.report_
