@@ -1,10 +1,11 @@
 """What other tokenizers return, as sequences of token ids: dictionaries of arrays, padded or not.
 
-`transformers` returns a `BatchEncoding`, a mapping of `input_ids`, `attention_mask` and `token_type_ids` to lists or
-arrays whose rows are filled up to one length. A `Batch` has no padding, so tokens that the mask leaves out are dropped.
+`transformers` returns a `BatchEncoding`, a mapping of `input_ids`, `attention_mask` and `token_type_ids` to
+lists or arrays whose rows are filled up to one length. A `Batch` has no padding, so tokens that the mask
+leaves out are dropped.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any
 
@@ -20,10 +21,8 @@ PAD_ID = 0  # of every released vocabulary, and of ours
 
 
 def is_encoded(inputs: Any) -> bool:
-    """Tell whether an object has token ids under the name `input_ids`: a mapping or a table with such a column."""
-    names = inputs if isinstance(inputs, Mapping) else getattr(inputs, "column_names", None)
-    names = getattr(inputs, "columns", ()) if names is None else names
-    return not callable(names) and IDS in names
+    """Tell whether an object has token ids by the name `input_ids`: a mapping, or a table with a column."""
+    return IDS in _names(inputs)
 
 
 def sequences_of(inputs: Any) -> list[Sequence]:
@@ -32,8 +31,8 @@ def sequences_of(inputs: Any) -> list[Sequence]:
     Parameters
     ----------
     inputs : mapping or table
-        `input_ids`, (S,n) or S lists of different lengths, or (n,) for one sequence; optionally `attention_mask` and
-        `token_type_ids` of the same shape. Lists, or arrays of NumPy, PyTorch, TensorFlow or JAX.
+        `input_ids`, (S,n) or S lists of different lengths, or (n,) for one sequence; optionally
+        `attention_mask` and `token_type_ids` of the same shape. Lists, or arrays of NumPy, PyTorch, TensorFlow or JAX.
 
     Returns
     -------
@@ -47,7 +46,9 @@ def sequences_of(inputs: Any) -> list[Sequence]:
     """
     for name in UNREAD:
         if isinstance(inputs, Mapping) and inputs.get(name) is not None:
-            raise InputError(f"inputs: {name} is not read; give {IDS}, {MASK} and {SEGMENTS}, and leave it out.")
+            raise InputError(
+                f"inputs: {name} is not read; give {IDS}, {MASK} and {SEGMENTS}, and leave it out."
+            )
     ids = _rows(inputs[IDS], IDS)
     masks = _like(ids, inputs, MASK)
     segments = _like(ids, inputs, SEGMENTS)
@@ -68,44 +69,51 @@ def sequence_of(encoding: Any) -> Sequence:
     return Sequence(np.asarray(encoding.ids)[kept], np.asarray(encoding.type_ids)[kept])
 
 
+def _names(inputs: Any) -> list[Any]:
+    """Return the names in a mapping, or of the columns of a table; none of anything else."""
+    if isinstance(inputs, Mapping):
+        return list(inputs)
+    names = getattr(inputs, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
+    names = getattr(inputs, "columns", None) if names is None else names
+    return [] if names is None or callable(names) else list(names)
+
+
 def _rows(values: Any, name: str) -> list[np.ndarray]:
     """Return a part of an encoding as rows of numbers, one for each sequence."""
-    if callable(getattr(values, "cpu", None)):  # of PyTorch, perhaps on a GPU
-        values = values.cpu()
-    if hasattr(values, "__array__") and np.asarray(values).dtype != object:
-        rows = np.asarray(values)
-        dimensions = rows.ndim
-    elif isinstance(values, Iterable) and not isinstance(values, str | bytes):
-        rows = [np.asarray(row.cpu() if callable(getattr(row, "cpu", None)) else row) for row in _flat(values, name)]
-        dimensions = 1 + max((row.ndim for row in rows), default=1)
-        if all(row.ndim == 0 for row in rows) and rows:
-            rows, dimensions = np.array(rows), 1
-    else:
-        rows, dimensions = values, 0
-    if dimensions == 1:
-        return [np.asarray(rows)]
-    if dimensions != 2 or any(np.ndim(row) != 1 for row in rows):
-        raise InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
-    return list(rows)
+    refused = InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
+    try:
+        whole = _array(values)
+        rows = [whole] if whole.ndim == 1 else list(whole) if whole.ndim == 2 else None
+    except ValueError:  # rows of different lengths
+        rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
+    if rows is not None and any(row.dtype == object for row in rows):  # the same, of pandas and older NumPy
+        rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
+    if rows is None or any(row.ndim != 1 for row in rows):
+        raise refused
+    return rows
 
 
-def _flat(values: Iterable[Any], name: str) -> Iterator[Any]:
-    """Yield rows; raise InputError for one that is itself ragged, which is no row of numbers."""
-    for row in values:
-        parts = row if isinstance(row, list | tuple) else ()
-        if any(isinstance(part, list | tuple) for part in parts):
-            raise InputError(f"inputs: {name} has the row {short(row)}; give a row of numbers for each sequence.")
-        yield row
+def _array(values: Any) -> np.ndarray:
+    """Return an array of what is given, which PyTorch may have on a GPU; ValueError where rows are ragged."""
+    return np.asarray(values.cpu() if callable(getattr(values, "cpu", None)) else values)
+
+
+def _is_flat(row: Any) -> bool:
+    """Tell whether something is a row whose parts are no rows."""
+    if hasattr(row, "ndim"):
+        return bool(row.ndim == 1)
+    return isinstance(row, list | tuple) and not any(isinstance(one, list | tuple) for one in row)
 
 
 def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | None:
-    """Return another part of an encoding if it is there; raise InputError when its shape is not that of the ids."""
-    names = inputs if isinstance(inputs, Mapping) else getattr(inputs, "column_names", None) or inputs.columns
-    if name not in names or inputs[name] is None:
+    """Return another part of an encoding if it is there; raise InputError when its shape is another one."""
+    if name not in _names(inputs) or inputs[name] is None:
         return None
     rows = _rows(inputs[name], name)
     if len(rows) != len(ids):
-        raise InputError(f"inputs: {name} has {len(rows):,} rows and {IDS} {len(ids):,}; give both of one call.")
+        raise InputError(
+            f"inputs: {name} has {len(rows):,} rows and {IDS} {len(ids):,}; give both of one call."
+        )
     for number, (row, own) in enumerate(zip(rows, ids, strict=True)):
         if len(row) != len(own):
             both = f"{name} of sequence {number:,} has {len(row):,} numbers and {IDS} {len(own):,}"

@@ -1,4 +1,4 @@
-"""What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours for them."""
+"""What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -30,9 +30,13 @@ _MEASURED = Foreign(("evaluations",), "A model that is fine-tuned is measured af
 FOREIGN_NAMES = {
     # rate and length of a run
     **dict.fromkeys(("lr", "learning_rate", "learning_rates", "rate", "max_lr", "alpha", "eta"), _RATE),
-    **dict.fromkeys(("num_train_epochs", "n_epochs", "num_epochs", "nb_epoch", "max_epochs", "n_iter"), _EPOCHS),
+    **dict.fromkeys(
+        ("num_train_epochs", "n_epochs", "num_epochs", "nb_epoch", "max_epochs", "n_iter"), _EPOCHS
+    ),
     "max_steps": Foreign(("steps",)),
-    **dict.fromkeys(("steps", "num_steps", "n_steps", "total_steps", "max_iter"), Foreign(("max_steps", "steps"))),
+    **dict.fromkeys(
+        ("steps", "num_steps", "n_steps", "total_steps", "max_iter"), Foreign(("max_steps", "steps"))
+    ),
     **dict.fromkeys(("warmup_ratio", "warmup_steps", "warmup_proportion", "num_warmup_steps"), _WARMUP),
     **dict.fromkeys(
         ("lr_scheduler_type", "lr_scheduler", "scheduler"),
@@ -42,7 +46,8 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size"), _BATCH),
     **dict.fromkeys(("batchsize", "bs", "minibatch_size"), _BATCH),
     **dict.fromkeys(
-        ("per_device_eval_batch_size", "eval_batch_size"), Foreign(("token_budget",), "It is a number of tokens.")
+        ("per_device_eval_batch_size", "eval_batch_size"),
+        Foreign(("token_budget",), "It is a number of tokens."),
     ),
     **dict.fromkeys(("gradient_accumulation_steps", "accumulate_grad_batches"), Foreign(("accumulate",))),
     # optimizer and precision
@@ -56,7 +61,9 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("precision", "torch_dtype"), Foreign(("dtype",))),
     "gradient_checkpointing": Foreign(("recompute",)),
     # model
-    **dict.fromkeys(("model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_path"), _MODEL),
+    **dict.fromkeys(
+        ("model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_path"), _MODEL
+    ),
     **dict.fromkeys(("base_model", "checkpoint"), _MODEL),
     **dict.fromkeys(("hidden_dropout_prob", "dropout_rate", "classifier_dropout"), Foreign(("dropout",))),
     "attention_probs_dropout_prob": Foreign(("attention_dropout",)),
@@ -72,8 +79,12 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("max_seq_length", "max_seq_len", "max_len", "maxlen", "model_max_length"), _LENGTH),
     **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), _LENGTH),
     **dict.fromkeys(("task_name",), Foreign(("task",))),
-    **dict.fromkeys(("data_dir", "dataset", "dataset_name", "train_file", "train_data"), Foreign(("data", "corpus"))),
-    **dict.fromkeys(("test_size", "validation_split", "validation_fraction", "val_size", "eval_split"), _SPLIT),
+    **dict.fromkeys(
+        ("data_dir", "dataset", "dataset_name", "train_file", "train_data"), Foreign(("data", "corpus"))
+    ),
+    **dict.fromkeys(
+        ("test_size", "validation_split", "validation_fraction", "val_size", "eval_split"), _SPLIT
+    ),
     **dict.fromkeys(("max_train_samples", "n_train"), Foreign(("train_examples",))),
     **dict.fromkeys(("max_eval_samples", "max_val_samples"), Foreign(("dev_examples",))),
     **dict.fromkeys(("class_weight", "weights"), Foreign(("class_weights",))),
@@ -83,14 +94,18 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("output_dir", "out_dir", "outdir", "save_dir", "logging_dir", "output"), _OUT),
     **dict.fromkeys(("random_state", "random_seed", "seed", "rng"), _SEED),
     **dict.fromkeys(("verbose", "verbosity", "show", "progress", "disable_tqdm", "quiet", "silent"), _SHOW),
-    **dict.fromkeys(("n_jobs", "num_threads", "n_threads", "num_workers", "dataloader_num_workers"), _THREADS),
+    **dict.fromkeys(
+        ("n_jobs", "num_threads", "n_threads", "num_workers", "dataloader_num_workers"), _THREADS
+    ),
     **dict.fromkeys(("n_gpu", "gpus", "num_gpus", "num_processes"), Foreign(("devices",))),
     **dict.fromkeys(("backend", "framework"), Foreign(("engine",))),
     **dict.fromkeys(("resume_from_checkpoint", "warm_start"), Foreign(("resume",))),
     **dict.fromkeys(("save_steps", "checkpoint_every"), Foreign(("checkpoint_steps",))),
     "save_total_limit": Foreign(("keep",)),
     **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
-    **dict.fromkeys(("early_stopping", "early_stopping_patience", "patience", "load_best_model_at_end"), _BEST),
+    **dict.fromkeys(
+        ("early_stopping", "early_stopping_patience", "patience", "load_best_model_at_end"), _BEST
+    ),
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
 
@@ -108,13 +123,13 @@ def advice_for(name: str, known: Iterable[str]) -> str:
     Returns
     -------
     str
-        A question and perhaps a sentence, which end an error; "" where the name is not in the table, or has nothing of
-        its kind among the known ones.
+        A question and perhaps a sentence, which end an error; "" where the name is not in the table, or has
+        nothing of its kind among the known ones.
 
     Examples
     --------
-    >>> advice_for("lr", ["epochs", "learning_rates"]), advice_for("fp16", ["dtype"]), advice_for("lr", ["text"])
-    ('did you mean learning_rates?', 'did you mean dtype? Half precision is dtype="bfloat16".', '')
+    >>> advice_for("lr", ["epochs", "learning_rates"]), advice_for("lr", ["text"])
+    ('did you mean learning_rates?', '')
     """
     foreign = FOREIGN_NAMES.get(name.lower().replace("-", "_"))
     if foreign is None:

@@ -461,7 +461,9 @@ def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:
     """Yield the sequences of what a tokenizer has returned, ours or another one."""
-    has_ids = hasattr(inputs, "ids") and not hasattr(inputs, "cu_seqlens")  # which many encodings together have
+    has_ids = hasattr(inputs, "ids") and not hasattr(
+        inputs, "cu_seqlens"
+    )  # which many encodings together have
     is_single = has_ids or is_encoded(inputs) or not isinstance(inputs, Iterable)
     for encoding in [inputs] if is_single else inputs:
         if hasattr(encoding, "ids") and hasattr(encoding, "token_type_ids"):

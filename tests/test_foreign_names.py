@@ -76,7 +76,9 @@ def test_runs_answer_a_foreign_name_with_theirs(function, name, ours):
 
 
 def test_what_is_done_in_any_case_is_left_out():
-    with pytest.raises(TypeError, match="'patience'; the best epoch on dev is kept in any case; leave it out"):
+    with pytest.raises(
+        TypeError, match="'patience'; the best epoch on dev is kept in any case; leave it out"
+    ):
         minibert.TextClassifier("model", patience=3)
     assert advice_for("patient", CLASSIFIER) == ""
 
@@ -84,5 +86,7 @@ def test_what_is_done_in_any_case_is_left_out():
 def test_a_configuration_file_is_answered_alike(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"num_train_epochs": 3}')
-    with pytest.raises(InputError, match="'num_train_epochs' is no option of this command; did you mean epochs"):
+    with pytest.raises(
+        InputError, match="'num_train_epochs' is no option of this command; did you mean epochs"
+    ):
         minibert.runs.FinetuneOptions.configured(path, {})

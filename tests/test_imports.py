@@ -162,7 +162,17 @@ course/*                | course/* gradcheck/* ops/* metrics/*                | 
 cli/shared/parser       | any                                                 | shtab
 cli/*                   | any                                                 | numpy
 """
-OPEN_TO_ALL = {"arrays", "errors", "files", "foreign_names", "json_files", "machine", "model_names", "reading", "terminal"}
+OPEN_TO_ALL = {
+    "arrays",
+    "errors",
+    "files",
+    "foreign_names",
+    "json_files",
+    "machine",
+    "model_names",
+    "reading",
+    "terminal",
+}
 # Compiled, each with the one file that imports it; no * stands for one of them.
 EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "engines/cpp/_kernels": "engines/cpp/primitives"}
 

@@ -509,8 +509,7 @@ def small(tmp_path_factory):
 
 def padded(rows, before=False):
     width = max(map(len, rows))
-    filled = [[0] * (width - len(row)) + row if before else row + [0] * (width - len(row)) for row in rows]
-    return filled
+    return [[0] * (width - len(row)) + row if before else row + [0] * (width - len(row)) for row in rows]
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -519,14 +518,20 @@ def padded(rows, before=False):
 def test_a_padded_mapping_of_ids_encodes_as_its_texts(small, kind, make, before):
     model, texts, ids, types = small
     mask = padded([[1] * len(row) for row in ids], before)
-    given = {"input_ids": padded(ids, before), "attention_mask": mask, "token_type_ids": padded(types, before)}
+    given = {
+        "input_ids": padded(ids, before),
+        "attention_mask": mask,
+        "token_type_ids": padded(types, before),
+    }
     inputs = kind({name: make(rows) for name, rows in given.items()})
     expected = [model.encode([text]) for text in texts]
     found = model.encode(inputs)
     assert len(found) == 2
     for one, alone in zip(found, expected, strict=True):
         np.testing.assert_allclose(one.hidden_states[-1], alone.hidden_states[-1], atol=1e-6)
-    np.testing.assert_allclose(found.vectors(), np.concatenate([one.vectors() for one in expected]), atol=1e-6)
+    np.testing.assert_allclose(
+        found.vectors(), np.concatenate([one.vectors() for one in expected]), atol=1e-6
+    )
 
 
 def test_ids_without_padding_need_no_mask(small):
@@ -559,9 +564,15 @@ class Columns:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"input_ids": [[2, 7], [2]], "attention_mask": [[1, 1]]}, "attention_mask has 1 rows and input_ids 2"),
+        (
+            {"input_ids": [[2, 7], [2]], "attention_mask": [[1, 1]]},
+            "attention_mask has 1 rows and input_ids 2",
+        ),
         ({"input_ids": [[2, 7]], "attention_mask": [[1]]}, "attention_mask of sequence 0 has 1 numbers and"),
-        ({"input_ids": [[2, 7]], "token_type_ids": [[0, 0, 0]]}, "token_type_ids of sequence 0 has 3 numbers"),
+        (
+            {"input_ids": [[2, 7]], "token_type_ids": [[0, 0, 0]]},
+            "token_type_ids of sequence 0 has 3 numbers",
+        ),
         ({"input_ids": [[2, 7]], "attention_mask": [[1, 2]]}, "other values than 0 and 1"),
         ({"input_ids": [[2, 7, 3]], "attention_mask": [[1, 0, 1]]}, "leaves out tokens between others"),
         ({"input_ids": [[2, 7]], "attention_mask": [[0, 0]]}, "leaves out every token"),
@@ -581,7 +592,9 @@ def test_a_mapping_of_ids_that_does_not_fit_is_refused(inputs, message, model):
 
 def test_padding_without_a_mask_is_read_and_warned_of(small):
     model, _, ids, _ = small
-    with pytest.warns(UserWarning, match=r"sequence 1 ends in id 0, which is \[PAD\], and there is no attention"):
+    with pytest.warns(
+        UserWarning, match=r"sequence 1 ends in id 0, which is \[PAD\], and there is no attention"
+    ):
         found = model.encode({"input_ids": padded(ids)})
     assert np.diff(found.cu_seqlens).tolist() == [len(ids[0])] * 2
 

@@ -35,13 +35,10 @@ RECIPE_TABLE = "\n".join(
     f"  {name:<16}{counted(one.epochs, 'epoch')}, batches of {one.batch_size}, --lr {one.learning_rate:g}"
     for name, one in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
-NARROW = "\n".join(
-    [
-        "These rates are for models of width 768 and more; narrower ones need higher ones, and without --lr get",
-        "them: for 5e-05 "
-        + ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128)) + ".",
-    ]
-)
+WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128))
+NARROW = f"""\
+These rates are for models of width 768 and more. Narrower ones need more, and
+get it without --lr: in place of 5e-05 {WIDTHS}."""
 
 
 def add(parser: ArgumentParser) -> None:

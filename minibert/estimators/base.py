@@ -31,12 +31,12 @@ from minibert.errors import (
 )
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
-from minibert.foreign_names import advice_for
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
+from minibert.foreign_names import advice_for
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
@@ -329,8 +329,8 @@ class Estimator(ABC):
         -------
         `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
         `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over words
-        does that has learnt from the same examples, where these are known; `mistakes`, the worst first. Printed, it is a
-        table of the metrics.
+        does that has learnt from the same examples, where these are known; `mistakes`, the worst first.
+        Printed, it is a table of the metrics.
         """
         model, examples = self._model, self._examples(X, y, labelled=True)
         if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps

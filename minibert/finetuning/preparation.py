@@ -296,7 +296,7 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
 
 
 def _why_undivided(examples: list[Any], stratified: bool) -> str:
-    """Say which examples stay together, where that is why there are not two parts; nothing where it is not."""
+    """Say which examples stay together, where that is why there are not two parts; nothing otherwise."""
     if stratified:
         alone = "One example of each class is learnt from, and pairs with one first text stay together"
         return f". {alone}: where no class has more, add examples"

@@ -125,9 +125,10 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
     """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
 
     That is `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
-    `scores` and `macro_f1` of predicting it for every example; and `bag_of_words`, the `scores` and `macro_f1`
-    of naive Bayes over words, where it is known what the model has learnt from. Where several classes apply,
-    `majority` is the strongest constant answer, and `untuned` has the scores with a threshold of one half.
+    `scores` and `macro_f1` of predicting it for every example; and `bag_of_words`, the `scores` and
+    `macro_f1` of naive Bayes over words, where it is known what the model has learnt from. Where several
+    classes apply, `majority` is the strongest constant answer, and `untuned` has the scores with a threshold
+    of one half.
     """
     task, labels, examples, predictions, bag = measured
     if isinstance(task, ManyLabels):
@@ -266,7 +267,11 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def remarks(report: Mapping[str, Any]) -> list[str]:
     """Return sentences about the metrics: that what is simpler is as good, and what baselines reach."""
     baselines = report.get("baselines", {}).items()
-    notes = [majority_remark(report), bag_of_words_remark(report), *(f"{name}: {metrics_text(scores)}." for name, scores in baselines)]
+    notes = [
+        majority_remark(report),
+        bag_of_words_remark(report),
+        *(f"{name}: {metrics_text(scores)}." for name, scores in baselines),
+    ]
     return [note for note in notes if note]
 
 
@@ -285,7 +290,9 @@ def bag_of_words_remark(report: Mapping[str, Any]) -> str:
         return ""
     if bag["scores"][report["metric"]] > interval[1]:
         return "A bag of words (naive Bayes) is better: is BERT worth it here?"
-    return "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
+    return (
+        "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
+    )
 
 
 def _counts(report: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Naive Bayes over the words of a text: what classes are to be had without a BERT.
 
-Multinomial, with every count one larger (Manning, Raghavan and Schütze, "Introduction to Information Retrieval",
-section 13.2). It takes seconds, and on many sets of short texts it is hard to beat: a report says its score beside the
-model's.
+Multinomial, with every count one larger (Manning, Raghavan and Schütze, "Introduction to Information
+Retrieval", section 13.2). It takes seconds, and on many sets of short texts it is hard to beat: a report says
+its score beside the model's.
 """
 
 import math
@@ -35,8 +35,8 @@ def features_of(example: Any, longest: int = 1) -> list[Hashable]:
     Returns
     -------
     list
-        The n-grams of each text, apart for the two of a pair; of a pair also which words both texts have, and how large
-        a share of all their words that is, in tenths. With `longest` 0 the share alone.
+        The n-grams of each text, apart for the two of a pair; of a pair also which words both texts have, and
+        how large a share of all their words that is, in tenths. With `longest` 0 the share alone.
     """
     sides = [words_of(text) for text in (example.first, example.second) if text is not None]
     found: list[Hashable] = []
@@ -78,12 +78,14 @@ class NaiveBayes:
             feature: (list(by_class), [math.log(count + 1) for count in by_class.values()])
             for feature, by_class in counts.items()
         }
-        self._unseen = np.log(np.maximum(1, totals + len(counts)))  # of each class, the logarithm of all its counts
+        self._unseen = np.log(
+            np.maximum(1, totals + len(counts))
+        )  # of each class, the logarithm of all its counts
         self._prior = np.log(np.maximum(np.bincount(classes, minlength=K), 1e-9) / len(classes))
 
     # -> (n,K)
     def log_probabilities(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
-        """Return log p(class, features) of each example; features that were in none to learn from do not count."""
+        """Return log p(class, features) of each example; features that were never seen do not count."""
         found = []
         for row in rows:
             known = [self._seen[feature] for feature in row if feature in self._seen]
@@ -109,9 +111,7 @@ class NaiveBayesOfEach:
         How many labels there are.
     """
 
-    def __init__(
-        self, rows: Iterable[Iterable[Hashable]], labels: Sequence[Sequence[int]], K: int
-    ) -> None:
+    def __init__(self, rows: Iterable[Iterable[Hashable]], labels: Sequence[Sequence[int]], K: int) -> None:
         everywhere: Counter[Hashable] = Counter()
         counts: dict[Hashable, Counter[int]] = defaultdict(Counter)
         totals, examples = np.zeros(K), np.zeros(K)
@@ -122,7 +122,7 @@ class NaiveBayesOfEach:
             examples[list(applying)] += 1
             for feature in features:
                 counts[feature].update(applying)
-        # Log of the ratio of both counts of a feature: where a label was never seen with it, and what the others add.
+        # Log of the ratio of both counts of a feature: of labels never seen with it, and what others add.
         self._seen = {}
         for feature, count in everywhere.items():
             without = -math.log(count + 1)
@@ -173,8 +173,8 @@ class BagOfWords:
     def predictions(self, examples: Examples) -> Predictions:
         """Return for each example what a model of the task returns.
 
-        That is `label`; where several classes may apply, `labels`, those of a probability of one half or more, and
-        `probabilities`.
+        That is `label`; where several classes may apply, `labels`, those of a probability of one half or
+        more, and `probabilities`.
         """
         rows = map(features_of, examples)
         if self._one is not None:

@@ -771,7 +771,10 @@ def test_errors_about_the_files_of_fit_are_about_rows():
 def test_an_error_about_the_column_of_labels_is_about_y():
     data = "/tmp/examples"
     for said, meant in [
-        (f"{data}/train.jsonl, line 3: the column 'label' is 'x', expected a number.", "Row 2 of y is 'x', expected"),
+        (
+            f"{data}/train.jsonl, line 3: the column 'label' is 'x', expected a number.",
+            "Row 2 of y is 'x', expected",
+        ),
         (f"{data}/train.jsonl, line 1: the list 'tags' holds nothing.", "Row 0 of y holds nothing."),
         (f"{data}/dev.jsonl, line 1: the object 'answer' has no 'text'.", "dev: Row 0 of y has no 'text'."),
         (f"{data}/dev.jsonl, line 1: the column 'text' is odd.", "Row 0 of dev: the column 'text' is odd."),
@@ -813,7 +816,9 @@ def test_a_refused_fit_leaves_no_folder(model, case, named, tmp_path, monkeypatc
 def test_a_fit_that_diverges_leaves_no_temporary_folder(model, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(DivergedError):
-        minibert.TextClassifier(model, **STEP | {"max_steps": 9}, learning_rates=1e30).fit(FEW, alternating("x", "y"))
+        minibert.TextClassifier(model, **STEP | {"max_steps": 9}, learning_rates=1e30).fit(
+            FEW, alternating("x", "y")
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -838,10 +843,14 @@ def test_what_is_refused_leaves_an_interrupted_fit_as_it_is(model, tmp_path, mon
 
 def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
     rows = [(question, QUESTIONS[0][1]) for question, _ in QUESTIONS]
-    with pytest.raises(InputError, match="Questions about one paragraph are not divided: add questions") as found:
+    with pytest.raises(
+        InputError, match="Questions about one paragraph are not divided: add questions"
+    ) as found:
         minibert.QuestionAnswerer(model, **STEP).fit(rows, ["the whale"] * 12)
     assert "DOCSTART" not in str(found.value)
-    with pytest.raises(InputError, match="split_dev=0.01 of 12 examples leaves one part empty; give another, or"):
+    with pytest.raises(
+        InputError, match="split_dev=0.01 of 12 examples leaves one part empty; give another, or"
+    ):
         minibert.QuestionAnswerer(model, **STEP, split_dev=0.01).fit(QUESTIONS, ["the whale"] * 12)
 
 
@@ -850,7 +859,9 @@ def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
     with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give files"):
         minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
     pairs = [("the same", text) for text in FEW]
-    with pytest.raises(InputError, match="Pairs with one first text are not divided: add pairs with other first"):
+    with pytest.raises(
+        InputError, match="Pairs with one first text are not divided: add pairs with other first"
+    ):
         minibert.TextRegressor(model, **STEP).fit(pairs, range(12))
 
 
@@ -859,7 +870,10 @@ def test_reports_of_classes_show_a_bag_of_words(model, tmp_path):
     out = tmp_path / "run"
     classifier = minibert.TextClassifier(model, **STEP, out=out).fit(TEXTS, LABELS)
     several = minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, [[label] for label in LABELS])
-    for estimator, metric, theirs in ((classifier, "accuracy", THEIRS), (several, "macro_f1", [[y] for y in THEIRS])):
+    for estimator, metric, theirs in (
+        (classifier, "accuracy", THEIRS),
+        (several, "macro_f1", [[y] for y in THEIRS]),
+    ):
         for report in (estimator.report_, estimator.evaluate(OTHERS, theirs)):
             assert report["bag_of_words"]["scores"][metric] == 1  # a word tells the class
             assert "bag of words (naive Bayes) is better: is BERT worth it here?" in repr(report)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from small_tasks import reviews, small_options, write_model
+from small_tasks import reviews, small_options
 
 import minibert
 from minibert import hub

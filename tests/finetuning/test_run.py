@@ -286,14 +286,21 @@ def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
         "macro_f1": pytest.approx(accuracy / (1 + accuracy)),  # F1 of 2a / (1 + a), and of 0
     }
     assert report["bag_of_words"]["scores"]["accuracy"] == 1  # a word tells the class
-    assert json.loads((tmp_path / "run" / "report.json").read_text())["bag_of_words"] == report["bag_of_words"]
-    worth = "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
+    assert (
+        json.loads((tmp_path / "run" / "report.json").read_text())["bag_of_words"] == report["bag_of_words"]
+    )
+    worth = (
+        "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
+    )
     assert "  bag of words\n  accuracy" in report_text(report) and worth in report_text(report)
     html = (tmp_path / "run" / "report.html").read_text()
     assert "bag of words: 100.00" in html and worth in html
     told = predicted_text(predict([tmp_path / "run"], None, "dev", tmp_path / "said", engine="numpy"))
     assert "bag of words" in told and worth not in told
-    assert f"always {usual!r}  bag of words\n" in told and f"examples measured: {usual!r} {of_dev[usual]}" in told
+    assert (
+        f"always {usual!r}  bag of words\n" in told
+        and f"examples measured: {usual!r} {of_dev[usual]}" in told
+    )
     found = classify(tmp_path / "run", [("the film was very charming", None)], engine="numpy")
     assert found[0]["label"] == "liked"
     data.unlink()  # without what was learnt from, nobody knows its words

@@ -1,4 +1,4 @@
-"""The bag of words: one naive Bayes for each label is many of two classes, and predictions are those of a task."""
+"""The bag of words: naive Bayes of one class, and of each label, and predictions as a task has them."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,11 @@ def test_a_class_is_told_by_its_words():
 
 
 def test_several_classes_are_scored_as_their_task_scores_them():
-    texts = [("ball goal goal", None, ("sport",)), ("vote vote", None, ("law",)), ("goal vote", None, ("law", "sport"))]
+    texts = [
+        ("ball goal goal", None, ("sport",)),
+        ("vote vote", None, ("law",)),
+        ("goal vote", None, ("law", "sport")),
+    ]
     train = examples(*texts)
     labels = ("law", "sport")
     found = BagOfWords(train, labels, several=True).predictions(train)
