@@ -32,7 +32,8 @@ def sequences_of(inputs: Any) -> list[Sequence]:
     ----------
     inputs : mapping or table
         `input_ids`, (S,n) or S lists of different lengths, or (n,) for one sequence; optionally
-        `attention_mask` and `token_type_ids` of the same shape. Lists, or arrays of NumPy, PyTorch, TensorFlow or JAX.
+        `attention_mask` and `token_type_ids` of the same shape. Lists, or arrays of NumPy, PyTorch,
+        TensorFlow or JAX.
 
     Returns
     -------
@@ -83,7 +84,10 @@ def _rows(values: Any, name: str) -> list[np.ndarray]:
     refused = InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
     try:
         whole = _array(values)
-        rows = [whole] if whole.ndim == 1 else list(whole) if whole.ndim == 2 else None
+        if whole.ndim == 1:
+            rows: list[np.ndarray] | None = [whole] if whole.size else []
+        else:
+            rows = list(whole) if whole.ndim == 2 else None
     except ValueError:  # rows of different lengths
         rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
     if rows is not None and any(row.dtype == object for row in rows):  # the same, of pandas and older NumPy

@@ -32,10 +32,10 @@ class TaskRecipe(NamedTuple):
     learning_rate: float = 5e-5
 
 
-# Rates of the recipes are those of the paper's models, of width 768 and 1,024. Narrower models learn little at
-# them in three epochs. The best rate of three tasks was 1e-3 at width 128 and 2e-4 at 384 (docs/fine-tuning.md
-# has the table), which is a power of the width; from 768 on the paper's rate stays, and below 128, which was
-# not measured, that of 128.
+# Rates of the recipes are those of the paper's models, of width 768 and 1,024. Narrower models learn little
+# at them in three epochs. The best rates of three tasks were 1e-3 at width 128 and 2e-4 at 384, which a power
+# of the width joins to the paper's (docs/fine-tuning.md has the table). From 768 on the paper's rate stays,
+# and below 128, which was not measured, that of 128.
 PAPER_WIDTH, NARROWEST = 768, 128
 RATE_EXPONENT = 5 / 3
 
