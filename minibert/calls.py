@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from minibert.errors import InputError, RunError, did_you_mean, flags_as_arguments
+from minibert.foreign_names import advice_for
 from minibert.options import RunOptions
 
 P = ParamSpec("P")
@@ -48,7 +49,7 @@ def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> 
     known = list(known)
     for name in given:
         if name not in known:
-            advice = did_you_mean(name, known, "leave it out.")
+            advice = advice_for(name, known) or did_you_mean(name, known, "leave it out.")
             raise TypeError(f"{function}() has no argument {name!r}; {advice}")
 
 

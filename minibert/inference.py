@@ -11,6 +11,7 @@ import numpy as np
 
 from minibert import engines
 from minibert.arrays import Array, Params
+from minibert.encoded_inputs import is_encoded, sequence_of, sequences_of
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, warn
 from minibert.gaps import BATCH_TOKENS, fill_texts
@@ -101,9 +102,10 @@ class Encoded:
         return unit_rows(vectors) if normalize else vectors
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Refuse `np.array(encoded)`: there are several arrays."""
-        which = ".hidden_states[-1] (T,H), .pooled (S,H) or .vectors() (S,H)"
-        raise InputError(f"An Encoded holds several arrays and is not one itself; take {which}.")
+        """Raise InputError: an array of what was encoded could be several, and one is to be chosen."""
+        what = "An Encoded is not an array, as it holds several"
+        choices = "vectors() has one vector for each sequence, hidden_states[-1] one for each token"
+        raise InputError(f"{what}; choose one: {choices}.")
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1  # sequences
@@ -127,7 +129,8 @@ class Bert:
     """BERT with its two pre-training heads (Devlin et al. 2019, section 3), to ask; nothing here trains.
 
     Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
-    `Tokenizer` returns; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
+    `Tokenizer` returns, or one of `transformers`: a mapping with `input_ids` and, where rows are padded,
+    `attention_mask`; or a `Batch`. Special tokens that are written out in a text, such as "[MASK]", are
     read as such. There is no dropout.
 
     It has no `predict`: `fill_mask` guesses words and `encode` gives vectors; classes, tags and
@@ -441,12 +444,13 @@ def _texts(inputs: Any) -> list[Any]:
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2
     if isinstance(inputs, str) or (is_pair and all(isinstance(one, str) for one in inputs)):
         return [inputs]
+    if hasattr(inputs, "ids") or is_encoded(inputs):
+        return []
     if isinstance(inputs, Mapping) or hasattr(inputs, "columns") or hasattr(inputs, "column_names"):
         raise InputError("inputs is a table; give one of its columns, such as table['text'].")
     if isinstance(inputs, set | frozenset):
         raise InputError("inputs is a set, which has no order; give a list.")
-    is_column = isinstance(inputs, Iterable) and not hasattr(inputs, "ids")  # which encodings have
-    listed = list(inputs) if is_column else []
+    listed = list(inputs) if isinstance(inputs, Iterable) else []
     return listed if listed and isinstance(listed[0], str | tuple) else []
 
 
@@ -456,11 +460,19 @@ def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
 
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:
-    if hasattr(inputs, "ids") and not hasattr(inputs, "cu_seqlens"):  # which a BatchEncoding has
-        inputs = [inputs]
-    for encoding in inputs if isinstance(inputs, Iterable) else [inputs]:
-        if not hasattr(encoding, "ids") or not hasattr(encoding, "token_type_ids"):
+    """Yield the sequences of what a tokenizer has returned, ours or another one."""
+    has_ids = hasattr(inputs, "ids") and not hasattr(
+        inputs, "cu_seqlens"
+    )  # which many encodings together have
+    is_single = has_ids or is_encoded(inputs) or not isinstance(inputs, Iterable)
+    for encoding in [inputs] if is_single else inputs:
+        if hasattr(encoding, "ids") and hasattr(encoding, "token_type_ids"):
+            yield Sequence(np.atleast_1d(encoding.ids), np.atleast_1d(encoding.token_type_ids))
+        elif hasattr(encoding, "ids") and hasattr(encoding, "type_ids"):  # of the library `tokenizers`
+            yield sequence_of(encoding)
+        elif is_encoded(encoding):
+            yield from sequences_of(encoding)
+        else:
             what = f"expected texts or encodings, found {type(encoding).__name__}"
-            advice = "give strings, pairs of strings, a Batch or what a Tokenizer returns."
+            advice = "give strings, pairs of strings, a Batch or what a tokenizer returns, with input_ids."
             raise InputError(f"inputs: {what}; {advice}")
-        yield Sequence(np.atleast_1d(encoding.ids), np.atleast_1d(encoding.token_type_ids))

@@ -13,6 +13,7 @@ import numpy as np
 
 from minibert.errors import Differences, InputError, MissingFile, did_you_mean
 from minibert.files import atomic_json
+from minibert.foreign_names import advice_for
 from minibert.json_files import misfit, misfit_of, read_json
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -189,7 +190,8 @@ class RunOptions:
         known = {one.name: repr(one.name) for one in dataclasses.fields(cls)}
         flags = {flag.lstrip("-"): known[name] for name in known if (flag := cls.about(name).get("flag"))}
         for name in sorted(found.keys() - known.keys()):
-            advice = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
+            near = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
+            advice = near if name in flags else advice_for(name, known) or near
             raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
         if wrong := misfit(found, {name: fields[name] for name in found}):
             raise InputError(f"{path}: {wrong}; correct it.")

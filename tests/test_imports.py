@@ -11,12 +11,13 @@ from paths import PACKAGE
 
 # File (without .py; * stands for any name) -> what it may import of minibert | of other libraries.
 # A row without a name continues the one above; of two rows that match, the first counts. Open to
-# everyone: `arrays`, `errors`, `files`, `json_files`, `machine`, `model_names`, `reading`, `terminal`, the
-# standard library.
+# everyone: `arrays`, `errors`, `files`, `foreign_names`, `json_files`, `machine`, `model_names`, `reading`,
+# `terminal`, the standard library.
 TABLE = """
 arrays                  |                                                     |
 errors                  |                                                     |
 files                   |                                                     |
+foreign_names           |                                                     |
 json_files              |                                                     |
 machine                 |                                                     |
 options                 |                                                     | numpy
@@ -85,7 +86,9 @@ hub/*                   | hub/* model/params model/config model/head_kinds    | 
 trace                   | model/flops                                         | numpy
 vocabularies            | model/config tokenizer/*                            |
 gaps                    | model/batch tokenizer/* vocabularies                | numpy
+encoded_inputs          | model/batch                                         | numpy
 inference               | gaps vocabularies model/* hub/* engines/__init__    |
+                        | encoded_inputs                                      |
                         | engines/runtime tokenizer/* reports/encoded         | numpy
 
 training/optim          | ops/updates                                         | numpy
@@ -162,7 +165,17 @@ course/*                | course/* gradcheck/* ops/* metrics/*                | 
 cli/shared/parser       | any                                                 | shtab
 cli/*                   | any                                                 | numpy
 """
-OPEN_TO_ALL = {"arrays", "errors", "files", "json_files", "machine", "model_names", "reading", "terminal"}
+OPEN_TO_ALL = {
+    "arrays",
+    "errors",
+    "files",
+    "foreign_names",
+    "json_files",
+    "machine",
+    "model_names",
+    "reading",
+    "terminal",
+}
 # Compiled, each with the one file that imports it; no * stands for one of them.
 EXTENSIONS = {"tokenizer/_wordpiece": "tokenizer/native", "engines/cpp/_kernels": "engines/cpp/primitives"}
 

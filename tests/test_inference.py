@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections import UserDict
 from types import SimpleNamespace
 
 import agreement
@@ -490,3 +491,116 @@ def test_a_large_batch_of_windows_is_cut_between_examples(monkeypatch):
     assert [(rows.start, rows.stop) for _, rows in parts] == [(0, 3), (3, 9), (9, 14)]
     for part, rows in parts:
         np.testing.assert_array_equal(part.input_ids, batch.input_ids[rows])
+
+
+def vectors(model, inputs):
+    return model.encode(inputs).vectors()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A model with a vocabulary, and what its tokenizer makes of two texts of different lengths."""
+    folder = small_tasks.write_model(tmp_path_factory.mktemp("small") / "m")
+    model = Bert.from_pretrained(folder, "numpy")
+    texts = [("the film", "a story"), "a dull story"]
+    rows = [model.tokenizer(*(one if isinstance(one, tuple) else (one,))) for one in texts]
+    return model, texts, [row.ids.tolist() for row in rows], [row.token_type_ids.tolist() for row in rows]
+
+
+def padded(rows, before=False):
+    width = max(map(len, rows))
+    return [[0] * (width - len(row)) + row if before else row + [0] * (width - len(row)) for row in rows]
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("make", [list, np.array, lambda rows: list(map(np.array, rows))])
+@pytest.mark.parametrize("kind", [dict, UserDict])
+def test_a_padded_mapping_of_ids_encodes_as_its_texts(small, kind, make, before):
+    model, texts, ids, types = small
+    mask = padded([[1] * len(row) for row in ids], before)
+    given = {
+        "input_ids": padded(ids, before),
+        "attention_mask": mask,
+        "token_type_ids": padded(types, before),
+    }
+    inputs = kind({name: make(rows) for name, rows in given.items()})
+    expected = [model.encode([text]) for text in texts]
+    found = model.encode(inputs)
+    assert len(found) == 2
+    for one, alone in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.hidden_states[-1], alone.hidden_states[-1], atol=1e-6)
+    np.testing.assert_allclose(
+        found.vectors(), np.concatenate([one.vectors() for one in expected]), atol=1e-6
+    )
+
+
+def test_ids_without_padding_need_no_mask(small):
+    model, texts, ids, types = small
+    expected = vectors(model, texts[1])
+    for inputs in (
+        {"input_ids": ids[1]},
+        {"input_ids": [ids[1]], "labels": [1]},
+        {"input_ids": np.array(ids[1]), "attention_mask": None},
+        Columns(input_ids=[ids[1]]),
+        [{"input_ids": ids[1], "attention_mask": [1] * len(ids[1])}],
+    ):
+        assert np.array_equal(vectors(model, inputs), expected)
+    assert np.array_equal(
+        vectors(model, {"input_ids": ids, "token_type_ids": types}),
+        vectors(model, [{"input_ids": i, "token_type_ids": t} for i, t in zip(ids, types, strict=True)]),
+    )
+
+
+class Columns:
+    """A table as `datasets` has it."""
+
+    def __init__(self, **columns):
+        self.column_names, self._columns = list(columns), columns
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (
+            {"input_ids": [[2, 7], [2]], "attention_mask": [[1, 1]]},
+            "attention_mask has 1 rows and input_ids 2",
+        ),
+        ({"input_ids": [[2, 7]], "attention_mask": [[1]]}, "attention_mask of sequence 0 has 1 numbers and"),
+        (
+            {"input_ids": [[2, 7]], "token_type_ids": [[0, 0, 0]]},
+            "token_type_ids of sequence 0 has 3 numbers",
+        ),
+        ({"input_ids": [[2, 7]], "attention_mask": [[1, 2]]}, "other values than 0 and 1"),
+        ({"input_ids": [[2, 7, 3]], "attention_mask": [[1, 0, 1]]}, "leaves out tokens between others"),
+        ({"input_ids": [[2, 7]], "attention_mask": [[0, 0]]}, "leaves out every token"),
+        ({"input_ids": [[[2, 7]]]}, "give a row of numbers for each sequence"),
+        ({"input_ids": np.zeros((1, 2, 3), int)}, "give a row of numbers for each sequence"),
+        ({"input_ids": 3}, "give a row of numbers for each sequence"),
+        ({"input_ids": [["a"]]}, "input_ids has 'a', which is no whole number"),
+        ({"input_ids": []}, "give at least one sequence"),
+        ({"input_ids": [[2, 7]], "position_ids": [[0, 1]]}, "position_ids is not read"),
+        ({"input_ids": [[2, 99]]}, r"input_ids\[1\]=99 is outside"),
+    ],
+)
+def test_a_mapping_of_ids_that_does_not_fit_is_refused(inputs, message, model):
+    with pytest.raises(InputError, match=message):
+        model.encode(inputs)
+
+
+def test_padding_without_a_mask_is_read_and_warned_of(small):
+    model, _, ids, _ = small
+    with pytest.warns(
+        UserWarning, match=r"sequence 1 ends in id 0, which is \[PAD\], and there is no attention"
+    ):
+        found = model.encode({"input_ids": padded(ids)})
+    assert np.diff(found.cu_seqlens).tolist() == [len(ids[0])] * 2
+
+
+def test_an_array_of_what_was_encoded_is_refused_at_once(model):
+    encoded = model.encode([encoding(2, 3), encoding(2, 7, 3)])
+    for make in (np.array, np.asarray, lambda one: np.stack(list(one)), np.mean):
+        with pytest.raises(InputError, match=r"choose one: vectors\(\) has one vector for each sequence"):
+            make(encoded)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from minibert.cli.shared import accelerators, flags
 from minibert.errors import InputError
-from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions
+from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions, rate_for_width
 from minibert.tasks.registry import TASKS
 from minibert.terminal import counted, emit, json_text
 
@@ -35,12 +35,16 @@ RECIPE_TABLE = "\n".join(
     f"  {name:<16}{counted(one.epochs, 'epoch')}, batches of {one.batch_size}, --lr {one.learning_rate:g}"
     for name, one in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
+WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128))
+NARROW = f"""\
+These rates are for models of width 768 and more. Narrower ones need more, and
+get it without --lr: in place of 5e-05 {WIDTHS}."""
 
 
 def add(parser: ArgumentParser) -> None:
     words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]"
     parser.usage = f"minibert finetune {words}"
-    recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}"
+    recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}\n{NARROW}"
     parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{accelerators.HELP}\n{parser.epilog}"
     parser.add_argument("task", nargs="?", metavar="TASK", help="what to learn; see below")
     options = FinetuneOptions

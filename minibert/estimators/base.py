@@ -20,13 +20,24 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from minibert import engines
 from minibert.calls import description, require_known
-from minibert.errors import InputError, Interrupted, did_you_mean, flags_as_arguments, naming, warn, wording
+from minibert.errors import (
+    DivergedError,
+    InputError,
+    Interrupted,
+    did_you_mean,
+    flags_as_arguments,
+    naming,
+    warn,
+    wording,
+)
 from minibert.estimators.inputs import GENERATORS, plain, seed_of
 from minibert.files import atomic_json, atomic_text, sole_writer
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.run import finetune
+from minibert.finetuning.preparation import bag_of_words_in
+from minibert.finetuning.run import finetune, resolved
+from minibert.foreign_names import advice_for
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
@@ -40,6 +51,8 @@ from minibert.training.runlog import OnLog
 _PLACE = re.compile(
     r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|[Ll]ine ([0-9,]+) of (train|dev)\.jsonl"
 )
+# What a column of such a file is in `fit`: y, whatever it is called there.
+_ANSWER = re.compile(r"(Row [\d,]+) of (X|dev): the (?:column|list|object) '(?:label|tags|answer)' ")
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 # Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
 OWN = {
@@ -178,6 +191,15 @@ class Estimator(ABC):
         RunError
             When the loss is not a number, or the disk is full.
         """
+        interrupted = vars(self).get("_scratch")
+        try:
+            return self._fit(X, y, dev)
+        except BaseException as error:
+            self._drop_scratch(error, interrupted)
+            raise
+
+    def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
+        """Do what `fit` says; where that fails, a temporary folder may be left."""
         learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
         parts = {"train": learner._examples(X, y, labelled=True)}
         if dev is not None:
@@ -213,6 +235,7 @@ class Estimator(ABC):
         fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
         vars(self).update(vars(learner))
         self._fitted = fitted
+        self._bag_of_words = bag_of_words_in(folder, fitted.labels)
         self._learn_report(report)
         self._warned_of_cuts = "truncated" in report
         self._asked = y if isinstance(y, str) else None
@@ -222,6 +245,20 @@ class Estimator(ABC):
         if remark := majority_remark(report):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
+
+    def _drop_scratch(self, error: BaseException, interrupted: Any) -> None:
+        """Remove the temporary folder of a `fit` that ended with an error, unless it can go on from there.
+
+        `interrupted` is the folder of an earlier `fit`, if there is one: what is refused now leaves it there.
+        """
+        scratch = vars(self).get("_scratch")
+        if scratch is None:
+            return
+        is_new = scratch is not interrupted
+        is_begun = (Path(scratch.name) / OPTIONS_FILE).exists()
+        is_refused = isinstance(error, InputError) or not is_begun
+        if isinstance(error, DivergedError) or (is_new and is_refused):
+            vars(self).pop("_scratch").cleanup()
 
     def _begun(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
         """Return the options of the run, its folder, and whether the same was interrupted there."""
@@ -239,7 +276,7 @@ class Estimator(ABC):
         )
         if stored is not None and self.out is None:
             try:
-                engines.settled(options.resolved()).require_same_run(stored)
+                resolved(options, folder / OPTIONS_FILE).require_same_run(stored)
             except InputError:  # what was begun with other options is dropped
                 vars(self).pop("_scratch").cleanup()
                 return self._begun(texts, columns)
@@ -292,11 +329,15 @@ class Estimator(ABC):
         Returns
         -------
         `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
-        `majority`, what the most frequent one would score; `mistakes`, the worst first. Printed, it is a
-        table of the metrics.
+        `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over words
+        does that has learnt from the same examples, where these are known; `mistakes`, the worst first.
+        Printed, it is a table of the metrics.
         """
         model, examples = self._model, self._examples(X, y, labelled=True)
-        measured = Measured(model.task, model.labels, examples, self._predictions(examples))
+        if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
+            self._bag_of_words = bag_of_words_in(model.folder, model.labels)
+        predictions = self._predictions(examples)
+        measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
         return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -387,7 +428,7 @@ class Estimator(ABC):
         """Set some parameters; raise InputError when there is none of that name."""
         known = self.get_params().keys()
         for name in parameters.keys() - known:
-            advice = did_you_mean(name, known, f"there are {', '.join(known)}.")
+            advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
             raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
         vars(self).update(parameters)
         return self
@@ -421,4 +462,7 @@ def _of_rows(message: str, data: str) -> str:
         row = f"{word} {int(line.replace(',', '')) - 1:,} of {part}" if line else part
         return "" if at[2] else row
 
-    return _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0"))
+    def of_y(at: re.Match[str]) -> str:
+        return f"{'dev: ' if at[2] == 'dev' else ''}{at[1]} of y "
+
+    return _ANSWER.sub(of_y, _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0")))

@@ -226,6 +226,9 @@ class MultilabelClassifier(TextClassifier):
     def _wrong(self, value: Any) -> str:
         if not isinstance(value, list | set):
             return "is no list of labels"
+        names = [str(label).strip() for label in value]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            return f"names the label {twice!r} more than once"
         check = super()._wrong
         found = ("is missing" if is_missing(label) else check(label) for label in value)
         return next((f"has a label that {wrong}" for wrong in found if wrong), "")

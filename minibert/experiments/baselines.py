@@ -4,7 +4,6 @@ Of a few rules the one that is best on dev by what is judged is taken, which fav
 """
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
@@ -14,9 +13,9 @@ import numpy as np
 
 from minibert.experiments.outcomes import measured
 from minibert.metrics.entities import OUTSIDE, chunks
+from minibert.tasks.bag_of_words import WORD, NaiveBayes, features_of, words_of
 from minibert.tasks.task import Examples, Labels, Predictions, Task
 
-WORD = re.compile(r"\w+|[^\w\s]")
 COMMON = 100  # most frequent words, of which no answer is made
 Named = Iterator[tuple[str, Predictions]]
 
@@ -29,12 +28,8 @@ def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tup
     return best, found[best]
 
 
-def _words(text: str) -> list[str]:
-    return WORD.findall(text.lower())
-
-
 def _cosine(*texts: str) -> float:
-    a, b = (Counter(_words(text)) for text in texts)
+    a, b = (Counter(words_of(text)) for text in texts)
     length = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
     return sum(a[word] * b[word] for word in a) / length if length else 0.0
 
@@ -44,33 +39,9 @@ def _classes(train: Examples, dev: Examples, labels: Labels) -> Named:
         yield f"always {label}", [{"label": label}] * len(dev)
     classes = [labels.index(one.label) for one in train]
     for n, what in enumerate(("shared words", "words", "words and word pairs")):
-        known, asked = ([_features(one, n) for one in part] for part in (train, dev))
-        best = naive_bayes(known, classes, asked, len(labels)).argmax(axis=1)
+        known, asked = ([features_of(one, n) for one in part] for part in (train, dev))
+        best = NaiveBayes(known, classes, len(labels)).log_probabilities(asked).argmax(axis=1)
         yield f"naive Bayes of {what}", [{"label": labels[k]} for k in best]
-
-
-def _features(example: Any, longest: int) -> list[Any]:
-    """List the n-grams of each text; which words both have, and what share of all: of 0-grams that alone."""
-    sides = [_words(text) for text in (example.first, example.second) if text is not None]
-    grams = [(s, n, i) for s, own in enumerate(sides) for n in range(longest) for i in range(len(own) - n)]
-    found: list[Any] = [(side, *sides[side][i : i + n + 1]) for side, n, i in grams]
-    if len(sides) == 2:
-        shared, either = set(sides[0]) & set(sides[1]), set(sides[0]) | set(sides[1])
-        found += [10 * len(shared) // max(1, len(either)), *(sorted(shared) if longest else ())]
-    return found
-
-
-# -> (n,K)
-def naive_bayes(train: list[list[Any]], classes: list[int], dev: list[list[Any]], K: int) -> np.ndarray:
-    """Return log p(class, features) of each example of dev; every count of train is one larger."""
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(one for row in train for one in row))}
-    counts = np.ones((K, len(numbers)))
-    for k, features in zip(classes, train, strict=True):
-        np.add.at(counts[k], [numbers[one] for one in features], 1)
-    log_p = np.log(counts / counts.sum(axis=1, keepdims=True))
-    prior = np.log(np.maximum(np.bincount(classes, minlength=K), 1e-9) / len(classes))
-    known = ([numbers[one] for one in features if one in numbers] for features in dev)
-    return np.array([prior + log_p[:, row].sum(axis=1) for row in known])
 
 
 def _numbers(train: Examples, dev: Examples, labels: Labels) -> Named:
@@ -116,7 +87,7 @@ def _entities(words: tuple[str, ...], kinds: dict[Any, str]) -> list[str]:
 
 def _spans(train: Examples, dev: Examples, labels: Labels) -> Named:
     yield "no answer", [{"id": one.id, "text": ""} for one in dev]
-    common = dict(Counter(word for one in train for word in _words(one.context)).most_common(COMMON))
+    common = dict(Counter(word for one in train for word in words_of(one.context)).most_common(COMMON))
     for what, names in (("words", False), ("names and numbers", True)):
         found = ((one.id, _nearest(one.question, one.context, common, names)) for one in dev)
         yield f"{what} near the question's", [{"id": id, "text": text} for id, text in found]
@@ -129,7 +100,7 @@ def _nearest(question: str, context: str, common: dict[str, int], names: bool) -
     Richardson et al. (2013), by the root of its distance. With `names` those with capitals or digits only.
     """
     places = list(WORD.finditer(context))
-    words, asked = [one[0].lower() for one in places], {*filter(str.isalnum, _words(question))}
+    words, asked = [one[0].lower() for one in places], {*filter(str.isalnum, words_of(question))}
     counts, at, best, text, begin = Counter(words), np.arange(len(words)), -1.0, "", 0
     weights = np.array([math.log1p(1 / counts[word]) if word in asked else 0.0 for word in words])
     fit = [

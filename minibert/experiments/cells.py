@@ -293,6 +293,7 @@ def _finetuned(
     options: FinetuneOptions, folder: Path, with_test: bool, submission: Path | None, show: bool
 ) -> Result:
     """Fine-tune, keep what the metric is computed from and GLUE's answers, and nothing else."""
+    options = options.resolved()  # at the recipe's rate, whatever the width: what the cell's settings say
     report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
     model = open_model(folder)
     result = {name: report[name] for name in ("task", "metric", "best_epoch")}

@@ -1,5 +1,6 @@
 """Before the first step: read the data, see that model and data fit, make features of the examples."""
 
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -18,11 +19,13 @@ from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.model.head_kinds import POOLS
 from minibert.model.params import Head
 from minibert.tasks import registry
+from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.long_texts import LongTexts
+from minibert.tasks.sentences import Sentences
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.tasks.task import Features, Task
+from minibert.tasks.task import Features, Labels, Task
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import read_tokenizer
 
@@ -47,6 +50,7 @@ class Prepared:
     train: Features
     dev: Features = ()
     fingerprint: int  # of labels and examples
+    bag_of_words: BagOfWords | None = None  # learnt from the same examples; None where texts have no classes
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
@@ -86,10 +90,46 @@ def prepare(options: FinetuneOptions) -> Prepared:
         tokenizer=tokenizer,
         max_length=max_length,
         train_classes=Counter(name for example in train for name in task.names(example)),
+        bag_of_words=bag_of_words(task, train, known["labels"]),
         class_weights=weights,
         groups=groups(options, train),
         truncated=warn_of_cuts(cuts, config.P),
     )
+
+
+def bag_of_words(task: Task, train: Sequence[Any], labels: Labels) -> BagOfWords | None:
+    """Learn from the words of examples what a task asks; None where it does not ask for classes of texts."""
+    if not isinstance(task, Sentences) or task.kind not in KINDS:
+        return None
+    return BagOfWords(train, labels, several=task.kind == "multilabel")
+
+
+def bag_of_words_in(folder: Path, labels: Labels) -> BagOfWords | None:
+    """Learn from the words that the model in a folder was fine-tuned on.
+
+    Parameters
+    ----------
+    folder : Path
+        Of a run of fine-tuning.
+    labels : tuple of str
+        The classes of the model.
+
+    Returns
+    -------
+    BagOfWords or None
+        None where the folder holds no run, or its data are no longer there or no longer those of its classes.
+    """
+    try:
+        options = FinetuneOptions.load(folder / OPTIONS_FILE)
+        task = registry.create(options.task, dict(options.columns))
+        if not isinstance(task, Sentences) or task.kind not in KINDS:
+            return None
+        with warnings.catch_warnings(action="ignore"):  # given when the model learnt from them
+            train, _ = read_examples(task, options)
+    except InputError:
+        return None
+    known = {name for example in train for name in task.names(example)}
+    return bag_of_words(task, train, labels) if known <= set(labels) else None
 
 
 def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict[str, Any]]:
@@ -248,15 +288,26 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     else:
         held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, TOGETHER))
     if not 0 < len(held) < len(examples):
-        why = "What is of one document, paragraph or first text is not divided: where that is everything, "
-        why += "put lines -DOCSTART- between documents"
-        if stratified:
-            why = "One example of each class is learnt from, and pairs with one first text stay together: "
-            why += "where no class has more, add examples"
         empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
-        raise InputError(f"{empty}. {why}, or give files of train and dev.", split_dev=share)
+        why = _why_undivided(examples, stratified)
+        raise InputError(f"{empty}{why}, or give files of train and dev.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held]
     return train, [examples[number] for number in sorted(held)]
+
+
+def _why_undivided(examples: list[Any], stratified: bool) -> str:
+    """Say which examples stay together, where that is why there are not two parts; nothing otherwise."""
+    if stratified:
+        alone = "One example of each class is learnt from, and pairs with one first text stay together"
+        return f". {alone}: where no class has more, add examples"
+    reason = {
+        "document": "Sentences of one document are not divided: put lines -DOCSTART- between documents",
+        "context": "Questions about one paragraph are not divided: add questions about other paragraphs",
+        "first": "Pairs with one first text are not divided: add pairs with other first texts",
+    }
+    groups = _together(examples, TOGETHER)
+    name = next((name for name in TOGETHER if hasattr(examples[0], name)), None) if examples else None
+    return f". {reason[name]}" if name and len(groups) < len(examples) else ""
 
 
 def _together(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:

@@ -9,13 +9,14 @@ The folder of a run is described in `finetuning/running.py`; that of a sweep has
 and the best of them once more at its top.
 """
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from minibert import engines
+from minibert import engines, hub
 from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
@@ -23,7 +24,7 @@ from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import asked_examples
+from minibert.finetuning.preparation import asked_examples, bag_of_words_in
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -73,7 +74,7 @@ def finetune(
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
     out, began = Path(out), time.monotonic() if began is None else began
-    options = engines.settled(options.resolved())
+    options = resolved(options, out / OPTIONS_FILE if resume else None)
     kind, runs = FeatureBasedRun if options.feature_based else WholeRun, options.runs()
     with sole_writer(out):
         places = [out, *(out / name for name in runs if len(runs) > 1)]
@@ -104,6 +105,26 @@ def finetune(
             if len(runs) == 1:
                 return run_once(run(options, out), began)
             return sweep(options, run, out, show, began)
+
+
+def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
+    """Fill in what options leave open: by the recipe of the task, the width of the model, and the machine.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+    stored : Path or None, default None
+        The options of a run that goes on, whose learning rates stay what they are.
+
+    Returns
+    -------
+    FinetuneOptions
+        With nothing left open, as a run stores them.
+    """
+    if options.learning_rates is None and stored is not None and stored.exists():
+        options = dataclasses.replace(options, learning_rates=FinetuneOptions.load(stored).learning_rates)
+    width = hub.hidden_size(options.model) if options.learning_rates is None else None
+    return engines.settled(options.resolved(width))
 
 
 class _Asked:
@@ -171,7 +192,9 @@ def evaluate(
         advice = "choose another, or use minibert predict."
         raise InputError(f"The split {split!r} has no labels to score against; {advice}")
     with engines.limited_threads(threads, first.ops):
-        measured = Measured(first.task, first.labels, asked.examples, list(asked.predictions(show)))
+        predictions = list(asked.predictions(show))
+    bag = bag_of_words_in(first.folder, first.labels)
+    measured = Measured(first.task, first.labels, asked.examples, predictions, bag)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
     return report | asked.truncated() | {"split": split, "models": asked.folders}
 
@@ -241,7 +264,9 @@ def predict(
     report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
     report |= asked.truncated()
     if asked.all_labelled:
-        report |= results.compared_with_majority(Measured(first.task, first.labels, examples, predictions))
+        bag = bag_of_words_in(first.folder, first.labels)
+        measured = Measured(first.task, first.labels, examples, predictions, bag)
+        report |= results.compared_with_majority(measured)
     return report
 
 

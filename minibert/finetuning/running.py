@@ -210,7 +210,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         if (folder / BEST / name).exists():  # else it was moved before this was cut off
             os.replace(folder / BEST / name, folder / name)
     own = run.deliver(state, best)
-    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"])
+    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], data.bag_of_words)
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
     report = report_of(measured, mistakes, best["scores"])

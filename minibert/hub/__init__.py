@@ -8,22 +8,58 @@ import numpy as np
 from minibert.errors import InputError, warn
 from minibert.hub import hugging_face
 from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
-from minibert.hub.loading import LoadReport, Source, load_source
+from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf
-from minibert.hub.tensorflow.google import check_index, find_checkpoint, google_differences, load_tf, save_tf
+from minibert.hub.tensorflow.google import (
+    TF_CONFIG_FILE,
+    check_index,
+    find_checkpoint,
+    google_differences,
+    load_tf,
+    save_tf,
+)
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters
 from minibert.model_names import locate, no_such_model
 from minibert.training.checkpoint import load_checkpoint
 
-__all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "load", "load_hf"]
-__all__ += ["load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
+__all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "hidden_size"]
+__all__ += ["load", "load_hf", "load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
 
 
 def weights_of(source: str | Path) -> Path | None:
     """Return the path of the weights that `load` would read, a file or a prefix of TensorFlow's, if any."""
     source, checkpoint = locate(source)
     return checkpoint or hugging_face.weights_in(source) or find_checkpoint(source)
+
+
+def hidden_size(source: str | Path) -> int | None:
+    """Read how wide a BERT is, without reading its weights where it has a configuration beside them.
+
+    Parameters
+    ----------
+    source : str or Path
+        As of `load`.
+
+    Returns
+    -------
+    int or None
+        The width H; None where there is no BERT that can be read, of which `load` says why.
+    """
+    try:
+        path, checkpoint = weights_of(source), locate(source).checkpoint
+        if path is None:
+            return None
+        if path == checkpoint:
+            params = load_checkpoint(path, warn=lambda text: None).params
+            return params.config.H if isinstance(params, Parameters) else None
+        is_tensorflow = path.name not in hugging_face.WEIGHTS
+        names = (TF_CONFIG_FILE, CONFIG_FILE) if is_tensorflow else (CONFIG_FILE,)
+        paths = [path.with_name(name) for name in names]
+        config_path = next((one for one in paths if one.exists()), paths[0])
+        return BertConfig.from_dict(read_config(config_path)).H
+    except InputError:
+        return None
 
 
 def load(

@@ -98,6 +98,9 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     if majority is not None:
         same = majority["scores"][name]
         more["lines"] = [(same, f"always {majority['label']!r}: {number(same)}")]
+        if bag := facts.report.get("bag_of_words"):
+            of_words = bag["scores"][name]
+            more["lines"].append((of_words, f"bag of words: {number(of_words)}"))
     of_dev = [Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)]
     loss = picture("training loss", [Curve("loss", points(facts.curve, "loss"))], shown, last)
     metric = picture(f"{metric_name(name)} on dev", of_dev, number, last, **more)

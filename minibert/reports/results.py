@@ -11,6 +11,7 @@ from minibert import metrics
 from minibert.errors import InputError, MissingFile, warn
 from minibert.json_files import misfit, read_json
 from minibert.tasks import submissions
+from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.task import Labels, Mistake, Predictions, Task
 from minibert.terminal import aligned, counted, printable
@@ -28,6 +29,7 @@ SETTING = {"learning_rate": float, "batch_size": int, "epochs": float}  # of a r
 MORE = {  # of some reports
     **dict.fromkeys(("crc32", "classes", "train_classes", "train_tasks"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
+    "bag_of_words": {"macro_f1": float},
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
     "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
@@ -89,6 +91,7 @@ class Measured(NamedTuple):
     labels: Labels
     examples: Sequence[Any]
     predictions: Predictions  # one for each example
+    bag_of_words: BagOfWords | None = None  # learnt from what the model learnt from, where texts have classes
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
         """Return every mistake, the worst first; these have marks where the model stopped reading."""
@@ -102,7 +105,7 @@ def report_of(
     measured: Measured, mistakes: Sequence[Mistake], scores: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
     """Return metrics, interval and the worst mistakes, for JSON; `scores` where they are known already."""
-    task, labels, examples, predictions = measured
+    task, labels, examples, predictions, _ = measured
     interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
     baselines = task.baselines(examples)
     report = {
@@ -122,10 +125,12 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
     """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
 
     That is `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
-    `scores` and `macro_f1` of predicting it for every example. Where several classes apply, `majority` is the
-    strongest constant answer, and `untuned` has the scores with a threshold of one half.
+    `scores` and `macro_f1` of predicting it for every example; and `bag_of_words`, the `scores` and
+    `macro_f1` of naive Bayes over words, where it is known what the model has learnt from. Where several
+    classes apply, `majority` is the strongest constant answer, and `untuned` has the scores with a threshold
+    of one half.
     """
-    task, labels, examples, predictions = measured
+    task, labels, examples, predictions, bag = measured
     if isinstance(task, ManyLabels):
         label, same = task.strongest_constant(examples, predictions)
         expected: Sequence[str] = [name for one in examples for name in one.label]
@@ -143,8 +148,19 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
         "macro_f1": macro_f1,
         "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
         "majority": {"label": label, "scores": dict(task.score(examples, same)), "macro_f1": of_same},
+        **({} if bag is None else {"bag_of_words": _of_words(task, examples, bag)}),
         **more,
     }
+
+
+def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> dict[str, Any]:
+    """Return `scores` and `macro_f1` of a bag of words."""
+    predictions = bag.predictions(examples)
+    scores = dict(task.score(examples, predictions))
+    if "macro_f1" in scores:
+        return {"scores": scores, "macro_f1": scores["macro_f1"]}
+    expected, found = task.classes(examples, predictions) or ((), ())
+    return {"scores": scores, "macro_f1": metrics.macro_f1(expected, found)}
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
@@ -168,6 +184,8 @@ def _wrong(report: dict[str, Any]) -> str | None:
         return wrong
     same = {"scores": dict.fromkeys(report["scores"], float)}
     if "majority" in report and (wrong := misfit(report, {"macro_f1": float, "majority": same})):
+        return wrong
+    if "bag_of_words" in report and (wrong := misfit(report, {"bag_of_words": same})):
         return wrong
     runs = report.get("runs", [report])
     if all("failed" in one for one in runs):
@@ -224,20 +242,36 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return names and metrics as text; of classes under a head, with the majority's and those untuned."""
-    scores, majority, untuned = report["scores"], report.get("majority"), report.get("untuned")
+    """Return names and metrics as text; of classes under a head, with what they are to be read beside.
+
+    That is always the majority, and where they are in the report a bag of words and untuned thresholds.
+    """
+    scores, majority = report["scores"], report.get("majority")
     if majority is None:
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
-    same = majority["scores"] | {"macro_f1": majority["macro_f1"]}
-    columns = [scores | {"macro_f1": report["macro_f1"]}, same, *([untuned] if untuned else [])]
-    rows = [(metric_name(name), *(metric_number(name, one[name]) for one in columns)) for name in columns[0]]
-    return [("", "model", f"always {majority['label']!r}", "threshold 0.5")[: 1 + len(columns)], *rows]
+    columns = {
+        "model": scores | {"macro_f1": report["macro_f1"]},
+        f"always {majority['label']!r}": majority["scores"] | {"macro_f1": majority["macro_f1"]},
+    }
+    if bag := report.get("bag_of_words"):
+        columns["bag of words"] = bag["scores"] | {"macro_f1": bag["macro_f1"]}
+    if untuned := report.get("untuned"):
+        columns["threshold 0.5"] = untuned
+    rows = [
+        (metric_name(name), *(metric_number(name, column[name]) for column in columns.values()))
+        for name in columns["model"]
+    ]
+    return [("", *columns), *rows]
 
 
 def remarks(report: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the metrics: that the majority is as good, and what baselines reach."""
+    """Return sentences about the metrics: that what is simpler is as good, and what baselines reach."""
     baselines = report.get("baselines", {}).items()
-    notes = [majority_remark(report), *(f"{name}: {metrics_text(scores)}." for name, scores in baselines)]
+    notes = [
+        majority_remark(report),
+        bag_of_words_remark(report),
+        *(f"{name}: {metrics_text(scores)}." for name, scores in baselines),
+    ]
     return [note for note in notes if note]
 
 
@@ -247,6 +281,18 @@ def majority_remark(report: Mapping[str, Any]) -> str:
     if majority is None or interval is None or majority["scores"][report["metric"]] < interval[0]:
         return ""
     return f"Not better than always answering {majority['label']!r}, as far as these examples show."
+
+
+def bag_of_words_remark(report: Mapping[str, Any]) -> str:
+    """Say so of a model whose interval does not lie above the metric of a bag of words."""
+    bag, interval = report.get("bag_of_words"), report.get("interval")
+    if bag is None or interval is None or bag["scores"][report["metric"]] < interval[0]:
+        return ""
+    if bag["scores"][report["metric"]] > interval[1]:
+        return "A bag of words (naive Bayes) is better: is BERT worth it here?"
+    return (
+        "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
+    )
 
 
 def _counts(report: Mapping[str, Any]) -> str:

@@ -110,6 +110,40 @@ def test_engine_that_drifts_is_found(member, breach):
     assert found.startswith(breach)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("layernorm", "; did you mean layer_norm? "),
+        ("LayerNorm", "; did you mean layer_norm? "),
+        ("layer_norm_backwards", "; did you mean layer_norm_backward? "),
+        ("softmax_crossentropy", "; did you mean softmax_cross_entropy? "),
+        ("attn", "; did you mean attention? "),
+        ("xyzzy", ". "),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda f: f, staticmethod, classmethod])
+def test_a_function_that_is_no_operation_is_warned_of(name, meant, wrap):
+    engine = type("Mine", (Ops,), {name: wrap(lambda *given: None)})
+    with pytest.warns(UserWarning) as told:
+        engine()
+    [warning] = told
+    what = f"Mine.{name} is not an operation, and no model calls it"
+    assert str(warning.message) == f"{what}{meant}Let the name of a helper begin with _."
+    assert warning.filename == __file__
+
+
+def test_operations_and_private_helpers_are_not_warned_of(recwarn):
+    mixin = type("Helpers", (), {"_attend": lambda self: None, "block": 8})
+    type("Mine", (mixin, Ops), {"layer_norm": lambda self, x: None, "name": "mine", "_pool": None})()
+    assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_misspelt_operation_of_a_mixin_is_warned_of():
+    mixin = type("Helpers", (), {"gelu_backwards": lambda self: None})
+    with pytest.warns(UserWarning, match="did you mean gelu_backward"):
+        type("Mine", (mixin, Ops), {})()
+
+
 def test_private_helpers_are_an_engine_s_own_matter():
     assert breaches(type("Careful", (Ops,), {"_pool": None, "tanh": lambda self, x: None})) == []
 

@@ -15,7 +15,7 @@ from small_tasks import GOOD, reviews, write_model, write_table
 
 import minibert
 from minibert import cli
-from minibert.errors import InputError, flags_as_arguments
+from minibert.errors import DivergedError, InputError, flags_as_arguments
 from minibert.estimators import base
 from minibert.estimators.base import OWN, Estimator, NotFitted
 from minibert.estimators.inputs import listed, seed_of, text_pairs
@@ -532,7 +532,9 @@ def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
         ),
         ("MultilabelClassifier", [["a"], ["b", b"c"]] * 6, "Row 1 of y has a label that is no single string"),
         ("MultilabelClassifier", [["a"], [None]] * 6, "Row 1 of y has a label that is missing"),
-        ("MultilabelClassifier", [["a", "a"], ["b"]] * 6, "^Row 0 of X: the column 'label' is .*once"),
+        ("MultilabelClassifier", [["a", "a"], ["b"]] * 6, "^Row 0 of y names the label 'a' more than"),
+        ("MultilabelClassifier", [[1, 1], [2]] * 6, "^Row 0 of y names the label '1' more than once"),
+        ("MultilabelClassifier", [["b"], ["a|b"]] * 6, r"^Row 1 of y is \['a\|b'\], which holds .* no name"),
         ("TextClassifier", [np.float32(1), np.float32("nan")] * 6, "Row 1 of y is missing .nan."),
         ("TextClassifier", [np.float32(1), np.float32(1.5)] * 6, "Row 1 of y is continuous"),
         ("TokenTagger", [["O"], [np.float32("nan")]] * 6, "Row 1 of y is .*nan.*; give a list of tags"),
@@ -764,3 +766,123 @@ def test_errors_about_the_files_of_fit_are_about_rows():
         ("Line 3 of dev.jsonl has the label '7'.", "Row 2 of dev has the label '7'."),
     ]:
         assert base._of_rows(said, data) == meant
+
+
+def test_an_error_about_the_column_of_labels_is_about_y():
+    data = "/tmp/examples"
+    for said, meant in [
+        (
+            f"{data}/train.jsonl, line 3: the column 'label' is 'x', expected a number.",
+            "Row 2 of y is 'x', expected",
+        ),
+        (f"{data}/train.jsonl, line 1: the list 'tags' holds nothing.", "Row 0 of y holds nothing."),
+        (f"{data}/dev.jsonl, line 1: the object 'answer' has no 'text'.", "dev: Row 0 of y has no 'text'."),
+        (f"{data}/dev.jsonl, line 1: the column 'text' is odd.", "Row 0 of dev: the column 'text' is odd."),
+    ]:
+        assert base._of_rows(said, data).startswith(meant)
+
+
+WORDS = [text.split() for text in FEW]
+QUESTIONS = [(f"who {number}?", f"Paragraph {number} has the whale.") for number in range(12)]
+REFUSED = {
+    "epochs": ("TextClassifier", FEW, alternating("x", "y"), {"epochs": -1}),
+    "rate": ("TextRegressor", FEW, list(range(12)), {"learning_rates": -1}),
+    "seed": ("TextClassifier", FEW, alternating("x", "y"), {"random_state": -1}),
+    "model": ("TextClassifier", FEW, alternating("x", "y"), {"model": "nowhere"}),
+    "length": ("MultilabelClassifier", FEW, alternating(["x"], ["y"]), {"max_length": 10**6}),
+    "labels": ("MultilabelClassifier", FEW, alternating(["a|b"], ["c"]), {}),
+    "share": ("TextRegressor", FEW, list(range(12)), {"split_dev": 0.001}),
+    "engine": ("TokenTagger", WORDS, [["O"] * len(row) for row in WORDS], {"engine": "abacus"}),
+    "layers": ("QuestionAnswerer", QUESTIONS, ["the whale"] * 12, {"freeze": 99}),
+    "one paragraph": ("QuestionAnswerer", [(q, QUESTIONS[0][1]) for q, _ in QUESTIONS], [""] * 12, {}),
+    "y": ("TextClassifier", FEW, [None] * 12, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_refused_fit_leaves_no_folder(model, case, named, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    kind, X, y, given = REFUSED[case]
+    out = {"out": tmp_path / "run"} if named else {}
+    estimator = getattr(minibert, kind)(**{"model": model} | STEP | given | out)
+    with pytest.raises(InputError):
+        estimator.fit(X, y)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_that_diverges_leaves_no_temporary_folder(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(DivergedError):
+        minibert.TextClassifier(model, **STEP | {"max_steps": 9}, learning_rates=1e30).fit(
+            FEW, alternating("x", "y")
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_refused_leaves_an_interrupted_fit_as_it_is(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def stop(step, values):
+        if "train/loss" in values:
+            raise KeyboardInterrupt
+
+    classifier = minibert.TextClassifier(model, **STEP | {"max_steps": 2}, on_log=stop)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(FEW, alternating("x", "y"))
+    kept = list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="Row 0 of y is missing"):
+        classifier.fit(FEW, [None] * 12)
+    assert list(tmp_path.iterdir()) == kept != []
+    classifier.set_params(on_log=None).fit(FEW, alternating("x", "y"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
+    rows = [(question, QUESTIONS[0][1]) for question, _ in QUESTIONS]
+    with pytest.raises(
+        InputError, match="Questions about one paragraph are not divided: add questions"
+    ) as found:
+        minibert.QuestionAnswerer(model, **STEP).fit(rows, ["the whale"] * 12)
+    assert "DOCSTART" not in str(found.value)
+    with pytest.raises(
+        InputError, match="split_dev=0.01 of 12 examples leaves one part empty; give another, or"
+    ):
+        minibert.QuestionAnswerer(model, **STEP, split_dev=0.01).fit(QUESTIONS, ["the whale"] * 12)
+
+
+def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
+    tags = [["O"] * len(row) for row in WORDS]
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give files"):
+        minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
+    pairs = [("the same", text) for text in FEW]
+    with pytest.raises(
+        InputError, match="Pairs with one first text are not divided: add pairs with other first"
+    ):
+        minibert.TextRegressor(model, **STEP).fit(pairs, range(12))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_reports_of_classes_show_a_bag_of_words(model, tmp_path):
+    out = tmp_path / "run"
+    classifier = minibert.TextClassifier(model, **STEP, out=out).fit(TEXTS, LABELS)
+    several = minibert.MultilabelClassifier(model, **STEP).fit(TEXTS, [[label] for label in LABELS])
+    for estimator, metric, theirs in (
+        (classifier, "accuracy", THEIRS),
+        (several, "macro_f1", [[y] for y in THEIRS]),
+    ):
+        for report in (estimator.report_, estimator.evaluate(OTHERS, theirs)):
+            assert report["bag_of_words"]["scores"][metric] == 1  # a word tells the class
+            assert "bag of words (naive Bayes) is better: is BERT worth it here?" in repr(report)
+    found = classifier.evaluate(OTHERS, THEIRS)
+    assert pickle.loads(pickle.dumps(classifier)).evaluate(OTHERS, THEIRS) == found
+    assert minibert.load(out, engine="numpy").evaluate(OTHERS, THEIRS) == found  # its examples are there
+    classifier.save(tmp_path / "kept")
+    kept = minibert.load(tmp_path / "kept", engine="numpy")
+    assert kept.report_["bag_of_words"] == classifier.report_["bag_of_words"]
+    assert "bag_of_words" not in kept.evaluate(OTHERS, THEIRS)  # nobody knows what it learnt from
+    numbers = minibert.TextRegressor(model, **STEP).fit(TEXTS, range(160))
+    assert "bag_of_words" not in numbers.report_

@@ -9,7 +9,8 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question
-from minibert.experiments.baselines import naive_bayes, strongest
+from minibert.experiments.baselines import strongest
+from minibert.tasks.bag_of_words import NaiveBayes
 from minibert.tasks.registry import create
 
 
@@ -21,7 +22,7 @@ def test_naive_bayes_is_that_of_manning_raghavan_and_schuetze():
     """Example 13.1 of "Introduction to Information Retrieval": classes not China, China."""
     train = ["Chinese Beijing Chinese", "Chinese Chinese Shanghai", "Chinese Macao", "Tokyo Japan Chinese"]
     dev = [["Chinese", "Chinese", "Chinese", "Tokyo", "Japan", "Osaka"]]  # the last is in no text of train
-    [found] = naive_bayes([text.split() for text in train], [1, 1, 1, 0], dev, 2)
+    [found] = NaiveBayes([text.split() for text in train], [1, 1, 1, 0], 2).log_probabilities(dev)
     assert found[1] == pytest.approx(math.log(3 / 4 * (3 / 7) ** 3 * 1 / 14 * 1 / 14))
     assert found[0] == pytest.approx(math.log(1 / 4 * (2 / 9) ** 3 * 2 / 9 * 2 / 9))
 

@@ -264,6 +264,7 @@ def test_a_model_that_is_fine_tuned_can_be_fine_tuned_for_something_else(run, rt
 def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
     rows = [(text, "liked" if label == "1" else "hated") for text, label in reviews(200, 9)]
     data = write_table(tmp_path / "all.tsv", ("review", "verdict"), rows)
+    other = write_table(tmp_path / "other.tsv", ("review", "verdict"), rows[:50])
     options = small_options(
         model, data, "classify", columns={"text": "review", "label": "verdict"}, split_dev=0.25
     )
@@ -272,7 +273,7 @@ def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
     assert report["scores"]["accuracy"] > 0.95 and report["labels"] == ["hated", "liked"]
     # measured on what was held out, not on the file
     again = evaluate([tmp_path / "run"], engine="numpy")
-    shared = ("scores", "macro_f1", "classes", "majority")
+    shared = ("scores", "macro_f1", "classes", "majority", "bag_of_words")
     assert {name: again[name] for name in shared} == {name: report[name] for name in shared}
     liked = sum(label == "liked" for _, label in rows)
     of_dev, of_train = report["classes"], report["train_classes"]
@@ -284,10 +285,26 @@ def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
         "scores": {"accuracy": accuracy, "matthews": 0.0},
         "macro_f1": pytest.approx(accuracy / (1 + accuracy)),  # F1 of 2a / (1 + a), and of 0
     }
+    assert report["bag_of_words"]["scores"]["accuracy"] == 1  # a word tells the class
+    assert (
+        json.loads((tmp_path / "run" / "report.json").read_text())["bag_of_words"] == report["bag_of_words"]
+    )
+    worth = (
+        "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
+    )
+    assert "  bag of words\n  accuracy" in report_text(report) and worth in report_text(report)
+    html = (tmp_path / "run" / "report.html").read_text()
+    assert "bag of words: 100.00" in html and worth in html
     told = predicted_text(predict([tmp_path / "run"], None, "dev", tmp_path / "said", engine="numpy"))
-    assert f"always {usual!r}\n" in told and f"examples measured: {usual!r} {of_dev[usual]}" in told
+    assert "bag of words" in told and worth not in told
+    assert (
+        f"always {usual!r}  bag of words\n" in told
+        and f"examples measured: {usual!r} {of_dev[usual]}" in told
+    )
     found = classify(tmp_path / "run", [("the film was very charming", None)], engine="numpy")
     assert found[0]["label"] == "liked"
+    data.unlink()  # without what was learnt from, nobody knows its words
+    assert "bag_of_words" not in evaluate([tmp_path / "run"], other, engine="numpy")
     assert sum(found[0]["probabilities"].values()) == pytest.approx(1.0)
 
 

@@ -198,3 +198,35 @@ def test_real_weights_encode_real_sentences_alike(minilm, real):
 def test_real_weights_have_the_gradients_of_autograd(real):
     batch = agreement.batch(real.config, lengths=(9, 30, 17))
     assert_gradients_agree(real.params, hugging_face.model(real.config, real.params), batch)
+
+
+@pytest.mark.parametrize("kind", [None, "np", "pt"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_batch_encoding_of_theirs_encodes_as_its_texts(minilm, real, kind, side):
+    texts = ["The quick brown fox jumps over the lazy dog.", "Naïve façades"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm, padding_side=side)
+    expected = real.encode(texts)
+    padded = tokenizer(texts, padding=True, return_tensors=kind)
+    for given in (padded, dict(padded)):
+        found = real.encode(given)
+        assert found.cu_seqlens.tolist() == expected.cu_seqlens.tolist()
+        assert agreement.relative_error(found.vectors(), expected.vectors()) < 1e-12
+
+
+def test_encodings_of_theirs_and_rows_of_a_data_set_encode_as_their_texts(minilm, real):
+    texts = [("A dog barks.", "Nobody hears it, for it is late."), ("A cat", "sleeps")]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
+    expected = real.encode(texts).vectors()
+    encoded = tokenizer(texts, padding=True)
+    rows = [{name: encoded[name][number] for name in encoded} for number in range(2)]
+    one_by_one = [tokenizer(*pair) for pair in texts]
+    for given in (encoded.encodings, rows, one_by_one, tokenizer(texts), iter(one_by_one)):
+        assert agreement.relative_error(real.encode(given).vectors(), expected) < 1e-12
+    alone = real.encode(tokenizer(*texts[0])).vectors()
+    assert agreement.relative_error(alone, expected[:1]) < 1e-12
+    from_sample = real.encode(encoded.encodings[1]).vectors()
+    assert agreement.relative_error(from_sample, expected[1:]) < 1e-12
+    theirs = transformers.AutoModel.from_pretrained(minilm, dtype=torch.float64).eval()
+    with torch.no_grad():
+        states = theirs(**tokenizer(texts, padding=True, return_tensors="pt")).last_hidden_state
+    assert agreement.relative_error(real.encode(encoded)[0].hidden_states[-1], states[0].numpy()) < 1e-12

@@ -4,16 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 from sklearn.utils import check_array
 from sklearn.utils.estimator_checks import check_estimator
 from small_tasks import WORDS, reviews, write_model
 
 import minibert
-from minibert.experiments.baselines import naive_bayes
+from minibert.data.glue import TextExample
+from minibert.tasks.bag_of_words import BagOfWords, NaiveBayes
 
 TEXTS, LABELS = zip(*reviews(60, 1), strict=True)
 # Its checks that fail, and why.
@@ -101,5 +104,52 @@ def test_naive_bayes_of_the_baselines_is_that_of_scikit_learn():
     classes = (np.arange(80) % 3).tolist()
     counter = CountVectorizer(analyzer=lambda features: features)
     theirs = MultinomialNB().fit(counter.fit_transform(train), classes)
-    ours = naive_bayes(train, classes, dev, 3)
+    ours = NaiveBayes(train, classes, 3).log_probabilities(dev)
     np.testing.assert_allclose(ours, theirs.predict_joint_log_proba(counter.transform(dev)), rtol=1e-12)
+
+
+def counted_words():
+    return CountVectorizer(token_pattern=r"\w+|[^\w\s]")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_bag_of_words_in_a_report_is_scikit_learns(model):
+    """Three labels in ten are exchanged, so that not everything is right."""
+    rng = np.random.default_rng(0)
+    texts, labels = map(list, zip(*reviews(200, 3), strict=True))
+    labels = [label if rng.random() < 0.7 else str(1 - int(label)) for label in labels]
+    classifier = minibert.TextClassifier(model, max_steps=1, engine="numpy")
+    classifier.fit(texts[:120], labels[:120], dev=(texts[120:160], labels[120:160]))
+    theirs = make_pipeline(counted_words(), MultinomialNB()).fit(texts[:120], labels[:120])
+    for report, part in (
+        (classifier.report_, slice(120, 160)),
+        (classifier.evaluate(texts[160:], labels[160:]), slice(160, 200)),
+    ):
+        expected, found = labels[part], theirs.predict(texts[part])
+        words = report["bag_of_words"]
+        assert words["scores"]["accuracy"] == pytest.approx(accuracy_score(expected, found))
+        assert words["macro_f1"] == pytest.approx(f1_score(expected, found, average="macro"))
+        assert 0.4 < words["scores"]["accuracy"] < 1
+        assert "bag of words" in repr(report)
+
+
+def test_the_bag_of_words_of_several_labels_is_scikit_learns():
+    rng = np.random.default_rng(1)
+    names = ("art", "news", "sport")
+    texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 9))) for _ in range(150)]
+    labels = [tuple(name for name in names if rng.random() < 0.4) for _ in texts]
+    train = [TextExample("0", text, None, one) for text, one in zip(texts[:100], labels, strict=False)]
+    asked = [TextExample("0", text, None, None) for text in texts[100:]]
+    ours = BagOfWords(train, names, several=True).predictions(asked)
+    coded = MultiLabelBinarizer(classes=names)
+    counter = counted_words()
+    theirs = OneVsRestClassifier(MultinomialNB())
+    theirs.fit(counter.fit_transform(texts[:100]), coded.fit_transform(labels[:100]))
+    chances = theirs.predict_proba(counter.transform(texts[100:]))
+    np.testing.assert_allclose([list(one["probabilities"].values()) for one in ours], chances, rtol=1e-9)
+    assert [tuple(one["labels"]) for one in ours] == coded.inverse_transform(chances >= 0.5)

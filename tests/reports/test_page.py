@@ -19,7 +19,8 @@ from minibert.terminal import printable
 HOSTILE = "<script>alert('x')</script> & \"quotes\" </td></table><!-- \x00\ud800\x1b[31m"
 
 
-IN_REPORT = "interval macro_f1 majority untuned baselines train_classes truncated training_seconds".split()
+IN_REPORT = "interval macro_f1 majority bag_of_words untuned baselines train_classes truncated".split()
+IN_REPORT += ["training_seconds"]
 
 
 def facts_with(title, task, metric, scores, model="", **more):
@@ -236,6 +237,33 @@ def test_figures_of_classes_stand_beside_those_of_the_majority_and_with_counts()
     assert "always 'bad': 97.33" in found.said("text")  # a line in the picture
     better = dataclasses.replace(facts, report=facts.report | {"interval": (0.975, 0.995)})
     assert remark not in Page(page(better)).said("p")
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "remark"),
+    [
+        (0.95, ""),
+        (
+            0.97,
+            "Not better than a bag of words (naive Bayes), as far as these examples show: "
+            "is BERT worth it here?",
+        ),
+        (0.999, "A bag of words (naive Bayes) is better: is BERT worth it here?"),
+    ],
+)
+def test_figures_of_classes_stand_beside_those_of_a_bag_of_words(accuracy, remark):
+    words = {"scores": {"accuracy": accuracy, "matthews": 0.25}, "macro_f1": 0.625}
+    facts = facts_with(
+        "", "", curve=[{"step": 1, "dev_accuracy": 0.98}], bag_of_words=words,
+        **{name: OF_CLASSES[name] for name in ("metric", "scores", "interval", "macro_f1", "majority")},
+    )  # fmt: skip
+    found, text = Page(page(facts)), measured_text(OF_CLASSES | {"bag_of_words": words})
+    assert found.rows[0] == ["", "model", "always 'bad'", "bag of words"]
+    assert found.rows[3] == ["macro f1", "75.00", "49.32", "62.50"]
+    assert f"bag of words: {100 * accuracy:.2f}" in found.said("text")
+    assert "model  always 'bad'  bag of words" in text
+    assert ("is BERT worth it here?" in text) == bool(remark)
+    assert remark in text and (not remark or remark in found.said("p"))
 
 
 def test_axes_have_round_numbers_at_the_right_heights():

@@ -11,6 +11,7 @@ from minibert.data.glue import TextExample
 from minibert.errors import InputError
 from minibert.reports.results import Measured, compared_with_majority, measured_text, report_of
 from minibert.tasks import registry
+from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.multilabel import best_threshold
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -192,6 +193,10 @@ def test_the_figures_stand_beside_the_strongest_constant_answer_and_a_threshold_
     assert found["majority"]["label"] == "all 3 labels"
     assert found["majority"]["macro_f1"] == pytest.approx((6 / 7 + 2 / 5 + 2 / 5) / 3)
     assert found["untuned"]["art (F1)"] == 0 and found["untuned"]["sport (F1)"] == 0
+    bag = BagOfWords(EXAMPLES, LABELS, several=True)
+    words = compared_with_majority(measured._replace(bag_of_words=bag))["bag_of_words"]
+    assert words["scores"] == TASK.score(EXAMPLES, bag.predictions(EXAMPLES))
+    assert words["macro_f1"] == words["scores"]["macro_f1"]
     text = measured_text(report_of(measured, TASK.mistakes(EXAMPLES, ANSWERS)))
     assert "always 'all 3 labels'  threshold 0.5" in text
     assert "Not better than always answering 'all 3 labels'" in text

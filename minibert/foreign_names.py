@@ -1,0 +1,141 @@
+"""What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Foreign(NamedTuple):
+    """What a name of another library is here."""
+
+    ours: tuple[str, ...] = ()  # names of options, of which the first counts that the function has
+    note: str = ""  # what differs beside the name, as a sentence
+
+
+_HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
+_BEST = Foreign((), "The best epoch on dev is kept in any case; leave it out.")
+_RATE = Foreign(("learning_rates", "learning_rate"))
+_EPOCHS = Foreign(("epochs", "minutes", "steps"))
+_BATCH = Foreign(("batch_size",))
+_LENGTH = Foreign(("max_length", "seq_length"))
+_OUT = Foreign(("out",))
+_MODEL = Foreign(("model",))
+_SEED = Foreign(("seed", "random_state"))
+_SHOW = Foreign(("show", "verbose"))
+_SPLIT = Foreign(("split_dev", "held_out"))
+_THREADS = Foreign(("threads",))
+_WARMUP = Foreign(("warmup",), "It is a share of the steps, such as 0.1.")
+_MEASURED = Foreign(("evaluations",), "A model that is fine-tuned is measured after every epoch.")
+
+# In order of what they are, by a name in lower case with _ between words.
+FOREIGN_NAMES = {
+    # rate and length of a run
+    **dict.fromkeys(("lr", "learning_rate", "learning_rates", "rate", "max_lr", "alpha", "eta"), _RATE),
+    **dict.fromkeys(
+        ("num_train_epochs", "n_epochs", "num_epochs", "nb_epoch", "max_epochs", "n_iter"), _EPOCHS
+    ),
+    "max_steps": Foreign(("steps",)),
+    **dict.fromkeys(
+        ("steps", "num_steps", "n_steps", "total_steps", "max_iter"), Foreign(("max_steps", "steps"))
+    ),
+    **dict.fromkeys(("warmup_ratio", "warmup_steps", "warmup_proportion", "num_warmup_steps"), _WARMUP),
+    **dict.fromkeys(
+        ("lr_scheduler_type", "lr_scheduler", "scheduler"),
+        Foreign(("warmup",), "The rate rises, then falls to zero on a line."),
+    ),
+    # batches
+    **dict.fromkeys(("per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size"), _BATCH),
+    **dict.fromkeys(("batchsize", "bs", "minibatch_size"), _BATCH),
+    **dict.fromkeys(
+        ("per_device_eval_batch_size", "eval_batch_size"),
+        Foreign(("token_budget",), "It is a number of tokens."),
+    ),
+    **dict.fromkeys(("gradient_accumulation_steps", "accumulate_grad_batches"), Foreign(("accumulate",))),
+    # optimizer and precision
+    **dict.fromkeys(("optim", "solver"), Foreign(("optimizer",))),
+    "adam_beta1": Foreign(("beta1",)),
+    "adam_beta2": Foreign(("beta2",)),
+    **dict.fromkeys(("adam_epsilon", "eps", "epsilon"), Foreign(("adam_eps",))),
+    **dict.fromkeys(("wd", "l2", "adam_weight_decay"), Foreign(("weight_decay",))),
+    **dict.fromkeys(("max_grad_norm", "gradient_clip_val", "grad_clip", "clipnorm"), Foreign(("clip_norm",))),
+    **dict.fromkeys(("bf16", "fp16", "half", "amp", "mixed_precision", "half_precision"), _HALF),
+    **dict.fromkeys(("precision", "torch_dtype"), Foreign(("dtype",))),
+    "gradient_checkpointing": Foreign(("recompute",)),
+    # model
+    **dict.fromkeys(
+        ("model_name_or_path", "pretrained_model_name_or_path", "model_name", "model_path"), _MODEL
+    ),
+    **dict.fromkeys(("base_model", "checkpoint"), _MODEL),
+    **dict.fromkeys(("hidden_dropout_prob", "dropout_rate", "classifier_dropout"), Foreign(("dropout",))),
+    "attention_probs_dropout_prob": Foreign(("attention_dropout",)),
+    **dict.fromkeys(("hidden_size", "num_hidden_layers", "n_layers"), Foreign(("size",), "Such as 2-128-2.")),
+    **dict.fromkeys(("max_position_embeddings",), Foreign(("max_positions",))),
+    **dict.fromkeys(("mlm_probability", "mask_prob", "masking_prob"), Foreign(("masked_lm_prob",))),
+    **dict.fromkeys(("nsp", "next_sentence_prediction"), Foreign(("next_sentence",))),
+    **dict.fromkeys(("wwm", "whole_word_masking"), Foreign(("whole_word_mask",))),
+    **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), Foreign(("lower_case",))),
+    "num_labels": Foreign((), "The classes are those of the data; leave it out."),
+    **dict.fromkeys(("num_frozen_layers", "freeze_layers", "freeze_encoder"), Foreign(("freeze",))),
+    # data
+    **dict.fromkeys(("max_seq_length", "max_seq_len", "max_len", "maxlen", "model_max_length"), _LENGTH),
+    **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), _LENGTH),
+    **dict.fromkeys(("task_name",), Foreign(("task",))),
+    **dict.fromkeys(
+        ("data_dir", "dataset", "dataset_name", "train_file", "train_data"), Foreign(("data", "corpus"))
+    ),
+    **dict.fromkeys(
+        ("test_size", "validation_split", "validation_fraction", "val_size", "eval_split"), _SPLIT
+    ),
+    **dict.fromkeys(("max_train_samples", "n_train"), Foreign(("train_examples",))),
+    **dict.fromkeys(("max_eval_samples", "max_val_samples"), Foreign(("dev_examples",))),
+    **dict.fromkeys(("class_weight", "weights"), Foreign(("class_weights",))),
+    **dict.fromkeys(("text_column", "text_col"), Foreign(("text", "column", "columns"))),
+    **dict.fromkeys(("label_column", "label_col", "target"), Foreign(("label", "columns"))),
+    # the run
+    **dict.fromkeys(("output_dir", "out_dir", "outdir", "save_dir", "logging_dir", "output"), _OUT),
+    **dict.fromkeys(("random_state", "random_seed", "seed", "rng"), _SEED),
+    **dict.fromkeys(("verbose", "verbosity", "show", "progress", "disable_tqdm", "quiet", "silent"), _SHOW),
+    **dict.fromkeys(
+        ("n_jobs", "num_threads", "n_threads", "num_workers", "dataloader_num_workers"), _THREADS
+    ),
+    **dict.fromkeys(("n_gpu", "gpus", "num_gpus", "num_processes"), Foreign(("devices",))),
+    **dict.fromkeys(("backend", "framework"), Foreign(("engine",))),
+    **dict.fromkeys(("resume_from_checkpoint", "warm_start"), Foreign(("resume",))),
+    **dict.fromkeys(("save_steps", "checkpoint_every"), Foreign(("checkpoint_steps",))),
+    "save_total_limit": Foreign(("keep",)),
+    **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
+    **dict.fromkeys(
+        ("early_stopping", "early_stopping_patience", "patience", "load_best_model_at_end"), _BEST
+    ),
+    **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
+}
+
+
+def advice_for(name: str, known: Iterable[str]) -> str:
+    """Say what a name of another library is here.
+
+    Parameters
+    ----------
+    name : str
+        As it was given.
+    known : iterable of str
+        The names that there are.
+
+    Returns
+    -------
+    str
+        A question and perhaps a sentence, which end an error; "" where the name is not in the table, or has
+        nothing of its kind among the known ones.
+
+    Examples
+    --------
+    >>> advice_for("lr", ["epochs", "learning_rates"]), advice_for("lr", ["text"])
+    ('did you mean learning_rates?', '')
+    """
+    foreign = FOREIGN_NAMES.get(name.lower().replace("-", "_"))
+    if foreign is None:
+        return ""
+    known = set(known)
+    ours = next((one for one in foreign.ours if one in known and one != name), "")
+    if not ours:
+        return "" if foreign.ours else foreign.note[:1].lower() + foreign.note[1:]
+    return f"did you mean {ours}? {foreign.note}".rstrip()

@@ -1,0 +1,187 @@
+"""Naive Bayes over the words of a text: what classes are to be had without a BERT.
+
+Multinomial, with every count one larger (Manning, Raghavan and Schütze, "Introduction to Information
+Retrieval", section 13.2). It takes seconds, and on many sets of short texts it is hard to beat: a report says
+its score beside the model's.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minibert.tasks.task import Examples, Labels, Predictions
+
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words and punctuation marks of a text, in lower case."""
+    return WORD.findall(text.lower())
+
+
+def features_of(example: Any, longest: int = 1) -> list[Hashable]:
+    """Return what naive Bayes counts of a text or a pair of texts.
+
+    Parameters
+    ----------
+    example : TextExample
+    longest : int, default 1
+        Up to how many words in a row are counted; 0 for none.
+
+    Returns
+    -------
+    list
+        The n-grams of each text, apart for the two of a pair; of a pair also which words both texts have, and
+        how large a share of all their words that is, in tenths. With `longest` 0 the share alone.
+    """
+    sides = [words_of(text) for text in (example.first, example.second) if text is not None]
+    found: list[Hashable] = []
+    for side, words in enumerate(sides):
+        for n in range(1, longest + 1):
+            found += [(side, *words[begin : begin + n]) for begin in range(len(words) - n + 1)]
+    if len(sides) == 2:
+        shared, either = set(sides[0]) & set(sides[1]), set(sides[0]) | set(sides[1])
+        found.append(10 * len(shared) // max(1, len(either)))
+        if longest:
+            found += sorted(shared)
+    return found
+
+
+class NaiveBayes:
+    """Multinomial naive Bayes whose counts are one larger than they are.
+
+    Only what was seen is kept, so many classes take no more memory than few.
+
+    Parameters
+    ----------
+    rows : iterable of lists
+        The features of each example to learn from.
+    classes : sequence of int
+        The class of each example, from 0 to K-1.
+    K : int
+        How many classes there are.
+    """
+
+    def __init__(self, rows: Iterable[Iterable[Hashable]], classes: Sequence[int], K: int) -> None:
+        counts: dict[Hashable, Counter[int]] = defaultdict(Counter)
+        totals = np.zeros(K)
+        for row, k in zip(rows, classes, strict=True):
+            for feature in row:
+                counts[feature][k] += 1
+                totals[k] += 1
+        # log(count + 1) of each class in which a feature was seen; in the others it is 0.
+        self._seen = {
+            feature: (list(by_class), [math.log(count + 1) for count in by_class.values()])
+            for feature, by_class in counts.items()
+        }
+        self._unseen = np.log(
+            np.maximum(1, totals + len(counts))
+        )  # of each class, the logarithm of all its counts
+        self._prior = np.log(np.maximum(np.bincount(classes, minlength=K), 1e-9) / len(classes))
+
+    # -> (n,K)
+    def log_probabilities(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
+        """Return log p(class, features) of each example; features that were never seen do not count."""
+        found = []
+        for row in rows:
+            known = [self._seen[feature] for feature in row if feature in self._seen]
+            scores = self._prior - len(known) * self._unseen
+            for classes, logarithms in known:
+                scores[classes] += logarithms
+            found.append(scores)
+        return np.array(found).reshape(len(found), len(self._prior))
+
+
+class NaiveBayesOfEach:
+    """A naive Bayes of two classes for each of several labels: does the label apply to an example, or not?
+
+    The same as K objects `NaiveBayes`, with the counts of the features kept once.
+
+    Parameters
+    ----------
+    rows : iterable of lists
+        The features of each example to learn from.
+    labels : sequence of sequences of int
+        The labels that apply to each example, from 0 to K-1.
+    K : int
+        How many labels there are.
+    """
+
+    def __init__(self, rows: Iterable[Iterable[Hashable]], labels: Sequence[Sequence[int]], K: int) -> None:
+        everywhere: Counter[Hashable] = Counter()
+        counts: dict[Hashable, Counter[int]] = defaultdict(Counter)
+        totals, examples = np.zeros(K), np.zeros(K)
+        for row, applying in zip(rows, labels, strict=True):
+            features = list(row)
+            everywhere.update(features)
+            totals[list(applying)] += len(features)
+            examples[list(applying)] += 1
+            for feature in features:
+                counts[feature].update(applying)
+        # Log of the ratio of both counts of a feature: of labels never seen with it, and what others add.
+        self._seen = {}
+        for feature, count in everywhere.items():
+            without = -math.log(count + 1)
+            added = [math.log((n + 1) / (count - n + 1)) - without for n in counts[feature].values()]
+            self._seen[feature] = without, list(counts[feature]), added
+        V, others = len(everywhere), everywhere.total() - totals
+        self._unseen = np.log(np.maximum(1, totals + V)) - np.log(np.maximum(1, others + V))
+        self._prior = np.log(np.maximum(examples, 1e-9)) - np.log(np.maximum(len(labels) - examples, 1e-9))
+
+    # -> (n,K)
+    def log_odds(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
+        """Return log p(label applies, features) - log p(it does not, features) of each example and label."""
+        found = []
+        for row in rows:
+            known = [self._seen[feature] for feature in row if feature in self._seen]
+            scores = self._prior - len(known) * self._unseen + sum(without for without, _, _ in known)
+            for _, applying, added in known:
+                scores[applying] += added
+            found.append(scores)
+        return np.array(found).reshape(len(found), len(self._prior))
+
+
+class BagOfWords:
+    """Naive Bayes over words that predicts what a task of texts predicts.
+
+    Parameters
+    ----------
+    examples : sequence of TextExample
+        What to learn from, with their labels: strings, or tuples of strings where several may apply.
+    labels : tuple of str
+        The classes.
+    several : bool, default False
+        Whether several classes may apply to a text.
+    """
+
+    def __init__(self, examples: Examples, labels: Labels, several: bool = False) -> None:
+        rows = map(features_of, examples)
+        number = {label: k for k, label in enumerate(labels)}
+        self._labels = tuple(labels)
+        self._one: NaiveBayes | None = None
+        self._each: NaiveBayesOfEach | None = None
+        if several:
+            applying = [[number[label] for label in example.label] for example in examples]
+            self._each = NaiveBayesOfEach(rows, applying, len(labels))
+        else:
+            self._one = NaiveBayes(rows, [number[example.label] for example in examples], len(labels))
+
+    def predictions(self, examples: Examples) -> Predictions:
+        """Return for each example what a model of the task returns.
+
+        That is `label`; where several classes may apply, `labels`, those of a probability of one half or
+        more, and `probabilities`.
+        """
+        rows = map(features_of, examples)
+        if self._one is not None:
+            return [{"label": self._labels[k]} for k in self._one.log_probabilities(rows).argmax(axis=1)]
+        assert self._each is not None
+        found = []
+        for row in np.exp(-np.logaddexp(0, -self._each.log_odds(rows))).tolist():
+            chances = dict(zip(self._labels, row, strict=True))
+            found.append({"labels": [n for n, p in chances.items() if p >= 0.5], "probabilities": chances})
+        return found

@@ -1,0 +1,69 @@
+"""The default learning rate goes with the width of the model, and that of base is the paper's."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from small_tasks import reviews, small_options
+
+import minibert
+from minibert import hub
+from minibert.finetuning.options import SWEEP, FinetuneOptions, rate_for_width
+from minibert.finetuning.run import finetune, resolved
+from minibert.model.config import SIZES, BertConfig
+from minibert.model.params import initialise
+
+
+@pytest.mark.parametrize(
+    ("width", "rate"),
+    [(None, 5e-5), (1024, 5e-5), (768, 5e-5), (512, 1e-4), (384, 2e-4), (256, 3e-4), (128, 1e-3), (24, 1e-3)],
+)
+def test_narrower_models_learn_at_higher_rates(width, rate):
+    assert rate_for_width(5e-5, width) == rate
+    assert FinetuneOptions("sst2", "d", "m").resolved(width).learning_rates == (rate,)
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_sizes_of_the_paper_keep_its_rates(size):
+    width = SIZES[size][1]
+    for task, rate in (("sst2", 5e-5), ("squad2", 5e-5), ("swag", 2e-5), ("similarity", 2e-5)):
+        assert FinetuneOptions(task, "d", "m").resolved(width).learning_rates == (rate,)
+
+
+def test_rates_that_are_given_and_those_of_frozen_features_stay():
+    given = FinetuneOptions("sst2", "d", "m", learning_rates=SWEEP)
+    assert given.resolved(128).learning_rates == SWEEP
+    frozen = FinetuneOptions("ner", "d", "m", feature_based="last")
+    assert frozen.resolved(128).learning_rates == frozen.resolved().learning_rates == (1e-3,)
+    assert FinetuneOptions("swag", "d", "m").resolved(128).learning_rates == (4e-4,)
+
+
+def test_the_width_of_a_model_is_read_from_its_configuration(model, tmp_path):
+    assert hub.hidden_size(model) == 24
+    config = BertConfig.from_size("1-32-2", vocab_size=20, max_position_embeddings=8)
+    hub.save_tf(tmp_path / "google", config, initialise(config, seed=0))
+    assert hub.hidden_size(tmp_path / "google") == 32
+    assert hub.hidden_size(tmp_path / "nowhere") is None
+    (tmp_path / "empty").mkdir()
+    assert hub.hidden_size(tmp_path / "empty") is None
+
+
+def test_a_run_stores_the_rate_for_its_model_and_goes_on_with_it(model, sst2, tmp_path):
+    options = dataclasses.replace(small_options(model, sst2), learning_rates=None, max_steps=1)
+    report = finetune(options, tmp_path / "run", show=False)
+    assert report["learning_rate"] == 1e-3
+    stored = FinetuneOptions.load(tmp_path / "run" / "finetune.json")
+    assert stored.learning_rates == (1e-3,)
+    # A run of before, at the rate of before, goes on at that.
+    before = dataclasses.replace(stored, learning_rates=(5e-5,))
+    before.save(tmp_path / "before.json")
+    assert resolved(options, tmp_path / "before.json").learning_rates == (5e-5,)
+    assert resolved(options, tmp_path / "absent.json").learning_rates == (1e-3,)
+
+
+def test_a_small_model_learns_without_a_rate_being_given(model):
+    texts, labels = zip(*reviews(300, 1), strict=True)
+    others, theirs = zip(*reviews(100, 2), strict=True)
+    classifier = minibert.TextClassifier(model, engine="numpy", epochs=8, batch_size=16).fit(texts, labels)
+    assert classifier.report_["learning_rate"] == 1e-3
+    assert np.mean(classifier.predict(others) == np.array(theirs)) > 0.8
