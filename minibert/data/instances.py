@@ -17,7 +17,7 @@ from minibert.data.layout import Block, lay_out
 from minibert.data.masking import POSITION_BITS, choose_positions, choose_words, visible_tokens
 from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
 from minibert.data.shards.store import TokenShards
-from minibert.errors import InputError
+from minibert.errors import Arguments, InputError
 from minibert.model.batch import Sequence
 from minibert.terminal import counted
 from minibert.tokenizer import Tokenizer
@@ -234,6 +234,30 @@ class Instances:
         return contiguous_spans(begin, ends[-1], room, short, rng)
 
 
+def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> float:
+    """Compute the share of a text that lies in documents of two sentences or more.
+
+    Whatever follows a document of one sentence comes from elsewhere: where most are such, as with tickets and
+    short messages, next sentences are hardly ever next.
+
+    Parameters
+    ----------
+    shards : TokenShards
+        The text.
+    documents : (n,) int64, optional
+        Numbers of the documents that count; all of them when left out.
+
+    Returns
+    -------
+    float
+        A share of the tokens, from 0 to 1.
+    """
+    counts, lengths = shards.sentence_counts, shards.document_lengths
+    if documents is not None:
+        counts, lengths = counts[documents], lengths[documents]
+    return float(lengths[counts >= 2].sum() / lengths.sum())
+
+
 def split_documents(
     n_documents: int, held_out: float = 0.05, next_sentence: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -248,11 +272,14 @@ def split_documents(
     least = 2 if next_sentence else 1
     if n_documents < 2 * least:
         why = ", as next sentences are also drawn from other documents" if next_sentence else ""
-        instead = ", or set $next_sentence" if next_sentence and n_documents > 1 else ""
         few = f"The text is {counted(n_documents, 'document')}, which is too few"
         needed = f"{least} to learn from and {least} to hold out are needed{why}"
-        advice = f"give more text, with blank lines between documents{instead}."
-        raise InputError(f"{few}: {needed}; {advice}", next_sentence=False)
+        ways = "$lines where each line is a document, $continuous to have it cut into documents"
+        advice = f"give more text, with blank lines between documents, or {ways}"
+        if next_sentence and n_documents > 1:
+            advice += ", or set $next_sentence"
+        layouts = {"lines": Arguments(layout="documents"), "continuous": Arguments(layout="continuous")}
+        raise InputError(f"{few}: {needed}; {advice}.", next_sentence=False, **layouts)
     count = min(max(least, round(n_documents * held_out)), n_documents - least)
     held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs
     return np.setdiff1d(np.arange(n_documents), held), held

@@ -19,7 +19,7 @@ from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
 from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.preparation import Text
+from minibert.pretraining.preparation import Text, require_segments
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import State
 from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
@@ -215,6 +215,7 @@ def held_out_targets(state: State, targets: int) -> int:
 
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
     """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
+    require_segments(options)  # of a run that goes on from before its first checkpoint, too
     stored, params, report = load(source, head=PRETRAINING)
     if stored.vocab_size != text.tokenizer.vocab_size:
         other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."

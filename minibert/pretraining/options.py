@@ -117,7 +117,10 @@ class PretrainOptions(RunOptions):
     )
     short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length", REAL)
     next_sentence: bool = option(
-        True, "without next-sentence prediction", flag="--no-nsp", in_python="learn next sentences, too"
+        True,
+        "without next-sentence prediction, as where hardly any document has two sentences",
+        flag="--no-nsp",
+        in_python="learn next sentences, too, unless hardly any document has two sentences",
     )
     left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
@@ -199,6 +202,8 @@ class PretrainOptions(RunOptions):
     def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
         """Return the same with what only a run could decide as the run with the `stored` options did."""
         open_ones = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
+        if self.next_sentence and not stored.next_sentence:  # for want of documents of two sentences
+            open_ones.append("next_sentence")
         return dataclasses.replace(self, **{name: getattr(stored, name) for name in open_ones})
 
     def rate_from(self, new_head: bool = False) -> float:

@@ -74,7 +74,8 @@ def evaluate(
     ----------
     run : a run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
-        alone, and documents of one sentence each, are measured without next sentences.
+        alone, and documents of one sentence each, are measured without next sentences; so is a model that
+        knows one segment only.
     layout, column : of the corpus.
     seq_length : of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
     targets : how many [MASK] positions to score.
@@ -91,6 +92,7 @@ def evaluate(
         counts = text.shards.sentence_counts[text.held_out_ids]
         paired = options is None or options.next_sentence
         paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
+        paired = paired and config.type_vocab_size > 1
         instances = text.held_out(length, paired, config.is_decoder)
         batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
         plain = evaluation.score(ops, config, tree, batches, mask_id)

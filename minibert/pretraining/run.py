@@ -35,7 +35,7 @@ from minibert.pretraining.objective import Pretraining, held_out_targets
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
-from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.preparation import prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
 from minibert.terminal import counted, printable
 from minibert.trace import Trace, watch
@@ -88,6 +88,7 @@ def pretrain(
     options = engines.settled(options.resolved())
     if not resume:  # earlier versions raised the number
         options.check_positions()
+        require_segments(options)
     ops, engine = engines.choose_for(options, ops)
     engines.keep_freed_memory()
     runtime = runtime_of(ops)
@@ -106,7 +107,13 @@ def pretrain(
         try:
             if not runtime.is_main_process:  # the others take the text that the first has prepared
                 runtime.barrier("text")
-            task = Pretraining(options, prepare_text(options, run, show), ops)
+            has_begun = resume and bool(checkpoints(run / "checkpoints"))
+            text = prepare_text(options, run, show, keeps_pairs=has_begun)
+            if options.pairs and not text.next_sentence:  # a decision that the run keeps to
+                options = dataclasses.replace(options, next_sentence=False)
+                if runtime.is_main_process:
+                    options.save(run / "training.json")
+            task = Pretraining(options, text, ops)
             if runtime.is_main_process:
                 runtime.barrier("text")
             tell(f"Engine {engine}.")

@@ -1074,22 +1074,6 @@ def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
     assert not checkpoints(tmp_path / "run" / "checkpoints")
 
 
-@pytest.mark.parametrize("short", ["held out", "all"])
-def test_a_text_without_pairs_for_a_later_stage_is_refused_before_the_first_step(
-    corpus, tmp_path, monkeypatch, short
-):
-    monkeypatch.setattr(Pretraining, "objective", lambda *_: pytest.fail("a step was made"))
-    documents = corpus.read_text().split("\n\n")[:20]
-    for number in range(len(documents)):  # of one sentence: every fifth document is held out
-        if short == "all" or number % 5 == 4:
-            documents[number] = documents[number].split("\n")[0]
-    (tmp_path / "text.txt").write_text("\n\n".join(documents))
-    options = small_options(tmp_path / "text.txt", layout="sentences", evaluations=0)
-    with pytest.raises(InputError, match="No document has two sentences"):
-        pretrain(options, tmp_path / "run", show=False)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_cased_run_keeps_case(corpus, tmp_path):
     tokenizer = prepare_text(small_options(corpus, lower_case=False), tmp_path, False).tokenizer
     assert not tokenizer.lower_case and tokenizer.tokenize("The cat")[0] == "The"
