@@ -16,7 +16,7 @@ from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.json_files import fits, read_json
+from minibert.json_files import fits, misfit, read_json
 from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
@@ -35,14 +35,16 @@ UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing o
 PRETRAINED = {
     **dict.fromkeys(("steps", "planned_steps", "tokens", "trained_length"), int),
     **dict.fromkeys(("training_seconds", "seconds"), float),
-    "held_out": {
-        **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
-        **dict.fromkeys(UNKNOWN, float | None),
-        "targets": int,
-    },
     "folder": str,
     "page": str | None,
     "examples": list,
+}
+MEASURED = {  # its "held_out", which is null where nothing was measured
+    **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
+    **dict.fromkeys(UNKNOWN, float | None),
+    "standard_error": float | None,
+    "documents": int | None,
+    "targets": int,
 }
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
 RUNS = Path("runs")  # where run folders go that were given no name
@@ -72,9 +74,13 @@ class Run:
             raise absent from error
         if not all(fits(one, EXAMPLE) for one in report["examples"]):
             raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
-        held_out = dict.fromkeys(UNKNOWN) | report["held_out"]
-        if held_out["next_majority"] is None:
-            held_out["next_accuracy"] = None
+        held_out = report.get("held_out", {})
+        if held_out is not None:
+            if wrong := misfit(held_out, MEASURED):
+                raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {again}.")
+            held_out = dict.fromkeys(UNKNOWN) | held_out
+            if held_out["next_majority"] is None:
+                held_out["next_accuracy"] = None
         examples = [{"answer": None} | one for one in report["examples"]]
         return cls(folder, {"page": None} | report | {"held_out": held_out, "examples": examples})
 
@@ -97,7 +103,8 @@ class Run:
 
     def __repr__(self) -> str:
         if "held_out" in self.report:
-            result = f"held-out loss {self.report['held_out']['loss']:.3f}"
+            held_out = self.report["held_out"]
+            result = f"held-out loss {held_out['loss']:.3f}" if held_out else "not measured"
         else:
             metric = self.report["metric"]
             result = f"{metric} {self.report['scores'][metric]:.3f} on dev"

@@ -146,6 +146,24 @@ class Instances:
         several machines share, each makes its own only, from slot `first` to `last` (exclusive; None:
         `count`), the same byte for byte; the tokens of the others are not read, and they come as None.
         """
+        for sequence, after, _ in self.located(position, count, first, last):
+            yield sequence, after
+
+    def located(
+        self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[Sequence | None, Position, Spans | None]]:
+        """Yield what `stream` does, each with where its spans lie among the tokens of the shards.
+
+        Parameters
+        ----------
+        position, count, first, last
+            As of `stream`.
+
+        Raises
+        ------
+        InputError
+            When the slots are none of a batch, or the position is none of this text.
+        """
         last = count if last is None else last
         if not 0 <= first < last <= count:
             what = f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}"
@@ -163,12 +181,16 @@ class Instances:
                 own = (first <= slots) & (slots < last)
                 chosen = np.sort(order[offset:][own])  # in the order of the text, as the shards are
                 made = self._make_block(spans[chosen], keys[chosen]) if len(chosen) else None
+                places = spans[chosen].tolist()
                 rows = np.searchsorted(chosen, order[offset:]).tolist()
                 is_last = number + 1 == len(blocks)
                 following = Position(epoch + 1, 0, 0) if is_last else Position(epoch, number + 1, 0)
                 for place, (mine, row) in enumerate(zip(own.tolist(), rows, strict=True), offset + 1):
                     after = Position(epoch, number, place) if place < len(order) else following
-                    yield made.sequence_at(row) if made and mine else None, after
+                    if made and mine:
+                        yield made.sequence_at(row), after, Spans(*places[row])
+                    else:
+                        yield None, after, None
                 passed += len(order) - offset
                 offset = 0
             epoch, block = epoch + 1, 0

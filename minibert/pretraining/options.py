@@ -124,7 +124,12 @@ class PretrainOptions(RunOptions):
     )
     left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
-    evaluations: int = option(10, "how often the held-out text is measured during training", COUNT)
+    evaluations: int = option(
+        10,
+        "how often the held-out text is measured during training, beside the end; fewer of its words in "
+        "short runs; 0: never, nor at the end",
+        COUNT,
+    )
     keep: int = option(2, "checkpoints to keep; 0: all; RUN@1000 names that of step 1000 as a model", COUNT)
 
     UNDECIDED = "by size"

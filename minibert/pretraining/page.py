@@ -3,8 +3,8 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
@@ -55,6 +55,15 @@ class RunPage(AbstractContextManager["RunPage"]):
             with suppress(RunError):  # of the full disk, perhaps, that has ended the run
                 self.write("stopped")
 
+    @contextmanager
+    def stopped_by_errors(self) -> Iterator[None]:
+        """Let the page say that the run has stopped where the block is left by an error, or by Ctrl-C."""
+        try:
+            yield
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
+
     def keeping(self, on_log: OnLog | None) -> OnLog:
         """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`."""
 
@@ -89,7 +98,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             held_out=report and report["held_out"],
             loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
             last=len(losses),
-            figures=held_out_rows(report["held_out"]) if report else [],
+            figures=held_out_rows(report["held_out"]) if report and report["held_out"] else [],
             loss_curve=[self._losses(metrics, report and report["held_out"])],
             examples=report["examples"] if report else [],
             speeds=self._speeds(metrics),

@@ -26,12 +26,13 @@ from minibert.files import RUN_FILES, atomic_json, remove_leftovers, require_own
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
+from minibert.model.batch import Batch
 from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
 from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
-from minibert.pretraining.evaluation import TARGETS, shuffle_contexts
-from minibert.pretraining.objective import Pretraining, held_out_targets
+from minibert.pretraining.evaluation import TARGETS, error_text, shuffle_contexts
+from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
@@ -41,7 +42,7 @@ from minibert.terminal import counted, printable
 from minibert.trace import Trace, watch
 from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
+from minibert.training.runlog import Log, NoLog, OnLog, Progress, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -118,7 +119,7 @@ def pretrain(
                 runtime.barrier("text")
             tell(f"Engine {engine}.")
             task, state, page = _train(task, run, resume, show, tell, began, trace, on_log, engine)
-            report = _finish(task, state, run, tell, began, page) if page else {}
+            report = _finish(task, state, run, show, tell, began, page) if page else {}
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
@@ -287,19 +288,20 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
 
 
 def _finish(
-    task: Pretraining, state: State, run: Path, tell: Tell, began: float, page: RunPage
+    task: Pretraining, state: State, run: Path, show: bool, tell: Tell, began: float, page: RunPage
 ) -> dict[str, Any]:
     options, params, timetable = task.options, state.params, timetable_of(state)
     assert isinstance(params, Parameters)
     config = params.config
     save_hf(run, task.config_after(state, timetable), params)
-    tell("Measuring the held-out loss.")
-    batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
-    held_out = dataclasses.replace(task.score(params, batches), text_unigram=page.text_unigram)
-    moved = shuffle_contexts(batches, task.text.tokenizer.special_ids)
-    shuffled = None if task.mask_id is None else task.score(params, list(moved))
+    held_out = None
+    if options.evaluations:
+        tell("Measuring the held-out loss.")
+        with page.stopped_by_errors():
+            held_out = _measured(task, state, timetable, show)
+        held_out["text_unigram"] = page.text_unigram
     report = {
-        "held_out": held_out.to_dict() | {"shuffled_loss": shuffled and shuffled.loss},
+        "held_out": held_out,
         "left_to_right": options.left_to_right,
         "size": config.size,
         "parameters": params.count(),
@@ -322,6 +324,27 @@ def _finish(
     return report
 
 
+def _measured(task: Pretraining, state: State, timetable: Timetable, show: bool) -> dict[str, Any]:
+    """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
+    targets = task.held_out_targets(state, timetable, TARGETS)
+    batches = task.held_out_batches(task.options.longest, targets)
+    shuffles = task.mask_id is not None
+    total = sum(batch.T for batch in batches) * (2 if shuffles else 1)
+    with Progress(total, "tokens measured", show) as progress:
+
+        def watched(batches: Iterable[Batch]) -> Iterator[Batch]:
+            for batch in batches:
+                yield batch
+                progress.add(batch.T)
+
+        held_out = task.score(state.params, watched(batches))
+        shuffled_loss = None
+        if shuffles:
+            moved = shuffle_contexts(batches, task.text.tokenizer.special_ids)
+            shuffled_loss = task.score(state.params, watched(moved)).loss
+    return held_out.to_dict() | {"shuffled_loss": shuffled_loss}
+
+
 def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     """Predict gaps in held-out sentences, with what stood there, and in lines from the books."""
     if task.options.left_to_right:
@@ -338,7 +361,11 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
 
 def report_text(report: dict[str, Any]) -> str:
     """Format a report as a person reads it."""
-    lines = [metrics_text(report["held_out"])]
+    if report["held_out"]:
+        lines = [metrics_text(report["held_out"])]
+    else:
+        again = f"minibert evaluate --model {shlex.quote(report['folder'])} measures it"
+        lines = [f"Held-out text was not measured (0 evaluations); {again}."]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
     done = f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s"
     lines.append(f"{done}; {report['seconds'] / 60:.1f} minutes for this command.")
@@ -359,7 +386,7 @@ def metrics_text(metrics: dict[str, Any]) -> str:
     """Format `HeldOut.to_dict()` and `shuffled_loss`, None left to right, as a person reads them."""
     loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
-    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({counted(metrics['targets'], 'target')})")]
+    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({counted(metrics['targets'], 'target')}{error_text(metrics)})")]
     for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
         entropy = metrics[name]
         place = f"{abs(entropy - loss):.2f} {'under' if loss <= entropy else 'over'} it"
