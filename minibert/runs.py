@@ -3,15 +3,16 @@
 import html
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from minibert import engines
 from minibert.calls import called_with
 from minibert.errors import InputError, MissingFile
+from minibert.estimators.corpora import texts_or_names
 from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
@@ -21,6 +22,7 @@ from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import name_of_texts
 from minibert.reading import byte_pieces
 from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
@@ -48,6 +50,11 @@ MEASURED = {  # its "held_out", which is null where nothing was measured
 }
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
 RUNS = Path("runs")  # where run folders go that were given no name
+CORPUS = (
+    "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an array, "
+    "a column of a table, or a table with `column`"
+)
+BOOKS = "the books in the package"
 PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
@@ -151,11 +158,19 @@ class _Call:
 class PretrainCall(_Call, PretrainOptions):
     """Arguments of `pretrain`."""
 
+    corpus: Any = field(default=(), kw_only=False, metadata={"help": CORPUS, "default": BOOKS})
     trace: bool = option(False, "print where the time of the steps went, and write it to `trace.json`")
 
+    texts: ClassVar[list[str] | None] = None  # of a corpus in memory
+
     def __post_init__(self) -> None:
-        if isinstance(self.corpus, list) and not self.corpus:  # as a glob without a match
+        texts, names = texts_or_names(self.corpus, self.column)
+        if isinstance(names, list) and not names:  # as a glob without a match
             raise InputError("$corpus names no file; give one, or leave it out for the books.", corpus=[])
+        if texts is not None:
+            vars(self)["texts"] = texts
+            names = name_of_texts(texts)
+        object.__setattr__(self, "corpus", names)
         super().__post_init__()
 
 
@@ -169,7 +184,7 @@ def _run(
 ) -> Run:
     """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
     folder = run_folder(call.out, call.resume, sources, stored)
-    given = {field.name: getattr(call, field.name) for field in fields(kind)}
+    given = {one.name: getattr(call, one.name) for one in fields(kind)}
     if call.resume:
         changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
         options = kind.resumed(folder / stored, **changed)
@@ -210,8 +225,8 @@ def pretrain(call: PretrainCall) -> Run:
     >>> run.model.encode("Call me Ishmael.")  # doctest: +SKIP
     Encoded(3 × (6, 128), pooled (1, 128))
     """
-    text = call.corpus or filter(None, [call.shards])
-    train = partial(pretraining.pretrain, trace=call.trace)
+    text = ["texts"] if call.texts else call.corpus or filter(None, [call.shards])
+    train = partial(pretraining.pretrain, trace=call.trace, texts=call.texts)
     return _run(call, PretrainOptions, PRETRAINING_FILE, text, train)
 
 

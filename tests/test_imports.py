@@ -143,7 +143,8 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy
-runs                    | calls options estimators/loading pretraining/*      |
+runs                    | calls options estimators/loading estimators/corpora |
+                        | pretraining/*                                       |
                         | finetuning/* tokenizer/* training/runlog ops/*      |
                         | reports/results reports/page reports/markup         |
                         | tasks/stored engines/__init__                       |

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
+from reprlib import repr as short
 from typing import NoReturn
 
 from minibert.data.documents import DOCUMENTS, format_of, text_of
@@ -77,7 +78,12 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    if path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # too long, for one
+        advice = "in Python, texts in memory are given as a list, each of them a document."
+        raise InputError(f"{short(str(path))} is not the name of a file ({error.strerror}); {advice}") from error
+    if is_file:
         return [path]
     if path.is_dir():
         if files := [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]:

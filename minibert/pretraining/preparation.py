@@ -1,7 +1,9 @@
 """From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from minibert.data.instances import InstanceOptions, Instances, share_in_pairs, 
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError, warn
+from minibert.files import write_atomically
 from minibert.hub.loading import read_config
 from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
@@ -30,6 +33,40 @@ LEAST_IN_PAIRS = 0.2  # of a text, in documents of two sentences or more, to lea
 UPDATE_LINES = 2000  # between two updates of a progress bar
 DIFFERENT_LINES = 1 << 18  # the first ones, whose repetitions are counted in some 30 MB
 FEW_LINES, MUCH = 1000, 0.05  # to warn of repetitions; Wikipedia's are 2%, those of novels and reviews 0.4%
+
+
+TEXTS = "texts.jsonl"  # in a run folder until its shards are made: texts that were given in memory
+IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in the options of such a run
+
+
+def name_of_texts(texts: Sequence[str]) -> str:
+    """Return what stands for texts in memory among the options of a run: how many they are, and their hash."""
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return f"{counted(len(texts), 'text')}{IN_MEMORY}{digest.hexdigest()[:16]}"
+
+
+def keep_texts(texts: Iterable[str], run: Path) -> None:
+    """Write texts in memory into a run folder, from where they are read, and read again after Ctrl-C."""
+
+    def write(temporary: Path) -> None:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+
+    write_atomically(run / TEXTS, write)
+
+
+def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
+    """Return the files of a corpus, and the column that has the text where they are JSON lines or tables."""
+    if not (len(options.corpus) == 1 and IN_MEMORY in options.corpus[0]):
+        return find_files(list(options.corpus) or embedded_corpus()), options.column
+    if not (run / TEXTS).exists():
+        advice = "give the same texts again, or choose another folder for a new run."
+        raise InputError(f"The run in {run} is of {options.corpus[0]}, which are not there; {advice}")
+    return [run / TEXTS], "text"
 
 
 @dataclass(frozen=True)
@@ -106,13 +143,15 @@ def prepare_text(
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
         layout = options.layout if options.corpus else "sentences"
-        stream = SentenceStream(options.corpus or embedded_corpus(), layout, options.column)
+        files, column = _source(options, run)
+        stream = SentenceStream(files, layout, column)
         lines = watched(stream, "writing shards", show, repeated.append)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.found:
+        if show and stream.found and files[0].name != TEXTS:
             say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
+    (run / TEXTS).unlink(missing_ok=True)  # which the shards have now
     pairs = options.pairs and (keeps_pairs or _has_pairs(options, shards))
     parts = split_documents(shards.n_documents, options.held_out, pairs)
     return Text(tokenizer, shards, *parts, sum(repeated), pairs)
@@ -125,9 +164,11 @@ def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
         train, _ = split_documents(shards.n_documents, options.held_out, True)
         if share_in_pairs(shards, train) > 0:
             return True
-    what = "hardly any document has two sentences" if share else "no document has two sentences"
-    sequel = "lines that follow one another need blank lines only between documents, or --layout continuous"
-    warn(f"Next sentences are not learnt, as by --no-nsp: {what} ({share:.1%} of the text); {sequel}.")
+    why = "no document has two sentences"
+    if share:
+        why = f"hardly any document has two sentences, only {share:.1%} of the text are in such"
+    advice = "lines that follow one another need blank lines only between documents, or --layout continuous"
+    warn(f"Next sentences are not learnt: {why}; {advice}.")
     return False
 
 
@@ -145,8 +186,8 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     elif source := options.vocab or options.model:
         tokenizer = Tokenizer.from_pretrained(source, **({} if options.lower_case else CASED))
     else:
-        how = (options.vocab_size, options.lower_case, show, options.column)
-        tokenizer = learn_vocabulary(options.corpus, *how)
+        files, column = _source(options, run)
+        tokenizer = learn_vocabulary(files, options.vocab_size, options.lower_case, show, column)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
 

@@ -12,7 +12,7 @@ import dataclasses
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
@@ -36,7 +36,7 @@ from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
-from minibert.pretraining.preparation import prepare_text, require_segments
+from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
 from minibert.terminal import counted, printable
 from minibert.trace import Trace, watch
@@ -49,7 +49,7 @@ TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array r
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
-MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
+MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards", TEXTS)  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
 
@@ -64,6 +64,8 @@ def pretrain(
     trace: bool = False,
     ops: Ops | None = None,
     on_log: OnLog | None = None,
+    texts: Sequence[str] | None = None,
+    go_on: str | None = None,
 ) -> dict[str, Any]:
     """Pre-train a BERT, leave the run folder `out` behind, and return what its `report.json` holds.
 
@@ -82,6 +84,9 @@ def pretrain(
         the run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
     ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
     on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
+    texts : documents in memory, for which `preparation.name_of_texts` stands as the `corpus` of the options.
+    go_on : how whoever watches a run that Ctrl-C stops goes on with it; a call of `minibert.pretrain` when
+        left out.
     """
     run, began = Path(out), time.monotonic() if began is None else began
     if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
@@ -103,6 +108,8 @@ def pretrain(
         if runtime.is_main_process:
             held.enter_context(sole_writer(run))
             _claim_folder(options, run, resume)
+            if texts is not None and not (run / "shards").exists():
+                keep_texts(texts, run)
         threads = options.threads or options.recipe.threads
         held.enter_context(engines.limited_threads(threads, ops))
         try:
@@ -123,9 +130,12 @@ def pretrain(
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
-            tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
+            call = go_on or f"minibert.pretrain(out={str(run)!r}, resume=True)"
+            tell(f"What was finished is kept; go on with: {call}")
             raise
-        except InputError:
+        except RunError:
+            raise
+        except Exception:  # what was given can't be used, which may show late
             if runtime.is_main_process and fresh and not checkpoints(run / "checkpoints"):
                 _remove(run.iterdir())  # nothing was trained: leave nothing behind, nor the empty folder
             raise

@@ -1102,7 +1102,7 @@ def test_a_finished_run_without_its_metrics_is_measured_and_has_its_page(corpus,
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=2), out, show=False)
     (out / "metrics.jsonl").unlink()
-    monkeypatch.setattr(pretraining, "TARGETS", 50)
+    monkeypatch.setattr(Pretraining, "held_out_targets", lambda *_: 50)
     report = pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
     assert report["steps"] == 2 and report["page"] == report_of(out)["page"] == str(out / "report.html")
     assert 50 <= report["held_out"]["targets"] < 100
@@ -1112,9 +1112,10 @@ def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkey
     def refuse(*_):
         raise InputError("nothing to measure")
 
-    monkeypatch.setattr(Pretraining, "score", refuse)
+    monkeypatch.setattr(pretraining, "_measured", refuse)
     with pytest.raises(InputError, match="nothing to measure"):
-        pretrain(small_options(corpus, evaluations=0), tmp_path / "run", show=False)
+        pretrain(small_options(corpus, evaluations=1), tmp_path / "run", show=False)
+    assert "The run has stopped" in (tmp_path / "run" / "report.html").read_text()
     assert latest(tmp_path / "run" / "checkpoints").state["step"] == 12
 
 
