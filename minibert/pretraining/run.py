@@ -305,11 +305,11 @@ def _finish(
     config = params.config
     save_hf(run, task.config_after(state, timetable), params)
     held_out = None
-    if options.evaluations:
-        tell("Measuring the held-out loss.")
-        with page.stopped_by_errors():
-            held_out = _measured(task, state, timetable, show)
-        held_out["text_unigram"] = page.text_unigram
+    with page.stopped_by_errors():
+        if options.evaluations:
+            tell("Measuring the held-out loss.")
+            held_out = _measured(task, state, timetable, show) | {"text_unigram": page.text_unigram}
+        examples = _examples(task, Bert(config, params, task.ops, task.text.tokenizer))
     report = {
         "held_out": held_out,
         "left_to_right": options.left_to_right,
@@ -326,7 +326,7 @@ def _finish(
         "cores": cores(),
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "examples": _examples(task, Bert(config, params, task.ops, task.text.tokenizer)),
+        "examples": examples,
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))
