@@ -37,7 +37,7 @@ class PretrainOptions(RunOptions):
     )
     _: KW_ONLY
     layout: str = option("auto", f"how the text is laid out: {', '.join(LAYOUTS)}")
-    column: str = option("text", "where JSON lines have their text", metavar="NAME")
+    column: str = option("text", "where JSON lines and tables have their text", metavar="NAME")
     vocab: str | None = option(None, "a vocab.txt or a folder with one", metavar="PATH", default="learn one")
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
     lower_case: bool = option(

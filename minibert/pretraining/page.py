@@ -176,7 +176,7 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("vocabulary", f"{config.V:,} pieces", source),
         ("text", tokens, corpus),
         ("held out", counted(len(text.held_out_ids), "document"), f"a share of {o.held_out:g}"),
-        ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
+        ("steps", f"{timetable.total:,}", _budget(task, plan, timetable)),
         ("sequence lengths", lengths, why),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
@@ -187,10 +187,14 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
     ]
 
 
-def _budget(options: PretrainOptions, plan: dict[str, Any], timetable: Timetable) -> str:
-    """Say why a run has as many steps as it has."""
+def _budget(task: Pretraining, plan: dict[str, Any], timetable: Timetable) -> str:
+    """Say why a run has as many steps as it has, and what share of the usual targets these measure."""
+    options = task.options
     if options.minutes is None:
-        return "--steps"
+        share = task.measured_share(timetable.planned_total)
+        if share == 1 or not options.evaluations:
+            return "--steps"
+        return f"--steps; held-out text is measured on {share:.1%} of the usual targets"
     times = [f"{1000 * seconds:.3g} ms at length {length}" for length, seconds in plan.get("per_step", ())]
     why = f"what fits into {counted(options.minutes, 'minute')}"
     if times:
