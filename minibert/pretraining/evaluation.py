@@ -12,9 +12,10 @@ document is more alike than what stands in two, and a small text is read several
 is documents that are counted, and not targets (Liang and Zeger 1986).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from minibert.model.batch import Batch, Sequence
 from minibert.model.bert import pretraining_loss
 from minibert.model.config import BertConfig
 from minibert.terminal import counted
+from minibert.training.runlog import Progress
 
 SHUFFLING_SEED = 20181011
 # [MASK] positions that make a held-out loss. From hundreds of documents its standard error is then about 0.02
@@ -71,6 +73,12 @@ class HeldOutBatch(Batch):
     """A batch that knows which document each of its targets stands in."""
 
     documents: np.ndarray  # (M,) int64, numbers of documents in the shards
+
+    def take(self, first: int, last: int) -> Self:
+        """Return sequences `first` to `last` (exclusive), with the documents of their targets."""
+        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        masked = (self.masked_rows >= begin) & (self.masked_rows < end)
+        return replace(super().take(first, last), documents=self.documents[masked])
 
 
 def evaluation_batches(
@@ -201,6 +209,46 @@ def error_text(found: Mapping[str, Any]) -> str:
     if (error := found.get("standard_error")) is None:
         return ""
     return f", standard error {error:.3f} over {counted(found['documents'], 'document')}"
+
+
+def score_with_shuffled(
+    scored: Callable[[Iterable[Batch]], HeldOut],
+    batches: abc.Sequence[Batch],
+    special_ids: Iterable[int] | None,
+    show: bool = False,
+) -> tuple[HeldOut, HeldOut | None]:
+    """Score batches as they are, and with the contexts of their targets shuffled.
+
+    Parameters
+    ----------
+    scored : callable
+        Scores batches.
+    batches : sequence of Batch
+        Held-out text.
+    special_ids : iterable of int or None
+        What stays in place where the rest is shuffled; None, of a model trained left to right, shuffles
+        nothing.
+    show : bool, default False
+        Show how much is done.
+
+    Returns
+    -------
+    plain : HeldOut
+    shuffled : HeldOut or None
+        None where nothing was shuffled.
+    """
+    total = sum(batch.T for batch in batches) * (1 if special_ids is None else 2)
+    with Progress(total, "tokens measured", show) as progress:
+
+        def watched(batches: Iterable[Batch]) -> Iterator[Batch]:
+            for batch in batches:
+                yield batch
+                progress.add(batch.T)
+
+        plain = scored(watched(batches))
+        if special_ids is None:
+            return plain, None
+        return plain, scored(watched(shuffle_contexts(batches, special_ids)))
 
 
 # -> nll predicted (M,), nll predicted (S,)

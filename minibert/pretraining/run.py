@@ -26,12 +26,11 @@ from minibert.files import RUN_FILES, atomic_json, remove_leftovers, require_own
 from minibert.hub import save_hf
 from minibert.inference import Bert
 from minibert.machine import cores
-from minibert.model.batch import Batch
 from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
 from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
-from minibert.pretraining.evaluation import TARGETS, error_text, shuffle_contexts
+from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
@@ -42,7 +41,7 @@ from minibert.terminal import counted, printable
 from minibert.trace import Trace, watch
 from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, NoLog, OnLog, Progress, RunLog, say
+from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -338,21 +337,9 @@ def _measured(task: Pretraining, state: State, timetable: Timetable, show: bool)
     """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
     targets = task.held_out_targets(state, timetable, TARGETS)
     batches = task.held_out_batches(task.options.longest, targets)
-    shuffles = task.mask_id is not None
-    total = sum(batch.T for batch in batches) * (2 if shuffles else 1)
-    with Progress(total, "tokens measured", show) as progress:
-
-        def watched(batches: Iterable[Batch]) -> Iterator[Batch]:
-            for batch in batches:
-                yield batch
-                progress.add(batch.T)
-
-        held_out = task.score(state.params, watched(batches))
-        shuffled_loss = None
-        if shuffles:
-            moved = shuffle_contexts(batches, task.text.tokenizer.special_ids)
-            shuffled_loss = task.score(state.params, watched(moved)).loss
-    return held_out.to_dict() | {"shuffled_loss": shuffled_loss}
+    special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids
+    plain, shuffled = score_with_shuffled(partial(task.score, state.params), batches, special_ids, show)
+    return plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
 
 
 def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
