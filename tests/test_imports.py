@@ -109,7 +109,7 @@ pretraining/recipes     | model/config                                        | 
 pretraining/options     | pretraining/recipes model/config data/* options     |
 pretraining/preparation | pretraining/options data/* tokenizer/* hub/*        |
                         | training/runlog                                     | numpy tqdm
-pretraining/evaluation  | model/* data/* engines/runtime                      | numpy
+pretraining/evaluation  | model/* data/* engines/runtime training/runlog      | numpy
 pretraining/objective   | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/recipes             |
                         | training/* model/* hub/* data/* engines/runtime     | numpy
@@ -124,6 +124,7 @@ pretraining/extension   | pretraining/preparation pretraining/predict         |
                         | vocabularies                                        | numpy
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/whole_words gaps    |
+                        | model/batch                                         |
                         | inference vocabularies                              |
                         | engines/__init__ data/* tokenizer/*                 | numpy
 pretraining/page        | pretraining/* training/* reports/*                  | numpy

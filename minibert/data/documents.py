@@ -84,7 +84,7 @@ def text_of(
 
 def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     """Yield the cells of one column of a table, which is a name in its header or a number from 1."""
-    delimiter = TABLES[suffix_of(file)]
+    delimiter = _delimiter_of(file, column)
     table = rows(file, delimiter, kept=False, progress=progress)
     if delimiter == "\t":  # of which `rows` takes a quotation mark as it stands
         table = ((number, list(map(_unquoted, row))) for number, row in table)
@@ -104,6 +104,19 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
             advice = "write a text with delimiters in it within quotation marks, or give the texts as .jsonl."
             raise InputError(f"{file}, line {number} has {both}; {advice}")
         yield row[place]
+
+
+def _delimiter_of(file: Path, column: str) -> str:
+    """Return what stands between the columns: as the suffix says, unless the header shows another sign.
+
+    In much of Europe spreadsheets write .csv with semicolons.
+    """
+    usual = TABLES[suffix_of(file)]
+    _, header = next(rows(file, usual, kept=False), (1, []))
+    if len(header) != 1 or column in header or column.isdecimal():
+        return usual
+    others = [sign for sign in ";,\t|" if sign in header[0]]
+    return max(others, key=header[0].count) if others else usual
 
 
 def _unquoted(cell: str) -> str:

@@ -245,6 +245,14 @@ def test_numbered_column_reads_a_table_without_header(tmp_path):
     assert list(sentences(tmp_path / "a.csv", column="2")) == ["One, two.", None, "Three."]
 
 
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_table_with_another_delimiter_is_read_by_its_header(tmp_path, sign):
+    (tmp_path / "a.csv").write_text(f'id{sign}body\n1{sign}"One, two."\n2{sign}Three.\n')
+    assert list(sentences(tmp_path / "a.csv", column="body")) == ["One, two.", None, "Three."]
+    with pytest.raises(InputError, match="no column 'text', but id, body; name the one"):
+        list(sentences(tmp_path / "a.csv"))
+
+
 def test_a_paragraph_a_line_stays_one_document_in_a_cell(tmp_path):
     (tmp_path / "a.csv").write_text('text\n"He came. She went.\n\nThey left."\nAll is well.\n')
     stream = sentences(tmp_path / "a.csv")
