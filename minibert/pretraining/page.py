@@ -175,8 +175,8 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("size", shape, f"the weights of {named['model']}" if o.model else f"--size {o.size}"),
         ("vocabulary", f"{config.V:,} pieces", source),
         ("text", tokens, corpus),
-        ("held out", counted(len(text.held_out_ids), "document"), f"a share of {o.held_out:g}"),
-        ("steps", f"{timetable.total:,}", _budget(task, plan, timetable)),
+        ("held out", counted(len(text.held_out_ids), "document"), _held_out(task, timetable)),
+        ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
         ("sequence lengths", lengths, why),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
@@ -187,14 +187,21 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
     ]
 
 
-def _budget(task: Pretraining, plan: dict[str, Any], timetable: Timetable) -> str:
-    """Say why a run has as many steps as it has, and what share of the usual targets these measure."""
+def _held_out(task: Pretraining, timetable: Timetable) -> str:
+    """Say how much is held out, and of a run with few steps how little of that is measured."""
     options = task.options
-    if options.minutes is None:
+    why = f"a share of {options.held_out:g}"
+    if options.minutes is None and options.evaluations:
         share = task.measured_share(timetable.planned_total)
-        if share == 1 or not options.evaluations:
-            return "--steps"
-        return f"--steps; held-out text is measured on {share:.1%} of the usual targets"
+        if share < 1:
+            why += f"; so few steps measure {share:.1%} of the usual targets"
+    return why
+
+
+def _budget(options: PretrainOptions, plan: dict[str, Any], timetable: Timetable) -> str:
+    """Say why a run has as many steps as it has."""
+    if options.minutes is None:
+        return "--steps"
     times = [f"{1000 * seconds:.3g} ms at length {length}" for length, seconds in plan.get("per_step", ())]
     why = f"what fits into {counted(options.minutes, 'minute')}"
     if times:
