@@ -82,7 +82,8 @@ def _files_of(path: Path) -> list[Path]:
         is_file = path.is_file()
     except OSError as error:  # too long, for one
         advice = "in Python, texts in memory are given as a list, each of them a document."
-        raise InputError(f"{short(str(path))} is not the name of a file ({error.strerror}); {advice}") from error
+        what = f"{short(str(path))} is not the name of a file ({error.strerror})"
+        raise InputError(f"{what}; {advice}") from error
     if is_file:
         return [path]
     if path.is_dir():

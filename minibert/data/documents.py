@@ -1,4 +1,4 @@
-"""Files that say where their documents begin and end, as plain text: JSON lines, tables, dumps of Wikipedia."""
+"""Files that say where their documents begin and end, as text: JSON lines, tables, dumps of Wikipedia."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,7 +120,7 @@ def _delimiter_of(file: Path, column: str) -> str:
 
 
 def _unquoted(cell: str) -> str:
-    """Return what a cell says that a program such as pandas has put within quotation marks, all others as is."""
+    """Return a cell without the quotation marks that pandas puts around some; any other as it is."""
     inner = cell[1:-1]
     quoted = len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
     return inner.replace('""', '"') if quoted else cell

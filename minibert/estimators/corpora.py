@@ -67,7 +67,8 @@ def _from_table(table: Any, name: str) -> list[Any]:
     names = column_names(table) or {}
     if isinstance(table, Mapping) and names and all(column_names(one) for one in table.values()):
         splits = ", ".join(names)
-        raise InputError(f"corpus is several tables ({splits}); give one, such as corpus[{next(iter(names))!r}].")
+        example = f"corpus[{next(iter(names))!r}]"
+        raise InputError(f"corpus is several tables ({splits}); give one, such as {example}.")
     if name not in names and len(names) == 1:
         (name,) = names
     return column(table, name, "column")

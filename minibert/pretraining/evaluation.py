@@ -111,7 +111,7 @@ def _packed(sequences: list[Sequence], documents: list[np.ndarray]) -> HeldOutBa
 
 # -> (m,) int64
 def _places(sequence: Sequence, spans: Spans, left_to_right: bool) -> np.ndarray:
-    """Return where the targets of a sequence, `[CLS] A [SEP] B [SEP]`, stand among the tokens of the shards."""
+    """Return where the targets of `[CLS] A [SEP] B [SEP]` stand among the tokens of the shards."""
     if left_to_right:  # the next token is asked for, and at the end of A its [SEP]
         return spans.a_begin + np.minimum(sequence.masked_positions.astype(np.int64), spans.a_length - 1)
     place = sequence.masked_positions.astype(np.int64) - 1  # in A, from [CLS] on

@@ -40,7 +40,7 @@ IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in t
 
 
 def name_of_texts(texts: Sequence[str]) -> str:
-    """Return what stands for texts in memory among the options of a run: how many they are, and their hash."""
+    """Return what stands for texts in memory in the options of a run: their number and their hash."""
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -205,7 +205,7 @@ def configuration(folder: str) -> dict[str, Any]:
 
 
 def require_segments(options: PretrainOptions) -> None:
-    """Check, before any text is read, that the trained weights to start from know pairs where pairs are asked.
+    """Check, before any text is read, that the weights to start from know pairs where pairs are asked.
 
     Parameters
     ----------

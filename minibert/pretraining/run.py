@@ -383,7 +383,8 @@ def metrics_text(metrics: dict[str, Any]) -> str:
     """Format `HeldOut.to_dict()` and `shuffled_loss`, None left to right, as a person reads them."""
     loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
-    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({counted(metrics['targets'], 'target')}{error_text(metrics)})")]
+    targets = counted(metrics["targets"], "target") + error_text(metrics)
+    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({targets})")]
     for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
         entropy = metrics[name]
         place = f"{abs(entropy - loss):.2f} {'under' if loss <= entropy else 'over'} it"
