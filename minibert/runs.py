@@ -51,8 +51,8 @@ MEASURED = {  # its "held_out", which is null where nothing was measured
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
 RUNS = Path("runs")  # where run folders go that were given no name
 CORPUS = (
-    "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an array, "
-    "a column of a table, or a table with `column`"
+    "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an "
+    "array, a column of a table, or a table with `column`"
 )
 BOOKS = "the books in the package"
 PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run

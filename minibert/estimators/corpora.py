@@ -14,7 +14,9 @@ LONGEST_NAME = 255  # bytes, of a file on most systems
 LOOKED_AT = 1000  # of many texts, to tell whether they are names
 FILE = re.compile(r"\.(txt|jsonl|ndjson|json|csv|tsv|tab|xml|gz|bz2|xz|zst|md)$", re.IGNORECASE)
 # Chinese, Japanese, Korean, Thai and their neighbours, which need no blanks between words.
-WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef]")
+WITHOUT_BLANKS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef]"
+)
 ENDS = tuple(".!?…。！？")  # of sentences
 
 

@@ -499,7 +499,7 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     assert [len(part) for part in split_documents(10, 0.99)] == [2, 8]
     for text, advice in (
         ("0 documents", "layout='continuous' to have it cut into documents"),
-        ("1 document", "layout='documents' where each line is a document, layout='continuous' to .* documents"),
+        ("1 document", "layout='documents' where each line is a document, layout='continuous' .* documents"),
         ("3 documents", "layout='continuous' to have it cut into documents, or set next_sentence=False"),
     ):
         with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* {advice}\.$"):

@@ -10,7 +10,8 @@ from minibert import cli
 from minibert.pretraining.objective import Pretraining
 
 pytestmark = pytest.mark.usefixtures("few_passes")
-FLAGS = "--vocab-size=120 --seq-length=16 --batch-size=4 --max-positions=16 --steps=4 --evaluations=2 --threads=1"
+FLAGS = "--vocab-size=120 --seq-length=16 --batch-size=4 --max-positions=16 --steps=4 --evaluations=2"
+FLAGS += " --threads=1"
 OPTIONS = dict(
     vocab_size=120, seq_length="16", batch_size=4, max_positions=16, steps=4, evaluations=2, threads=1
 )  # fmt: skip

@@ -67,7 +67,7 @@ def test_features_of_pairs_say_so_too(model, tmp_path, capsys):
 
 
 def test_explorer_takes_no_second_text(model):
-    with pytest.raises(minibert.InputError, match="one segment only .*text_pair='the dog' is a second; leave"):
+    with pytest.raises(minibert.InputError, match="segment only .*text_pair='the dog' is a second; leave"):
         minibert.show(model, text="the cat", text_pair="the dog")
     assert minibert.show(model, text="the cat")
 
