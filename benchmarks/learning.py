@@ -60,7 +60,7 @@ def trained(given: argparse.Namespace, arm: str, minutes: float, common: list[st
     train(first, [*common, *ARMS[arm], "--minutes", f"{minutes:g}"])
     steps = str(read_json(first / "report.json")["steps"])
     lengths = read_json(first / "training.json")["seq_length"]
-    same = [*common, *ARMS[arm], "--steps", steps, "--seq-length", lengths, "--evaluations", "0"]
+    same = [*common, *ARMS[arm], "--steps", steps, "--seq-length", lengths, "--evaluations", "1"]
 
     def again(seed: int) -> None:
         train(folders[seed], [*same, "--threads", "1", "--seed", str(seed)])

@@ -155,7 +155,8 @@ class Comparison:
     def _measured(self, run: Compared) -> dict[str, float | None]:
         report = run.report or {}
         if self.task is None:
-            return {title: report.get("held_out", {}).get(name) for title, name in HELD_OUT.items()}
+            held_out = report.get("held_out") or {}  # null where nothing was measured
+            return {title: held_out.get(name) for title, name in HELD_OUT.items()}
         low, high = report.get("interval", (None, None))
         return {self.task.metric: report.get("scores", {}).get(self.task.metric), "low": low, "high": high}
 

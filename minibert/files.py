@@ -31,7 +31,7 @@ OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.j
 RUN_FILES = (
     *"config.json model.safetensors tokenizer_config.json vocab.txt tokenizer.json training.json".split(),
     *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json failed.json".split(),
-    *"report.html report.json trace.json trace-events.json explorer.html".split(),
+    *"report.html report.json trace.json trace-events.json explorer.html texts.jsonl".split(),
     *OWN,
 )
 RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile`, which made them once

@@ -3,24 +3,26 @@
 import html
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from minibert import engines
 from minibert.calls import called_with
 from minibert.errors import InputError, Interrupted, MissingFile
+from minibert.estimators.corpora import texts_or_names
 from minibert.estimators.loading import load as load
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
 from minibert.finetuning.options import FinetuneOptions
-from minibert.json_files import fits, read_json
+from minibert.json_files import fits, misfit, read_json
 from minibert.ops import Ops
 from minibert.options import RunOptions, option
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import name_of_texts
 from minibert.reading import byte_pieces
 from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
@@ -35,17 +37,24 @@ UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing o
 PRETRAINED = {
     **dict.fromkeys(("steps", "planned_steps", "tokens", "trained_length"), int),
     **dict.fromkeys(("training_seconds", "seconds"), float),
-    "held_out": {
-        **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
-        **dict.fromkeys(UNKNOWN, float | None),
-        "targets": int,
-    },
     "folder": str,
     "page": str | None,
     "examples": list,
 }
+MEASURED = {  # its "held_out", which is null where nothing was measured
+    **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
+    **dict.fromkeys(UNKNOWN, float | None),
+    "standard_error": float | None,
+    "documents": int | None,
+    "targets": int,
+}
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
 RUNS = Path("runs")  # where run folders go that were given no name
+CORPUS = (
+    "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an "
+    "array, a column of a table, or a table with `column`"
+)
+BOOKS = "the books in the package"
 PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
 
 
@@ -72,9 +81,13 @@ class Run:
             raise absent from error
         if not all(fits(one, EXAMPLE) for one in report["examples"]):
             raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
-        held_out = dict.fromkeys(UNKNOWN) | report["held_out"]
-        if held_out["next_majority"] is None:
-            held_out["next_accuracy"] = None
+        held_out = report.get("held_out", {})
+        if held_out is not None:
+            if wrong := misfit(held_out, MEASURED):
+                raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {again}.")
+            held_out = dict.fromkeys(UNKNOWN) | held_out
+            if held_out["next_majority"] is None:
+                held_out["next_accuracy"] = None
         examples = [{"answer": None} | one for one in report["examples"]]
         return cls(folder, {"page": None} | report | {"held_out": held_out, "examples": examples})
 
@@ -97,7 +110,8 @@ class Run:
 
     def __repr__(self) -> str:
         if "held_out" in self.report:
-            result = f"held-out loss {self.report['held_out']['loss']:.3f}"
+            held_out = self.report["held_out"]
+            result = f"held-out loss {held_out['loss']:.3f}" if held_out else "not measured"
         else:
             metric = self.report["metric"]
             result = f"{metric} {self.report['scores'][metric]:.3f} on dev"
@@ -144,11 +158,19 @@ class _Call:
 class PretrainCall(_Call, PretrainOptions):
     """Arguments of `pretrain`."""
 
+    corpus: Any = field(default=(), kw_only=False, metadata={"help": CORPUS, "default": BOOKS})
     trace: bool = option(False, "print where the time of the steps went, and write it to `trace.json`")
 
+    texts: ClassVar[list[str] | None] = None  # of a corpus in memory
+
     def __post_init__(self) -> None:
-        if isinstance(self.corpus, list) and not self.corpus:  # as a glob without a match
+        texts, names = texts_or_names(self.corpus, self.column)
+        if isinstance(names, list) and not names:  # as a glob without a match
             raise InputError("$corpus names no file; give one, or leave it out for the books.", corpus=[])
+        if texts is not None:
+            vars(self)["texts"] = texts
+            names = name_of_texts(texts)
+        object.__setattr__(self, "corpus", names)
         super().__post_init__()
 
 
@@ -162,7 +184,7 @@ def _run(
 ) -> Run:
     """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
     folder = run_folder(call.out, call.resume, sources, stored)
-    given = {field.name: getattr(call, field.name) for field in fields(kind)}
+    given = {one.name: getattr(call, one.name) for one in fields(kind)}
     if call.resume:
         changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
         options = kind.resumed(folder / stored, **changed)
@@ -178,7 +200,8 @@ def _run(
         if not (folder / stored).exists():  # it has not begun
             raise Interrupted("Stopped before the run began; nothing is kept.") from None
         again = f"out={str(folder)!r}, resume=True"
-        raise Interrupted(f"Stopped and saved in {folder}; the same call with {again} goes on.") from None
+        call = f"minibert.pretrain({again})" if kind is PretrainOptions else f"the same call with {again}"
+        raise Interrupted(f"Stopped and saved in {folder}; {call} goes on.") from None
     finally:
         engines.force_device(None)  # what comes of the run, and other runs, may be on any engine
 
@@ -210,8 +233,8 @@ def pretrain(call: PretrainCall) -> Run:
     >>> run.model.encode("Call me Ishmael.")  # doctest: +SKIP
     Encoded(3 × (6, 128), pooled (1, 128))
     """
-    text = call.corpus or filter(None, [call.shards])
-    train = partial(pretraining.pretrain, trace=call.trace)
+    text = ["texts"] if call.texts else call.corpus or filter(None, [call.shards])
+    train = partial(pretraining.pretrain, trace=call.trace, texts=call.texts)
     return _run(call, PretrainOptions, PRETRAINING_FILE, text, train)
 
 

@@ -115,7 +115,7 @@ pretraining/recipes     | model/config                                        | 
 pretraining/options     | pretraining/recipes model/config data/* options     |
 pretraining/preparation | pretraining/options data/* tokenizer/* hub/*        |
                         | training/runlog                                     | numpy tqdm
-pretraining/evaluation  | model/* data/* engines/runtime                      | numpy
+pretraining/evaluation  | model/* data/* engines/runtime training/runlog      | numpy
 pretraining/objective   | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/recipes             |
                         | training/* model/* hub/* data/* engines/runtime     | numpy
@@ -130,6 +130,7 @@ pretraining/extension   | pretraining/preparation pretraining/predict         |
                         | vocabularies                                        | numpy
 pretraining/predict     | pretraining/preparation pretraining/evaluation      |
                         | pretraining/options pretraining/whole_words gaps    |
+                        | model/batch                                         |
                         | inference vocabularies                              |
                         | engines/__init__ data/* tokenizer/*                 | numpy
 pretraining/page        | pretraining/* training/* reports/*                  | numpy
@@ -149,7 +150,8 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy
-runs                    | calls options estimators/loading pretraining/*      |
+runs                    | calls options estimators/loading estimators/corpora |
+                        | pretraining/*                                       |
                         | finetuning/* tokenizer/* training/runlog ops/*      |
                         | reports/results reports/page reports/markup         |
                         | tasks/stored engines/__init__                       |

@@ -68,7 +68,8 @@ def run(arguments: Namespace) -> None:
         emit(json_text(asdict(found)) if arguments.json else text)
         return
     targets = TARGETS if arguments.targets is None else arguments.targets
-    plain, shuffled = evaluate(model, corpus, seq_length=arguments.seq_length, targets=targets, **given)
+    given |= {"seq_length": arguments.seq_length, "targets": targets}
+    plain, shuffled = evaluate(model, corpus, **given, show=not (arguments.json or arguments.quiet))
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
 

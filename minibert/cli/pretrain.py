@@ -29,6 +29,7 @@ examples:
 """
 
 import re
+import shlex
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -115,7 +116,8 @@ def run(arguments: Namespace) -> None:
         raise InputError(f"{what}; choose another --out.")
     accelerators.join_processes(arguments, options.engine)
     more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
-    if report := pretrain(options, folder, began=began, as_command=True, **more):
+    more |= {"go_on": f"minibert pretrain --resume --out {shlex.quote(str(folder))}"}
+    if report := pretrain(options, folder, began=began, **more):
         page = _explorer(folder, report["parameters"])
         text = report_text(report) + f"\nExplorer: {page} (open it in a browser, and type)" * bool(page)
         emit(json_text(report | {"explorer": page}) if arguments.json else text)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
+from reprlib import repr as short
 from typing import NoReturn
 
 from minibert.data.documents import DOCUMENTS, format_of, text_of
@@ -25,6 +26,8 @@ LAYOUTS = {
     "paragraphs": "one paragraph a line, a blank line between documents",
     "prose": "paragraphs over several lines, two blank lines between documents",
     "wikitext": "one paragraph a line, documents under titles such as = Title =",
+    "documents": "one document a line",
+    "continuous": "one text without borders, which is cut into documents of 32 sentences",
 }
 FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
 VOCABULARY = "vocab.txt"  # lies in every run folder, and a run folder may lie beside the text
@@ -33,6 +36,7 @@ LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts o
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
 SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" tells the layout
 WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
+CONTINUOUS_SENTENCES = 32  # of a document that a text without borders is cut into; 512 tokens or more
 HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
 
 # Where a sentence may end: its marks, closing quotes, then a space (none is written after 。！？), but not
@@ -74,7 +78,13 @@ def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    if path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # too long, for one
+        advice = "in Python, texts in memory are given as a list, each of them a document."
+        what = f"{short(str(path))} is not the name of a file ({error.strerror})"
+        raise InputError(f"{what}; {advice}") from error
+    if is_file:
         return [path]
     if path.is_dir():
         if files := [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]:
@@ -126,16 +136,20 @@ class SentenceStream:
           Less than 400 characters before such a gap are a heading, and go with what follows.
         - "wikitext": one paragraph a line; a line `= Title =` between blank lines begins a document, other
           blank lines mean nothing (the format of WikiText-2 and WikiText-103; Merity et al. 2016).
+        - "documents": one document a line, however long; blank lines mean nothing.
+        - "continuous": one text, a single novel perhaps, or sentences a line with nothing between them. Its
+          lines are read as "auto" would, borders of documents in it mean nothing, and a document ends after
+          each 32 sentences.
 
-        The end of a file always ends its document. JSON lines and dumps of Wikipedia (`documents.text_of`)
-        tell themselves where documents end; their lines are paragraphs, or with "sentences" sentences.
-        Paragraphs and prose are cut by `split_sentences`, and sentences of more than 4,096 characters at a
-        space.
+        The end of a file always ends its document. JSON lines, tables and dumps of Wikipedia
+        (`documents.text_of`) tell themselves where documents end; their lines are paragraphs, or with
+        "sentences" sentences. Paragraphs, prose and documents a line are cut by `split_sentences`, and
+        sentences of more than 4,096 characters at a space.
 
         "auto": when most lines that another line follows stop in the middle of a sentence, and none is longer
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
-    column : of JSON lines, where the text is.
+    column : of JSON lines and tables, where the text is.
 
     Attributes
     ----------
@@ -179,14 +193,17 @@ class SentenceStream:
         if form := format_of(file):
             self.found[form] += 1
             layout = "sentences" if layout == "sentences" else "paragraphs"
-        elif layout == "auto":
+        elif layout in ("auto", "continuous"):
             head = ""
             while len(head) < SNIFFED_CHARACTERS and (piece := next(pieces, None)) is not None:
                 head += piece
             layout, pieces = sniff(head), chain([head], pieces)
-            if head.strip():
+            if head.strip() and self.layout == "auto":
                 self.found[layout] += 1
-        return _READERS[layout](_lines(pieces))
+        if layout == "documents":
+            return _read_documents(pieces)
+        stream = _READERS[layout](_lines(pieces))
+        return _cut_documents(stream) if self.layout == "continuous" else stream
 
 
 sentences = SentenceStream
@@ -323,6 +340,22 @@ def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
         yield from _split_and_cut(" ".join(paragraph))
 
 
+def _read_documents(pieces: Iterable[str]) -> Iterator[str | None]:
+    for part, is_end in _line_parts(pieces):
+        yield from _split_and_cut(part)
+        if is_end:
+            yield None
+
+
+def _cut_documents(stream: Iterator[str | None]) -> Iterator[str | None]:
+    """Yield sentences without the borders between their documents, and one after so many sentences."""
+    sentences = (sentence for sentence in stream if sentence is not None)
+    for number, sentence in enumerate(sentences):
+        if number and number % CONTINUOUS_SENTENCES == 0:
+            yield None
+        yield sentence
+
+
 _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
     "sentences": partial(_line_by_line, parts=_cut),
     "paragraphs": partial(_line_by_line, parts=_split_and_cut),
@@ -333,16 +366,21 @@ _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
     """Yield lines, runs of white space made one space; one of over LINE_CHARACTERS comes in parts."""
+    return (part for part, _ in _line_parts(pieces))
+
+
+def _line_parts(pieces: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the same parts of lines as `_lines`, each with whether its line ends there."""
     rest = ""
     for piece in pieces:
         whole, line_end, rest = (rest + piece).rpartition("\n")
         if line_end:
-            yield from (" ".join(line.split()) for line in whole.split("\n"))
+            yield from ((" ".join(line.split()), True) for line in whole.split("\n"))
         while len(rest) > LINE_CHARACTERS:
             space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
             end = space if space > 0 else LINE_CHARACTERS
             if part := " ".join(rest[:end].split()):  # an empty one would look like a blank line
-                yield part
+                yield part, False
             rest = rest[end:]
     if rest.strip():
-        yield " ".join(rest.split())
+        yield " ".join(rest.split()), True

@@ -1,35 +1,79 @@
-"""Files that say where their documents begin and end, JSON lines and dumps of Wikipedia, as plain text."""
+"""Files that say where their documents begin and end, as text: JSON lines, tables, dumps of Wikipedia."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from reprlib import repr as short
 
-from minibert.data.lines import JSON_LINES, json_lines, shown
+from minibert.data.lines import JSON_LINES, json_lines, rows, shown
 from minibert.data.wikipedia import articles
 from minibert.errors import InputError, did_you_mean
 from minibert.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
+from minibert.terminal import counted
 
-DOCUMENTS = {"jsonl": "a document on each line, in JSON", "wikipedia": "articles of a dump of Wikipedia"}
+DOCUMENTS = {
+    "jsonl": "a document on each line, in JSON",
+    "table": "a document in each row of a table",
+    "wikipedia": "articles of a dump of Wikipedia",
+}
+TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # what stands between the columns, by suffix
 
 
 def format_of(file: Path) -> str:
-    """Tell JSON lines and dumps, .xml-p1p41242 too, by the suffix; "" for any other file."""
+    """Tell the format of a file by its suffix, whether it is compressed or not.
+
+    Parameters
+    ----------
+    file : Path
+        It need not be there.
+
+    Returns
+    -------
+    str
+        A key of `DOCUMENTS`: dumps may have names such as .xml-p1p41242, too. "" for any other file.
+    """
     suffix = suffix_of(file)
-    return "jsonl" if suffix in JSON_LINES else "wikipedia" if suffix.startswith(".xml") else ""
+    if suffix in JSON_LINES:
+        return "jsonl"
+    if suffix in TABLES:
+        return "table"
+    return "wikipedia" if suffix.startswith(".xml") else ""
 
 
 def text_of(
     file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", tells: bool = False
 ) -> Iterator[bytes]:
-    """Yield text as `byte_pieces`; of JSON lines and dumps a paragraph a line, a blank one between documents.
+    """Yield text as `byte_pieces`; of other formats a paragraph a line, a blank one between documents.
 
-    With `tells`, warn of articles that are left out.
+    Parameters
+    ----------
+    file : Path
+        Plain text, JSON lines, a table or a dump of Wikipedia, as `format_of` tells by its name.
+    size : int
+        Bytes of a piece, about.
+    progress : callable, optional
+        Hears how many bytes of the file on the disk have been read.
+    column : str, default "text"
+        Where JSON lines and tables have their text. Of a table it may be a number, from 1, where no column
+        has that name: the table then has no header.
+    tells : bool, default False
+        Warn of articles that are left out.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or has no such column.
     """
     if not (form := format_of(file)):
         yield from byte_pieces(file, size, progress)
         return
+    if form == "wikipedia":
+        texts = articles(file, progress, tells)
+    elif form == "table":
+        texts = _cells(file, column, progress)
+    else:
+        texts = _texts(file, column, progress)
     waiting = bytearray()
-    for text in _texts(file, column, progress) if form == "jsonl" else articles(file, progress, tells):
+    for text in texts:
         lines = "\n".join(filter(str.strip, text.splitlines()))
         waiting += f"{lines}\n\n".encode(errors="replace")  # JSON may have half of a character
         if len(waiting) >= size:
@@ -38,12 +82,60 @@ def text_of(
     yield from (bytes(waiting), b"")
 
 
+def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
+    """Yield the cells of one column of a table, which is a name in its header or a number from 1."""
+    delimiter = _delimiter_of(file, column)
+    table = rows(file, delimiter, kept=False, progress=progress)
+    if delimiter == "\t":  # of which `rows` takes a quotation mark as it stands
+        table = ((number, list(map(_unquoted, row))) for number, row in table)
+    first_line, header = next(table, (1, []))
+    if not header:
+        return
+    if column in header:
+        place = header.index(column)
+    elif column.isdecimal() and 1 <= int(column) <= len(header):
+        place = int(column) - 1
+        yield header[place]
+    else:
+        raise _no_column(f"{file}, line {first_line}", column, header)
+    for number, row in table:
+        if len(row) != len(header):
+            both = f"{counted(len(row), 'column')} where the first row has {len(header)}"
+            advice = "write a text with delimiters in it within quotation marks, or give the texts as .jsonl."
+            raise InputError(f"{file}, line {number} has {both}; {advice}")
+        yield row[place]
+
+
+def _delimiter_of(file: Path, column: str) -> str:
+    """Return what stands between the columns: as the suffix says, unless the header shows another sign.
+
+    In much of Europe spreadsheets write .csv with semicolons.
+    """
+    usual = TABLES[suffix_of(file)]
+    _, header = next(rows(file, usual, kept=False), (1, []))
+    if len(header) != 1 or column in header or column.isdecimal():
+        return usual
+    others = [sign for sign in ";,\t|" if sign in header[0]]
+    return max(others, key=header[0].count) if others else usual
+
+
+def _unquoted(cell: str) -> str:
+    """Return a cell without the quotation marks that pandas puts around some; any other as it is."""
+    inner = cell[1:-1]
+    quoted = len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if quoted else cell
+
+
+def _no_column(where: str, column: str, names: list[str]) -> InputError:
+    flags = {name: f"--column {name}" for name in names}
+    near = did_you_mean(column, flags, "name the one that has the text with --column.")
+    return InputError(f"{where} has no column {column!r}, but {shown(names)}; {near}")
+
+
 def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
     for number, row in json_lines(file, kept=False, progress=progress):
         if column not in row:
-            near = did_you_mean(column, list(row), "name the one that has the text with --column.")
-            has = f"has no column {column!r}, but {shown(list(row))}"
-            raise InputError(f"{file}, line {number} {has}; {near}")
+            raise _no_column(f"{file}, line {number}", column, list(row))
         if not isinstance(text := row[column], str | None):
             raise InputError(f"{file}, line {number}: {column!r} is {short(text)}, expected a text or null.")
         yield text or ""

@@ -17,7 +17,7 @@ from minibert.data.layout import Block, lay_out
 from minibert.data.masking import POSITION_BITS, choose_positions, choose_words, visible_tokens
 from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
 from minibert.data.shards.store import TokenShards
-from minibert.errors import InputError
+from minibert.errors import Arguments, InputError
 from minibert.model.batch import Sequence
 from minibert.terminal import counted
 from minibert.tokenizer import Tokenizer
@@ -147,6 +147,24 @@ class Instances:
         several machines share, each makes its own only, from slot `first` to `last` (exclusive; None:
         `count`), the same byte for byte; the tokens of the others are not read, and they come as None.
         """
+        for sequence, after, _ in self.located(position, count, first, last):
+            yield sequence, after
+
+    def located(
+        self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[Sequence | None, Position, Spans | None]]:
+        """Yield what `stream` does, each with where its spans lie among the tokens of the shards.
+
+        Parameters
+        ----------
+        position, count, first, last
+            As of `stream`.
+
+        Raises
+        ------
+        InputError
+            When the slots are none of a batch, or the position is none of this text.
+        """
         last = count if last is None else last
         if not 0 <= first < last <= count:
             what = f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}"
@@ -164,12 +182,16 @@ class Instances:
                 own = (first <= slots) & (slots < last)
                 chosen = np.sort(order[offset:][own])  # in the order of the text, as the shards are
                 made = self._make_block(spans[chosen], keys[chosen]) if len(chosen) else None
+                places = spans[chosen].tolist()
                 rows = np.searchsorted(chosen, order[offset:]).tolist()
                 is_last = number + 1 == len(blocks)
                 following = Position(epoch + 1, 0, 0) if is_last else Position(epoch, number + 1, 0)
                 for place, (mine, row) in enumerate(zip(own.tolist(), rows, strict=True), offset + 1):
                     after = Position(epoch, number, place) if place < len(order) else following
-                    yield made.sequence_at(row) if made and mine else None, after
+                    if made and mine:
+                        yield made.sequence_at(row), after, Spans(*places[row])
+                    else:
+                        yield None, after, None
                 passed += len(order) - offset
                 offset = 0
             epoch, block = epoch + 1, 0
@@ -250,6 +272,30 @@ class Instances:
         return contiguous_spans(begin, ends[-1], room, short, rng)
 
 
+def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> float:
+    """Compute the share of a text that lies in documents of two sentences or more.
+
+    Whatever follows a document of one sentence comes from elsewhere: where most are such, as with tickets and
+    short messages, next sentences are hardly ever next.
+
+    Parameters
+    ----------
+    shards : TokenShards
+        The text.
+    documents : (n,) int64, optional
+        Numbers of the documents that count; all of them when left out.
+
+    Returns
+    -------
+    float
+        A share of the tokens, from 0 to 1.
+    """
+    counts, lengths = shards.sentence_counts, shards.document_lengths
+    if documents is not None:
+        counts, lengths = counts[documents], lengths[documents]
+    return float(lengths[counts >= 2].sum() / lengths.sum())
+
+
 def split_documents(
     n_documents: int, held_out: float = 0.05, next_sentence: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -264,11 +310,14 @@ def split_documents(
     least = 2 if next_sentence else 1
     if n_documents < 2 * least:
         why = ", as next sentences are also drawn from other documents" if next_sentence else ""
-        instead = ", or set $next_sentence" if next_sentence and n_documents > 1 else ""
         few = f"The text is {counted(n_documents, 'document')}, which is too few"
         needed = f"{least} to learn from and {least} to hold out are needed{why}"
-        advice = f"give more text, with blank lines between documents{instead}."
-        raise InputError(f"{few}: {needed}; {advice}", next_sentence=False)
+        ways = "$lines where each line is a document, $continuous to have it cut into documents"
+        advice = f"give more text, with blank lines between documents, or {ways}"
+        if next_sentence and n_documents > 1:
+            advice += ", or set $next_sentence"
+        layouts = {"lines": Arguments(layout="documents"), "continuous": Arguments(layout="continuous")}
+        raise InputError(f"{few}: {needed}; {advice}.", next_sentence=False, **layouts)
     count = min(max(least, round(n_documents * held_out)), n_documents - least)
     held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs
     return np.setdiff1d(np.arange(n_documents), held), held

@@ -36,16 +36,21 @@ def numbered_lines(
         yield number, text if ends else text.rstrip("\r\n")
 
 
-def rows(file: str | Path, delimiter: str = "\t", errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
+def rows(
+    file: str | Path, delimiter: str = "\t", errors: str = "strict", **reading: Any
+) -> Iterator[tuple[int, list[str]]]:
     """Read the columns of every row of a table, with the number of its line; blank lines are passed over.
 
     Between tabs a quotation mark is a character like any other, as in the files of GLUE. Any other delimiter
     means CSV: a column within quotation marks may hold delimiters, line ends and doubled quotation marks.
+    `reading` is for `numbered_lines`.
     """
     if delimiter == "\t":
-        yield from ((number, line.split("\t")) for number, line in numbered_lines(file, errors) if line)
+        lines_of_file = numbered_lines(file, errors, **reading)
+        yield from ((number, line.split("\t")) for number, line in lines_of_file if line)
         return
-    lines = (line for _, line in numbered_lines(file, errors, ends=True))  # errors name places in such text
+    # Errors name places in such text.
+    lines = (line for _, line in numbered_lines(file, errors, ends=True, **reading))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1  # line of the row that is being read
     try:

@@ -65,8 +65,8 @@ def show(
     Raises
     ------
     InputError
-        When a model can't be read or shown, models differ in shape or vocabulary or are too large, or only
-        the second of two texts is given.
+        When a model can't be read or shown, models differ in shape or vocabulary or are too large, only the
+        second of two texts is given, or a second one to a model that knows one segment only.
     """
     if text is None and text_pair is not None:
         raise InputError("$text_pair is the second of two texts; give the first, too.", text_pair=text_pair)
@@ -75,6 +75,9 @@ def show(
     int8 = int8 or len(models) > 1
     read = [read_model(model) for model in models]
     first, config = read[0], read[0].params.config
+    if text_pair is not None and config.type_vocab_size == 1:
+        what = f"{first.name} knows one segment only (type_vocab_size=1), and $text_pair is a second"
+        raise InputError(f"{what}; leave it out.", text_pair=text_pair)
     tables = packed_tokenizer(first.tokenizer)
     for model in read[1:]:
         same = model.tokenizer.vocab == first.tokenizer.vocab and packed_tokenizer(model.tokenizer) == tables

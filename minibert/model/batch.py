@@ -191,6 +191,8 @@ class Batch:
         the positions.
         """
         tokenize, segments = "tokenize with this model's own vocabulary", "give segments that it has"
+        if config.type_vocab_size == 1:
+            segments = "the model knows one segment only, so give single texts, not pairs"
         for name, values, limit, field, advice in (
             ("input_ids", self.input_ids, config.V, "vocab_size", tokenize),
             ("masked_labels", self.masked_labels, config.V, "vocab_size", tokenize),

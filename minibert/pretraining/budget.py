@@ -149,12 +149,13 @@ def affordable_steps(task: Pretraining, state: State, began: float, tell: Tell) 
     per_step = sum(share * one for share, one in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
-    share = min(1.0, HELD_OUT * 60 * minutes / measuring)
+    share = min(1.0, HELD_OUT * 60 * minutes / measuring) if measuring else 1.0
     left = MARGIN * (60 * minutes - (time.monotonic() - began)) - share * at_the_end - FINISHING_SECONDS
     steps = max(len(lengths), int((left - share * on_the_way) / per_step))
     fewer = f", on {share:.0%} of the usual targets" if share < 1 else ""
     fit = f"{counted(steps, 'step')} of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}"
-    tell(f"{fit}; {share * measuring:.0f} s of these are for measuring held-out text{fewer}.")
+    held_out = f"; {share * measuring:.0f} s of these are for measuring held-out text{fewer}"
+    tell(f"{fit}{held_out if measuring else ''}.")
     return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
@@ -182,6 +183,8 @@ def seconds_per_step(task: Pretraining, state: State, seq_length: int, seconds: 
 
 def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
     """Estimate the seconds for evaluations, those on the way and the last one, by a short one."""
+    if not task.options.evaluations:
+        return 0.0, 0.0
     batches = task.held_out_batches(task.options.longest, PREVIEW_TARGETS // 4)
     task.score(state.params, batches)  # the first one also warms up
     began = time.monotonic()

@@ -6,27 +6,37 @@ Beside it stand metrics of a model with no use for context: the entropy of those
 any constant guess can do), the entropy of the whole text's pieces (the best that a guess can do in the long
 run; that of a few thousand targets is lower, as rare pieces are missing among them), and its own loss with
 the context tokens of each sequence shuffled.
+
+The standard error of the loss is that of its mean over other documents of the same kind. What stands in one
+document is more alike than what stands in two, and a small text is read several times with new masks: so it
+is documents that are counted, and not targets (Liang and Zeger 1986).
 """
 
-from collections.abc import Iterable, Iterator
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from minibert.arrays import Array, Params
 from minibert.data.instances import Instances
+from minibert.data.nsp_spans import Spans
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
-from minibert.model.batch import Batch
+from minibert.model.batch import Batch, Sequence
 from minibert.model.bert import pretraining_loss
 from minibert.model.config import BertConfig
+from minibert.terminal import counted
+from minibert.training.runlog import Progress
 
 SHUFFLING_SEED = 20181011
-TARGETS = 20_000  # [MASK] positions that make a held-out loss: its standard error is then about 0.02 nats
+# [MASK] positions that make a held-out loss. From hundreds of documents its standard error is then about 0.02
+# nats; from few of them it is larger, however many positions there are (`HeldOut.standard_error`).
+TARGETS = 20_000
 PASSES = 20  # of a small held-out text, with new masks each time, to reach them
 BATCH_TOKENS = 4096
-_EMPTY = np.zeros((3, 0))
+_EMPTY, _NOWHERE = np.zeros((3, 0)), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,8 @@ class HeldOut:
     sequences: int  # how many were read
     tokens: int
     text_unigram: float | None = None  # entropy of the whole text's pieces, where these are known
+    standard_error: float | None = None  # of the loss, by document; None where one alone was read
+    documents: int | None = None  # how many the targets stand in, where that is known
 
     @property
     def perplexity(self) -> float:
@@ -56,21 +68,55 @@ class HeldOut:
         return asdict(self) | {"perplexity": self.perplexity, "nats_under_unigram": self.unigram - self.loss}
 
 
-def evaluation_batches(instances: Instances, mask_id: int | None, targets: int = TARGETS) -> Iterator[Batch]:
+@dataclass(frozen=True)
+class HeldOutBatch(Batch):
+    """A batch that knows which document each of its targets stands in."""
+
+    documents: np.ndarray  # (M,) int64, numbers of documents in the shards
+
+    def take(self, first: int, last: int) -> Self:
+        """Return sequences `first` to `last` (exclusive), with the documents of their targets."""
+        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        masked = (self.masked_rows >= begin) & (self.masked_rows < end)
+        return replace(super().take(first, last), documents=self.documents[masked])
+
+
+def evaluation_batches(
+    instances: Instances, mask_id: int | None, targets: int = TARGETS
+) -> Iterator[HeldOutBatch]:
     """Yield batches until there are `targets` scored positions, or the text was read `PASSES` times."""
-    waiting, found, size = [], 0, 0
-    for sequence, position in instances.stream():
+    waiting: list[Sequence] = []
+    documents: list[np.ndarray] = []
+    found = size = 0
+    ends = instances.shards.token_ends
+    for sequence, position, spans in instances.located():
         if position.epoch >= PASSES or found >= targets:
             break
-        assert sequence is not None  # it is for other machines only
+        assert sequence is not None and spans is not None  # it is for other machines only
         waiting.append(sequence)
+        places = _places(sequence, spans, instances.options.left_to_right)
+        documents.append(np.searchsorted(ends, places, side="right"))
         size += len(sequence.input_ids)
         found += int(scored_positions(sequence.input_ids[sequence.masked_positions], mask_id).sum())
         if size >= BATCH_TOKENS:
-            yield Batch.pack(waiting)
-            waiting, size = [], 0
+            yield _packed(waiting, documents)
+            waiting, documents, size = [], [], 0
     if waiting:
-        yield Batch.pack(waiting)
+        yield _packed(waiting, documents)
+
+
+def _packed(sequences: list[Sequence], documents: list[np.ndarray]) -> HeldOutBatch:
+    return HeldOutBatch(**vars(Batch.pack(sequences)), documents=np.concatenate(documents))
+
+
+# -> (m,) int64
+def _places(sequence: Sequence, spans: Spans, left_to_right: bool) -> np.ndarray:
+    """Return where the targets of `[CLS] A [SEP] B [SEP]` stand among the tokens of the shards."""
+    if left_to_right:  # the next token is asked for, and at the end of A its [SEP]
+        return spans.a_begin + np.minimum(sequence.masked_positions.astype(np.int64), spans.a_length - 1)
+    place = sequence.masked_positions.astype(np.int64) - 1  # in A, from [CLS] on
+    in_b = place - spans.a_length - 1  # from the first [SEP] on
+    return np.where(place < spans.a_length, spans.a_begin + place, spans.b_begin + in_b)
 
 
 # visible (M,) -> (M,) bool
@@ -86,6 +132,7 @@ def score(
     runtime = runtime_of(ops)
     tree = runtime.to_device(params)
     masked, pairs = [_EMPTY], [_EMPTY]  # rows of negative log-likelihood, prediction and label
+    documents = [_NOWHERE]  # of the targets
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
@@ -93,6 +140,8 @@ def score(
         scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
         mlm = [runtime.in_order(one, batch, "masked") for one in mlm]
         masked.append(np.array([*mlm, batch.masked_labels], np.float64)[:, scored])
+        if isinstance(batch, HeldOutBatch):
+            documents.append(batch.documents[scored])
         nsp = [runtime.in_order(one, batch, "sequences") for one in nsp]
         labels = batch.next_sentence_labels
         pairs.append(np.array([*nsp, labels], np.float64)[:, labels >= 0])
@@ -102,6 +151,8 @@ def score(
     if not len(targets):
         raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
     paired, counts = len(next_labels) > 0, np.bincount(next_labels.astype(int))
+    where = np.concatenate(documents)
+    known = len(where) == len(nll)
     return HeldOut(
         loss=float(nll.mean()),
         unigram=entropy_of_counts(np.bincount(targets.astype(int))),
@@ -112,7 +163,92 @@ def score(
         next_majority=float(counts.max() / len(next_labels)) if paired else None,
         sequences=sequences,
         tokens=tokens,
+        standard_error=standard_error(nll, where) if known else None,
+        documents=len(np.unique(where)) if known else None,
     )
+
+
+# values (n,)  documents (n,)
+def standard_error(values: np.ndarray, documents: np.ndarray) -> float | None:
+    """Estimate the standard error of a mean whose values come from documents, several from each.
+
+    With residuals e of the mean, it is the root of G/(G-1) times the sum over the G documents of (sum of e in
+    the document)^2, over n: values of one document may depend on each other in any way, and one that is read
+    several times counts no more than a longer one.
+
+    Parameters
+    ----------
+    values : (n,) float64
+        Losses, for instance.
+    documents : (n,) int64
+        The number of the document that each stands in.
+
+    Returns
+    -------
+    float or None
+        None when there is one document only, which tells nothing of others.
+
+    References
+    ----------
+    Liang and Zeger (1986), Longitudinal data analysis using generalized linear models.
+
+    Examples
+    --------
+    >>> standard_error(np.array([1.0, 1.0, 4.0, 4.0]), np.array([7, 7, 8, 8]))
+    1.5
+    """
+    names, number = np.unique(documents, return_inverse=True)
+    if (count := len(names)) < 2:
+        return None
+    sums = np.bincount(number, values - values.mean())
+    return float(np.sqrt(count / (count - 1) * (sums @ sums)) / len(values))
+
+
+def error_text(found: Mapping[str, Any]) -> str:
+    """Say how certain a held-out loss is, of `HeldOut.to_dict()`; "" where that is not known."""
+    if (error := found.get("standard_error")) is None:
+        return ""
+    return f", standard error {error:.3f} over {counted(found['documents'], 'document')}"
+
+
+def score_with_shuffled(
+    scored: Callable[[Iterable[Batch]], HeldOut],
+    batches: abc.Sequence[Batch],
+    special_ids: Iterable[int] | None,
+    show: bool = False,
+) -> tuple[HeldOut, HeldOut | None]:
+    """Score batches as they are, and with the contexts of their targets shuffled.
+
+    Parameters
+    ----------
+    scored : callable
+        Scores batches.
+    batches : sequence of Batch
+        Held-out text.
+    special_ids : iterable of int or None
+        What stays in place where the rest is shuffled; None, of a model trained left to right, shuffles
+        nothing.
+    show : bool, default False
+        Show how much is done.
+
+    Returns
+    -------
+    plain : HeldOut
+    shuffled : HeldOut or None
+        None where nothing was shuffled.
+    """
+    total = sum(batch.T for batch in batches) * (1 if special_ids is None else 2)
+    with Progress(total, "tokens measured", show) as progress:
+
+        def watched(batches: Iterable[Batch]) -> Iterator[Batch]:
+            for batch in batches:
+                yield batch
+                progress.add(batch.T)
+
+        plain = scored(watched(batches))
+        if special_ids is None:
+            return plain, None
+        return plain, scored(watched(shuffle_contexts(batches, special_ids)))
 
 
 # -> nll predicted (M,), nll predicted (S,)

@@ -1,7 +1,7 @@
 """Masked words and next sentences as a task for the training loop (Devlin et al. 2019, section 3.1)."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minibert.arrays import Array, Grads, Params
-from minibert.data.instances import BEGINNING, Instances, Position
+from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, warn
 from minibert.hub import load
@@ -17,14 +17,19 @@ from minibert.model.batch import Batch, BatchPart
 from minibert.model.bert import pretraining_loss, pretraining_loss_backward
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
-from minibert.pretraining.evaluation import HeldOut, evaluation_batches, score
+from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
-from minibert.pretraining.preparation import Text
+from minibert.pretraining.preparation import Text, require_segments
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import State
 from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
 
 PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
+# Of a run with a given number of steps, measuring takes at most this share of the work of training, which is
+# counted in tokens and not by a clock: a run then measures the same targets on any machine, and when it is
+# resumed. A token that is only read forward is a third of the work of one that is learnt from.
+MEASURING_SHARE, FORWARD = 0.15, 1 / 3
+LEAST_TARGETS = 500  # at the end of the shortest run
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,52 @@ class Pretraining:
         """What a scored position shows; None left to right, where all targets are scored."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
-    def score(self, params: FlatParameters, batches: list[Batch]) -> HeldOut:
+    def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:
+        """Reduce a usual number of held-out targets where a run is too short for all of them.
+
+        Parameters
+        ----------
+        state : State
+            Of a run with so many minutes its plan has the share of the usual targets there is time for.
+        timetable : Timetable
+            How many steps there are.
+        targets : int
+            How many positions a long run measures.
+
+        Returns
+        -------
+        int
+            From 1 to `targets`.
+        """
+        share = state.plan.get("held_out_share")
+        if share is None:
+            share = self.measured_share(timetable.planned_total) if self.options.steps else 1.0
+        return math.ceil(targets * share)
+
+    def measured_share(self, steps: int) -> float:
+        """Return what share of the usual held-out targets a run of so many steps measures.
+
+        Parameters
+        ----------
+        steps : int
+            All steps of the run.
+
+        Returns
+        -------
+        float
+            Above 0 and at most 1: such that all measuring is `MEASURING_SHARE` of the work of the steps, but
+            at least `LEAST_TARGETS` are measured at the end.
+        """
+        o = self.options
+        at_the_end = TARGETS if o.left_to_right else 2 * TARGETS  # once more with contexts shuffled
+        targets = at_the_end + o.evaluations * PREVIEW_TARGETS
+        standard = InstanceOptions()
+        masked = 1.0 if o.left_to_right else standard.masked_lm_prob * standard.mask_rates[0]
+        usual_work = FORWARD * targets / masked
+        affordable = MEASURING_SHARE * steps * o.tokens_per_step / usual_work
+        return min(1.0, max(LEAST_TARGETS / TARGETS, affordable))
+
+    def score(self, params: FlatParameters, batches: Iterable[Batch]) -> HeldOut:
         """Score held-out text with some parameters."""
         return score(self.ops, params.config, params.tree, batches, self.mask_id)
 
@@ -193,7 +243,8 @@ class Pretraining:
         def evaluate(state: State) -> dict[str, float]:
             length = next(s.seq_length for s in self.stages(timetable) if state.step <= s.end)
             if length not in batches:
-                batches[length] = self.held_out_batches(length, held_out_targets(state, PREVIEW_TARGETS))
+                targets = self.held_out_targets(state, timetable, PREVIEW_TARGETS)
+                batches[length] = self.held_out_batches(length, targets)
             found = self.score(state.params, batches[length])
             return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
 
@@ -208,13 +259,9 @@ def begin_positions(params: FlatParameters, known: int, length: int) -> None:
     rows[known:length] = np.resize(rows[:known], (max(0, length - known), rows.shape[1]))
 
 
-def held_out_targets(state: State, targets: int) -> int:
-    """Reduce a number of held-out targets where the run's minutes are too few for all of them."""
-    return math.ceil(targets * state.plan.get("held_out_share", 1))
-
-
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
     """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
+    require_segments(options)  # of a run that goes on from before its first checkpoint, too
     stored, params, report = load(source, head=PRETRAINING)
     if stored.vocab_size != text.tokenizer.vocab_size:
         other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."

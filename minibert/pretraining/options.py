@@ -38,7 +38,7 @@ class PretrainOptions(RunOptions):
     )
     _: KW_ONLY
     layout: str = option("auto", f"how the text is laid out: {', '.join(LAYOUTS)}")
-    column: str = option("text", "where JSON lines have their text", metavar="NAME")
+    column: str = option("text", "where JSON lines and tables have their text", metavar="NAME")
     vocab: str | None = option(None, "a vocab.txt or a folder with one", metavar="PATH", default="learn one")
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
     lower_case: bool = option(
@@ -124,11 +124,19 @@ class PretrainOptions(RunOptions):
     )
     short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length", REAL)
     next_sentence: bool = option(
-        True, "without next-sentence prediction", flag="--no-nsp", in_python="learn next sentences, too"
+        True,
+        "without next-sentence prediction, as where hardly any document has two sentences",
+        flag="--no-nsp",
+        in_python="learn next sentences, too, unless hardly any document has two sentences",
     )
     left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
-    evaluations: int = option(10, "how often the held-out text is measured during training", COUNT)
+    evaluations: int = option(
+        10,
+        "how often the held-out text is measured during training, beside the end; fewer of its words in "
+        "short runs; 0: never, nor at the end",
+        COUNT,
+    )
     keep: int = option(2, "checkpoints to keep; 0: all; RUN@1000 names that of step 1000 as a model", COUNT)
 
     UNDECIDED = "by size"
@@ -206,6 +214,8 @@ class PretrainOptions(RunOptions):
     def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
         """Return the same with what only a run could decide as the run with the `stored` options did."""
         open_ones = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
+        if self.next_sentence and not stored.next_sentence:  # for want of documents of two sentences
+            open_ones.append("next_sentence")
         return dataclasses.replace(self, **{name: getattr(stored, name) for name in open_ones})
 
     def rate_from(self, new_head: bool = False) -> float:

@@ -3,8 +3,8 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
@@ -55,6 +55,15 @@ class RunPage(AbstractContextManager["RunPage"]):
             with suppress(RunError):  # of the full disk, perhaps, that has ended the run
                 self.write("stopped")
 
+    @contextmanager
+    def stopped_by_errors(self) -> Iterator[None]:
+        """Let the page say that the run has stopped where the block is left by an error, or by Ctrl-C."""
+        try:
+            yield
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
+
     def keeping(self, on_log: OnLog | None) -> OnLog:
         """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`."""
 
@@ -89,7 +98,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             held_out=report and report["held_out"],
             loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
             last=len(losses),
-            figures=held_out_rows(report["held_out"]) if report else [],
+            figures=held_out_rows(report["held_out"]) if report and report["held_out"] else [],
             loss_curve=[self._losses(metrics, report and report["held_out"])],
             examples=report["examples"] if report else [],
             speeds=self._speeds(metrics),
@@ -166,7 +175,7 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("size", shape, f"the weights of {named['model']}" if o.model else f"--size {o.size}"),
         ("vocabulary", f"{config.V:,} pieces", source),
         ("text", tokens, corpus),
-        ("held out", counted(len(text.held_out_ids), "document"), f"a share of {o.held_out:g}"),
+        ("held out", counted(len(text.held_out_ids), "document"), _held_out(task, timetable)),
         ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
         ("sequence lengths", lengths, why),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
@@ -176,6 +185,17 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("dropout", f"{o.dropout:g}", by_recipe(o.dropout, o.recipe.dropout)),
         ("engine", f"{engine}, {o.dtype}", f"--engine {o.engine}"),
     ]
+
+
+def _held_out(task: Pretraining, timetable: Timetable) -> str:
+    """Say how much is held out, and of a run with few steps how little of that is measured."""
+    options = task.options
+    why = f"a share of {options.held_out:g}"
+    if options.minutes is None and options.evaluations:
+        share = task.measured_share(timetable.planned_total)
+        if share < 1:
+            why += f"; so few steps measure {share:.1%} of the usual targets"
+    return why
 
 
 def _budget(options: PretrainOptions, plan: dict[str, Any], timetable: Timetable) -> str:

@@ -17,6 +17,7 @@ from minibert.data.shards.store import write_shards
 from minibert.errors import InputError
 from minibert.gaps import require_masked_lm
 from minibert.inference import Bert
+from minibert.model.batch import Batch
 from minibert.model_names import folder_of
 from minibert.pretraining import evaluation
 from minibert.pretraining.evaluation import TARGETS, HeldOut
@@ -63,6 +64,7 @@ def evaluate(
     targets: int = TARGETS,
     engine: str = "auto",
     threads: int | None = None,
+    show: bool = False,
 ) -> tuple[HeldOut, HeldOut | None]:
     """Evaluate a run on its held-out text, as its report does if it had time for all targets, or on a corpus.
 
@@ -74,10 +76,13 @@ def evaluate(
     ----------
     run : a run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
     corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
-        alone, and documents of one sentence each, are measured without next sentences.
+        alone, and documents of one sentence each, are measured without next sentences; so is a model that
+        knows one segment only.
     layout, column : of the corpus.
     seq_length : of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
     targets : how many [MASK] positions to score.
+    engine, threads : what computes.
+    show : show how much is done.
     """
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
@@ -91,12 +96,16 @@ def evaluate(
         counts = text.shards.sentence_counts[text.held_out_ids]
         paired = options is None or options.next_sentence
         paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
+        paired = paired and config.type_vocab_size > 1
         instances = text.held_out(length, paired, config.is_decoder)
         batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
-        plain = evaluation.score(ops, config, tree, batches, mask_id)
+        special_ids = None if mask_id is None else text.tokenizer.special_ids
+
+        def scored(batches: Iterable[Batch]) -> HeldOut:
+            return evaluation.score(ops, config, tree, batches, mask_id)
+
+        plain, shuffled = evaluation.score_with_shuffled(scored, batches, special_ids, show)
         plain = replace(plain, text_unigram=evaluation.entropy_of_counts(text.piece_counts()))
-        moved = evaluation.shuffle_contexts(batches, text.tokenizer.special_ids)
-        shuffled = None if mask_id is None else evaluation.score(ops, config, tree, moved, mask_id)
     return plain, shuffled
 
 

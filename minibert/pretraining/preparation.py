@@ -1,7 +1,9 @@
 """From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,12 @@ import numpy as np
 
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import text_of
-from minibert.data.instances import InstanceOptions, Instances, split_documents
+from minibert.data.instances import InstanceOptions, Instances, share_in_pairs, split_documents
 from minibert.data.marks import MUCH as MANY_MARKED, MarkCounts
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.errors import InputError, warn
+from minibert.files import write_atomically
 from minibert.hub.loading import read_config
 from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
@@ -29,9 +32,44 @@ from minibert.training.runlog import bar, say
 HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
 SEEN_OF_BLOCK = 1 << 16  # bytes of a block of text, by which marks are counted
 LOOKED_AT = 1 << 20  # tokens, by which ideographs are
+LEAST_IN_PAIRS = 0.2  # of a text, in documents of two sentences or more, to learn next sentences from
 UPDATE_LINES = 2000  # between two updates of a progress bar
 DIFFERENT_LINES = 1 << 18  # the first ones, whose repetitions are counted in some 30 MB
 FEW_LINES, MUCH = 1000, 0.05  # to warn of repetitions; Wikipedia's are 2%, those of novels and reviews 0.4%
+
+
+TEXTS = "texts.jsonl"  # in a run folder until its shards are made: texts that were given in memory
+IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in the options of such a run
+
+
+def name_of_texts(texts: Sequence[str]) -> str:
+    """Return what stands for texts in memory in the options of a run: their number and their hash."""
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
+    return f"{counted(len(texts), 'text')}{IN_MEMORY}{digest.hexdigest()[:16]}"
+
+
+def keep_texts(texts: Iterable[str], run: Path) -> None:
+    """Write texts in memory into a run folder, from where they are read, and read again after Ctrl-C."""
+
+    def write(temporary: Path) -> None:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+
+    write_atomically(run / TEXTS, write)
+
+
+def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
+    """Return the files of a corpus, and the column that has the text where they are JSON lines or tables."""
+    if not (len(options.corpus) == 1 and IN_MEMORY in options.corpus[0]):
+        return find_files(list(options.corpus) or embedded_corpus()), options.column
+    if not (run / TEXTS).exists():
+        advice = "give the same texts again, or choose another folder for a new run."
+        raise InputError(f"The run in {run} is of {options.corpus[0]}, which are not there; {advice}")
+    return [run / TEXTS], "text"
 
 
 @dataclass(frozen=True)
@@ -43,6 +81,7 @@ class Text:
     train_ids: np.ndarray  # numbers of the documents to learn from
     held_out_ids: np.ndarray  # and of those to be measured on
     repeated: float = 0.0  # share of lines that stood before, at least; 0 where the text was not read now
+    next_sentence: bool = True  # whether next sentences are learnt from it
 
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
         """Return the instances of a stage of training."""
@@ -50,7 +89,11 @@ class Text:
         return Instances(self.shards, self.train_ids, self.tokenizer, made, options.seed)
 
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
-        """Return standard instances of the held-out documents, however the run masks in training."""
+        """Return standard instances of the held-out documents, however the run masks in training.
+
+        They are single spans, without next sentences, where no held-out document has two sentences.
+        """
+        next_sentence = next_sentence and share_in_pairs(self.shards, self.held_out_ids) > 0
         how = InstanceOptions(seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right)
         return Instances(self.shards, self.held_out_ids, self.tokenizer, how, HELD_OUT_SEED)
 
@@ -73,10 +116,29 @@ class Text:
         return counts
 
 
-def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text:
+def prepare_text(
+    options: PretrainOptions, run: Path, show: bool = True, keeps_pairs: bool = False
+) -> Text:
     """Prepare vocabulary, shards and split of a run; what its folder already has is taken from there.
 
     Tokenizer and `shards/` are written into it; of shards by `minibert data` only where they are.
+
+    Parameters
+    ----------
+    options : PretrainOptions
+        Of the run.
+    run : Path
+        Its folder.
+    show : bool, default True
+        Tell how it goes.
+    keeps_pairs : bool, default False
+        Learn next sentences, if the options say so, even where hardly any document has two sentences: the
+        run has begun so.
+
+    Raises
+    ------
+    InputError
+        When text, vocabulary or model can't be used, or there are too few documents.
     """
     tokenizer, repeated = _vocabulary(options, run, show), list[float]()
     if options.shards:
@@ -84,18 +146,36 @@ def prepare_text(options: PretrainOptions, run: Path, show: bool = True) -> Text
         link_shards(run / "shards", shards)
     elif not (run / "shards").exists():
         layout = options.layout if options.corpus else "sentences"
-        stream = SentenceStream(options.corpus or embedded_corpus(), layout, options.column)
+        files, column = _source(options, run)
+        stream = SentenceStream(files, layout, column)
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.found:
+        if show and stream.found and files[0].name != TEXTS:
             say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:
         warn_of_lone_ideographs(shards, tokenizer)
-    parts = split_documents(shards.n_documents, options.held_out, options.pairs)
-    return Text(tokenizer, shards, *parts, sum(repeated))
+    (run / TEXTS).unlink(missing_ok=True)  # which the shards have now
+    pairs = options.pairs and (keeps_pairs or _has_pairs(options, shards))
+    parts = split_documents(shards.n_documents, options.held_out, pairs)
+    return Text(tokenizer, shards, *parts, sum(repeated), pairs)
+
+
+def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
+    """Tell whether next sentences can be learnt from a text; warn where they can't."""
+    share = share_in_pairs(shards)
+    if share >= LEAST_IN_PAIRS:
+        train, _ = split_documents(shards.n_documents, options.held_out, True)
+        if share_in_pairs(shards, train) > 0:
+            return True
+    why = "no document has two sentences"
+    if share:
+        why = f"hardly any document has two sentences, only {share:.1%} of the text are in such"
+    advice = "lines that follow one another need blank lines only between documents, or --layout continuous"
+    warn(f"Next sentences are not learnt: {why}; {advice}.")
+    return False
 
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
@@ -104,7 +184,7 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         return Tokenizer.from_pretrained(run)
     positions = max(options.max_positions, options.longest)
     if options.model:
-        positions = _configuration(options.model).get("max_position_embeddings", positions)
+        positions = configuration(options.model).get("max_position_embeddings", positions)
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
         if options.model:
@@ -113,14 +193,15 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
         rules = text_rules(not options.lower_case, options.keep_accents, options.segmented)
         tokenizer = Tokenizer.from_pretrained(source, **rules)
     else:
+        files, column = _source(options, run)
         rules = text_rules(False, options.keep_accents, options.segmented)
-        how = (options.vocab_size, options.lower_case, show, options.column)
-        tokenizer = learn_vocabulary(options.corpus, *how, **rules)
+        how = (options.vocab_size, options.lower_case, show, column)
+        tokenizer = learn_vocabulary(files, *how, **rules)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
 
 
-def _configuration(folder: str) -> dict[str, Any]:
+def configuration(folder: str) -> dict[str, Any]:
     """Return the configuration of a trained BERT to start from; it is checked when weights are loaded."""
     place = folder_of(folder)
     for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
@@ -130,6 +211,26 @@ def _configuration(folder: str) -> dict[str, Any]:
         raise no_such_model(folder)
     message = "$model has no config.json or bert_config.json; give a run folder or another BERT's."
     raise InputError(message, model=folder)
+
+
+def require_segments(options: PretrainOptions) -> None:
+    """Check, before any text is read, that the weights to start from know pairs where pairs are asked.
+
+    Parameters
+    ----------
+    options : PretrainOptions
+        Of the run; where they name no `model`, or pair nothing, there is nothing to check.
+
+    Raises
+    ------
+    InputError
+        When `model` knows one segment only (type_vocab_size=1), and the options ask for next sentences.
+    """
+    if not options.model or not options.pairs:
+        return
+    if configuration(options.model).get("type_vocab_size", 2) == 1:
+        what = "$model knows one segment only (type_vocab_size=1), and next sentences are told by two"
+        raise InputError(f"{what}; set $next_sentence.", model=options.model, next_sentence=False)
 
 
 def learn_vocabulary(

@@ -12,7 +12,7 @@ import dataclasses
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
@@ -30,12 +30,12 @@ from minibert.model.flops import step_operations
 from minibert.model.params import Parameters
 from minibert.ops import Ops
 from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
-from minibert.pretraining.evaluation import TARGETS, shuffle_contexts
-from minibert.pretraining.objective import Pretraining, held_out_targets
+from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
+from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
-from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
 from minibert.terminal import counted, printable
 from minibert.trace import Trace, watch
@@ -48,7 +48,7 @@ TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array r
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
-MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards")  # before the first step
+MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards", TEXTS)  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
 
@@ -63,7 +63,8 @@ def pretrain(
     trace: bool = False,
     ops: Ops | None = None,
     on_log: OnLog | None = None,
-    as_command: bool = False,
+    texts: Sequence[str] | None = None,
+    go_on: str | None = None,
 ) -> dict[str, Any]:
     """Pre-train a BERT, leave the run folder `out` behind, and return what its `report.json` holds.
 
@@ -82,7 +83,9 @@ def pretrain(
         the run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
     ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
     on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
-    as_command : whether the command `minibert pretrain` runs this: when stopped, it is told how it goes on.
+    texts : documents in memory, for which `preparation.name_of_texts` stands as the `corpus` of the options.
+    go_on : the command that goes on with a run that Ctrl-C stops, for whoever watches it; without it nothing
+        is said.
     """
     run, began = Path(out), time.monotonic() if began is None else began
     if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
@@ -90,6 +93,7 @@ def pretrain(
     options = engines.settled(options.resolved())
     if not resume:  # earlier versions raised the number
         options.check_positions()
+        require_segments(options)
     ops, engine = engines.choose_for(options, ops)
     engines.keep_freed_memory()
     runtime = runtime_of(ops)
@@ -103,24 +107,34 @@ def pretrain(
         if runtime.is_main_process:
             held.enter_context(sole_writer(run))
             _claim_folder(options, run, resume)
+            if texts is not None and not (run / "shards").exists():
+                keep_texts(texts, run)
         threads = options.threads or options.recipe.threads
         held.enter_context(engines.limited_threads(threads, ops))
         try:
             if not runtime.is_main_process:  # the others take the text that the first has prepared
                 runtime.barrier("text")
-            task = Pretraining(options, prepare_text(options, run, show), ops)
+            has_begun = resume and bool(checkpoints(run / "checkpoints"))
+            text = prepare_text(options, run, show, keeps_pairs=has_begun)
+            if options.pairs and not text.next_sentence:  # a decision that the run keeps to
+                options = dataclasses.replace(options, next_sentence=False)
+                if runtime.is_main_process:
+                    options.save(run / "training.json")
+            task = Pretraining(options, text, ops)
             if runtime.is_main_process:
                 runtime.barrier("text")
             tell(f"Engine {engine}.")
             task, state, page = _train(task, run, resume, show, tell, began, trace, on_log, engine)
-            report = _finish(task, state, run, tell, began, page) if page else {}
+            report = _finish(task, state, run, show, tell, began, page) if page else {}
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
-            if as_command:
-                tell(f"Go on with: minibert pretrain --resume --out {shlex.quote(str(run))}")
+            if go_on:
+                tell(f"What was finished is kept; go on with: {go_on}")
             raise
-        except InputError:
+        except RunError:
+            raise
+        except Exception:  # what was given can't be used, which may show late
             if runtime.is_main_process and fresh and not checkpoints(run / "checkpoints"):
                 _remove(run.iterdir())  # nothing was trained: leave nothing behind, nor the empty folder
             raise
@@ -283,19 +297,20 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
 
 
 def _finish(
-    task: Pretraining, state: State, run: Path, tell: Tell, began: float, page: RunPage
+    task: Pretraining, state: State, run: Path, show: bool, tell: Tell, began: float, page: RunPage
 ) -> dict[str, Any]:
     options, params, timetable = task.options, state.params, timetable_of(state)
     assert isinstance(params, Parameters)
     config = params.config
     save_hf(run, task.config_after(state, timetable), params)
-    tell("Measuring the held-out loss.")
-    batches = task.held_out_batches(options.longest, held_out_targets(state, TARGETS))
-    held_out = dataclasses.replace(task.score(params, batches), text_unigram=page.text_unigram)
-    moved = shuffle_contexts(batches, task.text.tokenizer.special_ids)
-    shuffled = None if task.mask_id is None else task.score(params, list(moved))
+    held_out = None
+    with page.stopped_by_errors():
+        if options.evaluations:
+            tell("Measuring the held-out loss.")
+            held_out = _measured(task, state, timetable, show) | {"text_unigram": page.text_unigram}
+        examples = _examples(task, Bert(config, params, task.ops, task.text.tokenizer))
     report = {
-        "held_out": held_out.to_dict() | {"shuffled_loss": shuffled and shuffled.loss},
+        "held_out": held_out,
         "left_to_right": options.left_to_right,
         "size": config.size,
         "parameters": params.count(),
@@ -310,12 +325,21 @@ def _finish(
         "cores": cores(),
         "training_seconds": round(state.seconds, 1),
         "seconds": round(time.monotonic() - began, 1),
-        "examples": _examples(task, Bert(config, params, task.ops, task.text.tokenizer)),
+        "examples": examples,
         "folder": str(run),
     }
     report["page"] = str(page.write("finished", report))
     atomic_json(run / "report.json", report)
     return report
+
+
+def _measured(task: Pretraining, state: State, timetable: Timetable, show: bool) -> dict[str, Any]:
+    """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
+    targets = task.held_out_targets(state, timetable, TARGETS)
+    batches = task.held_out_batches(task.options.longest, targets)
+    special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids
+    plain, shuffled = score_with_shuffled(partial(task.score, state.params), batches, special_ids, show)
+    return plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
 
 
 def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
@@ -334,7 +358,11 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
 
 def report_text(report: dict[str, Any]) -> str:
     """Format a report as a person reads it."""
-    lines = [metrics_text(report["held_out"])]
+    if report["held_out"]:
+        lines = [metrics_text(report["held_out"])]
+    else:
+        again = f"minibert evaluate --model {shlex.quote(report['folder'])} measures it"
+        lines = [f"Held-out text was not measured (0 evaluations); {again}."]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
     done = f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s"
     lines.append(f"{done}; {report['seconds'] / 60:.1f} minutes for this command.")
@@ -355,7 +383,8 @@ def metrics_text(metrics: dict[str, Any]) -> str:
     """Format `HeldOut.to_dict()` and `shuffled_loss`, None left to right, as a person reads them."""
     loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
-    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({counted(metrics['targets'], 'target')})")]
+    targets = counted(metrics["targets"], "target") + error_text(metrics)
+    rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({targets})")]
     for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
         entropy = metrics[name]
         place = f"{abs(entropy - loss):.2f} {'under' if loss <= entropy else 'over'} it"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minibert.json_files import read_json
+from minibert.errors import InputError
+from minibert.json_files import misfit, read_json
 from minibert.model.config import BertConfig
 from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
@@ -125,20 +126,29 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
         training.append(f"Begun from the weights of {_last(model)}.")
     if is_step or not (run / results.REPORT).exists():
         return training, [], {}, [UNFINISHED]
-    fields = {"held_out": {"targets": int, **results.HELD_OUT}, "trained_length": int, **LENGTH}
-    report = read_json(run / results.REPORT, fields)
-    found, length = dict.fromkeys(results.HELD_OUT) | report["held_out"], report["trained_length"]
-    predicted = "[MASK]s" if found["shuffled_loss"] is not None else "the next words"
+    report = read_json(run / results.REPORT, {"trained_length": int, "left_to_right": bool | None, **LENGTH})
+    held_out, length = report.get("held_out", {}), report["trained_length"]
+    if held_out is None:  # nothing was measured
+        to_right = report.get("left_to_right", False)
+    else:
+        if wrong := misfit(held_out, {"targets": int, **results.HELD_OUT}):
+            path = run / results.REPORT
+            raise InputError(f"{path} can't be read: in 'held_out' {wrong}; let --resume write it again.")
+        held_out = dict.fromkeys(results.HELD_OUT) | held_out
+        to_right = held_out["shuffled_loss"] is None
+    predicted = "the next words" if to_right else "[MASK]s"
     training += [
         f"Objective: predict {predicted}" + "; does one span follow another" * options["next_sentence"] + ".",
         _length(report) + f", in sequences of up to {length} tokens, {options['batch_size']:,} in a step; "
         f"learning rate {options['learning_rate']:g}.",
     ]
-    (_, targets), *measured = results.held_out_rows(found)
+    seen = f"It has seen no sequence of more than {length} tokens."
+    if held_out is None:
+        return training, [], {}, ["It was not measured on held-out text.", seen]
+    (_, targets), *measured = results.held_out_rows(held_out)
     rows = [("measured on held-out documents", f"{targets} targets"), *measured]
-    limits = ["Measured on documents of the text that it learnt from: on other text it does worse."]
-    limits.append(f"It has seen no sequence of more than {length} tokens.")
-    metrics = {name: found[name] for name in ("perplexity", "accuracy") if found[name] is not None}
+    limits = ["Measured on documents of the text that it learnt from: on other text it does worse.", seen]
+    metrics = {name: held_out[name] for name in ("perplexity", "accuracy") if held_out[name] is not None}
     return training, _table(rows), metrics, limits
 
 

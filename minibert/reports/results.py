@@ -40,6 +40,7 @@ ADVICE = "restore it, or remove it and let --resume train again from the beginni
 WORST = 10  # mistakes that are shown
 NUMBERS = {  # of held-out text
     "loss": "loss, nats",
+    "standard_error": "its standard error, by document",
     "unigram": "unigram entropy of the targets: the best guess without context",
     "text_unigram": "unigram entropy of the whole text",
     "shuffled_loss": "loss with the context shuffled",

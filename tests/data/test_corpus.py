@@ -134,6 +134,38 @@ def test_auto_finds_the_documents_of_real_texts(file, layout, documents):
     assert stream.found == {layout: 1}
 
 
+def test_documents_layout_makes_each_line_a_document(tmp_path):
+    text = "He came. She went.\nAll is well.\n\n\nMr. Bennet left. Done.\n"
+    (tmp_path / "a.txt").write_text(text)
+    documents = ["He came.", "She went.", None, "All is well.", None, "Mr. Bennet left.", "Done."]
+    assert list(sentences(tmp_path / "a.txt", "documents")) == documents
+
+
+def test_documents_layout_keeps_a_line_of_many_pieces_whole(tmp_path):
+    line = "The cat sat on the mat. " * 20_000  # 480,000 characters
+    (tmp_path / "a.txt").write_text(f"{line}\n{line}\nShort.")
+    found = list(sentences(tmp_path / "a.txt", "documents"))
+    assert found.count(None) == 2 and found[-2:] == [None, "Short."]
+    assert found.index(None) >= 20_000
+
+
+@pytest.mark.parametrize("between", [" ", "\n", "\n\n", "\n\n\n"])
+def test_continuous_layout_cuts_one_text_into_documents(tmp_path, between):
+    lines = [f"This is sentence number {number}." for number in range(80)]
+    (tmp_path / "a.txt").write_text(between.join(lines))
+    stream = sentences(tmp_path / "a.txt", "continuous")
+    assert list(stream) == [*lines[:32], None, *lines[32:64], None, *lines[64:]]
+    assert not stream.found  # it was asked for
+
+
+def test_continuous_layout_unwraps_prose_and_ends_at_the_end_of_a_file(tmp_path):
+    (tmp_path / "a.txt").write_text(PROSE)
+    (tmp_path / "b.txt").write_text("One.\nTwo.\n")
+    found = list(sentences([tmp_path / "a.txt", tmp_path / "b.txt"], "continuous"))
+    prose = [one for one in sentences(tmp_path / "a.txt", "prose") if one is not None]
+    assert found == [*prose, None, "One.", "Two."]
+
+
 def test_what_auto_found_is_a_sentence_with_the_layout_of_most_files_first(tmp_path):
     write(tmp_path / "a.txt", PROSE)
     for name in "bc":

@@ -54,7 +54,7 @@ def test_a_vocabulary_counts_the_texts_and_not_the_json(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"txt": "a", "id": 1}, "line 2 has no column 'text', but txt, id; did you mean txt?"),
+        ({"txt": "a", "id": 1}, "line 2 has no column 'text', but txt, id; did you mean --column txt?"),
         (
             {"body": "a"},
             "line 2 has no column 'text', but body; name the one that has the text with --column.",
@@ -236,7 +236,41 @@ def test_without_the_parser_it_says_what_to_install(tmp_path, monkeypatch):
 
 def test_the_suffix_tells_the_format(tmp_path):
     names = {"a.jsonl.gz": "jsonl", "a.XML.zst": "wikipedia", "a.xml-p1p2.bz2": "wikipedia", "a.txt.xz": ""}
+    names |= {"a.csv": "table", "a.TSV.gz": "table", "a.tab": "table"}
     assert {name: format_of(tmp_path / name) for name in names} == names
+
+
+def test_numbered_column_reads_a_table_without_header(tmp_path):
+    (tmp_path / "a.csv").write_text('1,"One, two."\n2,Three.\n')
+    assert list(sentences(tmp_path / "a.csv", column="2")) == ["One, two.", None, "Three."]
+
+
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_table_with_another_delimiter_is_read_by_its_header(tmp_path, sign):
+    (tmp_path / "a.csv").write_text(f'id{sign}body\n1{sign}"One, two."\n2{sign}Three.\n')
+    assert list(sentences(tmp_path / "a.csv", column="body")) == ["One, two.", None, "Three."]
+    with pytest.raises(InputError, match="no column 'text', but id, body; name the one"):
+        list(sentences(tmp_path / "a.csv"))
+
+
+def test_a_paragraph_a_line_stays_one_document_in_a_cell(tmp_path):
+    (tmp_path / "a.csv").write_text('text\n"He came. She went.\n\nThey left."\nAll is well.\n')
+    stream = sentences(tmp_path / "a.csv")
+    assert list(stream) == ["He came.", "She went.", "They left.", None, "All is well."]
+    assert stream.found == {"table": 1} and stream.bytes_read == stream.bytes_total
+
+
+def test_unquoted_commas_are_refused_by_their_line(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n1,One.\n2,Well, no.\n")
+    with pytest.raises(InputError, match=r"a\.csv, line 3 has 3 columns where the first row has 2; write a"):
+        list(sentences(tmp_path / "a.csv"))
+
+
+def test_vocabulary_of_a_table_has_no_commas_of_its_own(tmp_path):
+    rows = "".join(f"{number},good,the cat came\n" for number in range(20))
+    (tmp_path / "a.csv").write_text("id,label,text\n" + rows)
+    words = count_corpus([tmp_path / "a.csv"], BasicTokenizer(), show=False).words
+    assert dict(words) == {"the": 20, "cat": 20, "came": 20}
 
 
 # Repeated lines

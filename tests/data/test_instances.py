@@ -525,11 +525,11 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     assert [part.tolist() for part in split_documents(2, next_sentence=False)] == [[0], [1]]
     assert [len(part) for part in split_documents(10, 0.99)] == [2, 8]
     for text, advice in (
-        ("0 documents", "documents"),
-        ("1 document", "documents"),
-        ("3 documents", "documents, or set next_sentence=False"),
+        ("0 documents", "layout='continuous' to have it cut into documents"),
+        ("1 document", "layout='documents' where each line is a document, layout='continuous' .* documents"),
+        ("3 documents", "layout='continuous' to have it cut into documents, or set next_sentence=False"),
     ):
-        with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* between {advice}\.$"):
+        with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* {advice}\.$"):
             split_documents(int(text[0]))
     with pytest.raises(
         InputError, match="1 document, which is too few: 1 to learn from and 1 to hold out are"

@@ -18,7 +18,7 @@ from minibert.frozen.features import Extractor
 
 TEXTS = ["the whale was good", "a poor captain, and a very bad ship", "of the sea"]
 QUICK = (
-    "--size tiny --steps 20 --vocab-size 600 --seq-length 32 --batch-size 8 --evaluations 0 --quiet --json"
+    "--size tiny --steps 20 --vocab-size 600 --seq-length 32 --batch-size 8 --evaluations 1 --quiet --json"
 )
 CLOSE = {"rtol": 0, "atol": 2e-6}  # float32 on both sides
 

@@ -175,7 +175,7 @@ def test_a_run_that_is_stopped_says_so(corpus, tmp_path):
 
 
 def test_a_left_to_right_run_has_next_words_and_no_guesses(corpus, tmp_path):
-    pretrain(options(corpus, left_to_right=True, evaluations=0), tmp_path / "run", show=False)
+    pretrain(options(corpus, left_to_right=True, evaluations=1), tmp_path / "run", show=False)
     document = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "the loss on held-out next words" in document
     assert "Guesses" not in document and "shuffled" not in document

@@ -1075,22 +1075,6 @@ def test_a_corpus_with_too_little_in_it_is_refused(tmp_path, text, message):
     assert not checkpoints(tmp_path / "run" / "checkpoints")
 
 
-@pytest.mark.parametrize("short", ["held out", "all"])
-def test_a_text_without_pairs_for_a_later_stage_is_refused_before_the_first_step(
-    corpus, tmp_path, monkeypatch, short
-):
-    monkeypatch.setattr(Pretraining, "objective", lambda *_: pytest.fail("a step was made"))
-    documents = corpus.read_text().split("\n\n")[:20]
-    for number in range(len(documents)):  # of one sentence: every fifth document is held out
-        if short == "all" or number % 5 == 4:
-            documents[number] = documents[number].split("\n")[0]
-    (tmp_path / "text.txt").write_text("\n\n".join(documents))
-    options = small_options(tmp_path / "text.txt", layout="sentences", evaluations=0)
-    with pytest.raises(InputError, match="No document has two sentences"):
-        pretrain(options, tmp_path / "run", show=False)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_cased_run_keeps_case(corpus, tmp_path):
     tokenizer = prepare_text(small_options(corpus, lower_case=False), tmp_path, False).tokenizer
     assert not tokenizer.lower_case and tokenizer.tokenize("The cat")[0] == "The"
@@ -1152,7 +1136,7 @@ def test_a_finished_run_without_its_metrics_is_measured_and_has_its_page(corpus,
     out = tmp_path / "run"
     pretrain(small_options(corpus, steps=2), out, show=False)
     (out / "metrics.jsonl").unlink()
-    monkeypatch.setattr(pretraining, "TARGETS", 50)
+    monkeypatch.setattr(Pretraining, "held_out_targets", lambda *_: 50)
     report = pretrain(PretrainOptions.resumed(out / "training.json"), out, resume=True, show=False)
     assert report["steps"] == 2 and report["page"] == report_of(out)["page"] == str(out / "report.html")
     assert 50 <= report["held_out"]["targets"] < 100
@@ -1162,9 +1146,10 @@ def test_what_was_trained_stays_when_measuring_it_fails(corpus, tmp_path, monkey
     def refuse(*_):
         raise InputError("nothing to measure")
 
-    monkeypatch.setattr(Pretraining, "score", refuse)
+    monkeypatch.setattr(pretraining, "_measured", refuse)
     with pytest.raises(InputError, match="nothing to measure"):
-        pretrain(small_options(corpus, evaluations=0), tmp_path / "run", show=False)
+        pretrain(small_options(corpus, evaluations=1), tmp_path / "run", show=False)
+    assert "The run has stopped" in (tmp_path / "run" / "report.html").read_text()
     assert latest(tmp_path / "run" / "checkpoints").state["step"] == 12
 
 

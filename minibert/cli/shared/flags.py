@@ -58,7 +58,8 @@ def add_switches(group: Any, **helps: str) -> None:
 def add_corpus(parser: Any) -> None:
     """Add CORPUS, the text that a command reads."""
     text = "text files, folders or globs: one sentence a line with a blank line between documents, prose, "
-    text += ".jsonl or a dump of Wikipedia (.xml), compressed too (default: the books in the package)"
+    text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), compressed too (default: the books in the "
+    text += "package)"
     parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
 
 
@@ -70,7 +71,7 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
 
 def add_column(group: Any, default: str | None = "text") -> None:
     """Add --column; `default=None` for a command that has to know whether it was given."""
-    text = "where JSON lines have their text (default: text)"
+    text = "where JSON lines and tables have their text (default: text)"
     group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 

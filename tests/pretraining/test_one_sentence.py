@@ -1,0 +1,125 @@
+"""Documents of one sentence: tickets, short messages, rows of a table."""
+
+import dataclasses
+import json
+import warnings
+
+import pytest
+from small_corpus import write_corpus
+
+from minibert.data.shards.joined import open_shards
+from minibert.errors import InputError
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.predict import evaluate
+from minibert.pretraining.preparation import prepare_text
+from minibert.pretraining.run import pretrain
+from minibert.training.runlog import read_metrics
+
+pytestmark = pytest.mark.usefixtures("few_passes")
+WARNING = "Next sentences are not learnt: (no|hardly any) document has two sentences"
+
+
+def small_options(corpus, **more):
+    given = dict(
+        corpus=(str(corpus),), vocab_size=120, seq_length="16", batch_size=4, max_positions=16, steps=3,
+        evaluations=1, held_out=0.2, engine="numpy", dropout=0.0,
+    )  # fmt: skip
+    return PretrainOptions(**given | more)
+
+
+def write_tickets(path, pairs=0, documents=100):
+    """Documents of one sentence, but for the first `pairs` of them, which have two."""
+    tickets = [f"The printer number {number} is broken." for number in range(documents)]
+    for number in range(pairs):
+        tickets[number] += "\nPlease help."
+    path.write_text("\n\n".join(tickets), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("pairs", [0, 5])
+def test_next_sentences_are_off_without_pairs(tmp_path, pairs):
+    text = write_tickets(tmp_path / "tickets.txt", pairs)
+    with pytest.warns(UserWarning, match=WARNING):
+        report = pretrain(small_options(text), tmp_path / "run", show=False)
+    assert report["held_out"]["next_accuracy"] is None
+    assert not PretrainOptions.load(tmp_path / "run" / "training.json").next_sentence
+    assert all("nsp_loss" not in line for line in read_metrics(tmp_path / "run"))
+
+
+def test_switched_off_pairs_equal_no_nsp(tmp_path):
+    text = write_tickets(tmp_path / "tickets.txt")
+    with pytest.warns(UserWarning, match=WARNING):
+        pretrain(small_options(text), tmp_path / "auto", show=False)
+    with warnings.catch_warnings(action="error"):
+        pretrain(small_options(text, next_sentence=False), tmp_path / "given", show=False)
+    for name in ("model.safetensors", "training.json"):
+        assert (tmp_path / "auto" / name).read_bytes() == (tmp_path / "given" / name).read_bytes()
+
+
+def test_next_sentences_stay_where_a_third_of_the_text_has_pairs(tmp_path):
+    text = write_tickets(tmp_path / "tickets.txt", pairs=35)
+    with warnings.catch_warnings(action="error"):
+        found = prepare_text(small_options(text), tmp_path / "run", show=False)
+    assert found.next_sentence
+
+
+def test_few_long_documents_outweigh_many_short_ones(tmp_path):
+    books = write_corpus(tmp_path / "books.txt", documents=8, sentences=40).read_text()
+    tickets = write_tickets(tmp_path / "tickets.txt").read_text()
+    (tmp_path / "both.txt").write_text(f"{books}\n\n{tickets}")
+    with warnings.catch_warnings(action="error"):
+        found = prepare_text(small_options(tmp_path / "both.txt"), tmp_path / "run", show=False)
+    assert found.next_sentence
+
+
+def test_switched_off_run_resumes_with_the_same_options(tmp_path):
+    text = write_tickets(tmp_path / "tickets.txt")
+    options = small_options(text, steps=4, checkpoint_steps=2)
+    with pytest.warns(UserWarning, match=WARNING):
+        pretrain(options, tmp_path / "run", show=False)
+    with warnings.catch_warnings(action="error"):
+        longer = dataclasses.replace(options, steps=6)
+        assert pretrain(longer, tmp_path / "run", resume=True, show=False)["steps"] == 6
+
+
+def test_run_with_checkpoints_keeps_its_next_sentences(tmp_path):
+    text = write_tickets(tmp_path / "tickets.txt", pairs=5)
+    options = small_options(text, steps=2)
+    with pytest.MonkeyPatch.context() as patch:  # as runs of before have begun
+        patch.setattr("minibert.pretraining.preparation.LEAST_IN_PAIRS", 0.0)
+        pretrain(options, tmp_path / "run", show=False)
+    with warnings.catch_warnings(action="error"):
+        pretrain(dataclasses.replace(options, steps=4), tmp_path / "run", resume=True, show=False)
+    assert PretrainOptions.load(tmp_path / "run" / "training.json").next_sentence
+    assert all("nsp_loss" in line for line in read_metrics(tmp_path / "run") if "loss" in line)
+
+
+def test_held_out_single_sentences_are_measured_without_pairs(corpus, tmp_path):
+    documents = corpus.read_text().split("\n\n")[:20]
+    for number in range(4, len(documents), 5):  # every fifth document is held out
+        documents[number] = documents[number].split("\n")[0]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    report = pretrain(small_options(tmp_path / "text.txt"), tmp_path / "run", show=False)
+    assert report["held_out"]["next_accuracy"] is None
+    assert "nsp_loss" in read_metrics(tmp_path / "run")[0]
+    assert evaluate(tmp_path / "run", engine="numpy")[0].loss == report["held_out"]["loss"]
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.csv", 'id,body\n1,"The printer, it broke."\n2,"He said ""no""."\n3,All is well.\n4,Done.\n'),
+        ("a.TSV", 'id\tbody\n1\tThe printer, it broke.\n2\t"He said ""no""."\n3\tAll is well.\n4\tDone.\n'),
+        ("a.jsonl", "".join(json.dumps({"id": 1, "body": text}) + "\n" for text in
+                            ("The printer, it broke.", 'He said "no".', "All is well.", "Done."))),
+    ],
+)  # fmt: skip
+def test_table_is_read_by_its_column(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=r"has no column 'text', but id, body; name the one .* --column"):
+        prepare_text(small_options(tmp_path / name), tmp_path / "refused", show=False)
+    options = small_options(tmp_path / name, column="body", next_sentence=False)
+    found = prepare_text(options, tmp_path / "run", show=False)
+    shards = open_shards(tmp_path / "run" / "shards", found.tokenizer)
+    texts = [found.tokenizer.decode(shards.document(number)[0]) for number in range(4)]
+    assert texts == ["the printer , it broke .", 'he said " no " .', "all is well .", "done ."]
