@@ -33,7 +33,7 @@ def first_code():
 def test_the_first_code_of_the_readme_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     """Where `make pretrain` has left runs/books, in a checkout."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     minibert.pretrain(str(write_corpus(tmp_path / "animals.txt")), steps=2, out="runs/books", **SMALL)
     code, names = first_code(), {}
     assert "steps=200" in code and len(code.splitlines()) <= 12

@@ -37,8 +37,17 @@ from typing import Any
 
 import numpy as np
 
-from minibert.cli.shared.flags import JSON, KEEP_ACCENTS, QUIET, SEGMENTED
-from minibert.cli.shared.flags import add_column, add_corpus, add_flag, add_layout, add_switches
+from minibert.cli.shared.flags import (
+    JSON,
+    KEEP_ACCENTS,
+    QUIET,
+    SEGMENTED,
+    add_column,
+    add_corpus,
+    add_flag,
+    add_layout,
+    add_switches,
+)
 from minibert.errors import InputError
 from minibert.files import require_folder
 from minibert.terminal import counted, emit, json_text, printable

@@ -20,7 +20,6 @@ from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import Tokenizer
 
-
 MOST_WRONG = 20  # words that an error names
 
 

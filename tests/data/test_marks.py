@@ -30,7 +30,9 @@ def test_marks_that_are_stripped_are_told(text, share, example):
     assert "`keep_accents` leaves marks where they are" in str(caught[0].message)
 
 
-@pytest.mark.parametrize("text", ["Où est l'été de cette année, demande la fille", "ASCII", "中文 한국어", ""])
+@pytest.mark.parametrize(
+    "text", ["Où est l'été de cette année, demande la fille", "ASCII", "中文 한국어", ""]
+)
 def test_few_marks_are_not_worth_a_sentence(text, recwarn):
     marks = MarkCounts(BasicTokenizer())
     marks.add(f"{text} and a sentence of many letters behind it, in which there is no accent")

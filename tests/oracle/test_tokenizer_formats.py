@@ -205,7 +205,7 @@ def test_encode_and_a_batch_by_name_are_theirs(both, tmp_path):
     assert [ours.encode(text, **bare) for text in texts] == [theirs.encode(text, **bare) for text in texts]
     expected = theirs(texts, texts[::-1], padding=True)
     found = ours(texts, texts[::-1])
-    assert {name: found[name].tolist() for name in found.keys()} == {**expected}
+    assert {name: found[name].tolist() for name in found.keys()} == {**expected}  # noqa: SIM118
 
 
 # Pairs, truncation, windows

@@ -115,7 +115,7 @@ class Reader:
 
     def __init__(self, folder: Path, trained: Path) -> None:
         self.folder, self.names = folder, {"__name__": "__main__"}
-        for name in ("examples", "docs", "LICENSE"):
+        for name in ("docs", "LICENSE"):
             (folder / name).symlink_to(ROOT / name)
         shutil.copytree(trained, folder / "runs" / "books")
         write_data(folder)

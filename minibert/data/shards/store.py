@@ -63,7 +63,6 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
 
 def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
     """Fill a folder as `write_shards` does; return how many documents, or raise EmptyCorpusError for none."""
-
     written = WrittenTokens(tokenizer)
 
     def encode(group: Group) -> BatchEncoding:
