@@ -22,7 +22,7 @@ project = "minibert"
 copyright = "the authors of minibert, Apache-2.0"
 version = release = minibert.__version__
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples"]
 
 autodoc_preserve_defaults = True  # as they are written, not a path of this machine
 nb_execution_mode = "off"  # `make notebooks` runs them
