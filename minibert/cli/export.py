@@ -37,9 +37,6 @@ from minibert.terminal import emit, json_text, printable, some_of
 TOKENIZER = "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
-# What makes it a model of sentence-transformers.
-MODULES = "modules.json sentence_bert_config.json config_sentence_transformers.json".split()
-MODULES += ["1_Pooling/config.json"]
 # Where others' tools note in a tokenizer_config.json what it was read from.
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
 
@@ -60,8 +57,8 @@ def add(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     from minibert import hub
-    from minibert.hub.sentence_transformers import write_modules
-    from minibert.model_names import folder_of
+    from minibert.hub.sentence_transformers import module_files, write_modules
+    from minibert.model_names import MODULES_FILE, folder_of
     from minibert.reports.card import CARD, Exported, model_card
     from minibert.tasks.stored import TaskFile
 
@@ -80,16 +77,21 @@ def run(arguments: Namespace) -> None:
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if to_google else hub.save_hf
     # Before the folder is begun: an error of reading is not one of writing.
-    beside = _files_beside(folder, not (to_google or arguments.pool))
+    named = source if source.is_dir() else folder  # of an older sentence-transformers the folder around it
+    modules = module_files(named)
+    beside = _files_beside(folder, named) | ({} if to_google or arguments.pool else modules)
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
+    if modules and (to_google or arguments.pool):
+        what = "stay behind" if to_google else f"are replaced by the pool {arguments.pool}"
+        notes.append(f"the modules of sentence-transformers in {named} {what}")
     if is_last := config.is_decoder and params.head.pooled and params.head.kind != "pretraining":
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
     heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
     head = "none" if heads and {*heads} <= {*report.missing} else params.head.kind
     if CARD not in beside:
         name = dest.resolve().name
-        pool = arguments.pool or ("mean" if MODULES[0] in beside else None)
+        pool = arguments.pool or ("mean" if MODULES_FILE in beside else None)
         frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
         kind, known = ("tag", False) if frozen else (head, not to_google and not is_last)
         pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
@@ -100,7 +102,7 @@ def run(arguments: Namespace) -> None:
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
         for name, data in beside.items():
-            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             (temporary / name).write_bytes(data)
         if arguments.pool:
             write_modules(temporary, config.trained_length or config.P, arguments.pool)
@@ -116,13 +118,17 @@ def run(arguments: Namespace) -> None:
     emit(json_text(facts) if arguments.json else _text(facts, dest))
 
 
-def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:
-    """Read what is to go along with a model, by the names of files."""
+def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
+    """Read what is to go along with a model, by the names of files; its card lies in the folder `named`."""
     from minibert.hub.loading import RUNS
 
     is_run = any((folder / name).exists() for name in RUNS)  # whose card is written here
-    wanted = *TOKENIZER, *TASK_FILES, *MODULES * with_modules, *["README.md"] * (not is_run)
-    found = {name: b"".join(byte_pieces(folder / name)) for name in wanted if (folder / name).is_file()}
+    wanted = [(folder, name) for name in (*TOKENIZER, *TASK_FILES)]
+    if not is_run:
+        wanted.append((named, "README.md"))
+    found = {
+        name: b"".join(byte_pieces(place / name)) for place, name in wanted if (place / name).is_file()
+    }
     name = "tokenizer_config.json"
     if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():
         found[name] = _json_file({key: value for key, value in fields.items() if key not in ORIGINS})

@@ -8,10 +8,11 @@ from typing import Any
 
 from minibert import engines, hub
 from minibert.arrays import Array
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
+from minibert.hub.sentence_transformers import Normalize, read_modules
 from minibert.inference import FINETUNED
 from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
@@ -41,12 +42,26 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     """
     o = options
     config, params, report = hub.load(o.model, precision_for(o.dtype), head, o.seed)
+    if head.kind in similarity_losses.KINDS:
+        _warn_of_modules(o.model, config, o.task)
     parts = {"pooler": "pooler", "lstm": "LSTMs"}
     fresh = [what for part, what in parts.items() if any(part in name for name in report.missing)]
     if head.outputs and not keeps_head(report, o.model, head, o.task, labels):
         reset(params, HEAD, o.seed)
         fresh.append("output layer")
     return Parameters(dataclasses.replace(config, **o.dropouts), params.flat, head=head), fresh
+
+
+def _warn_of_modules(model: str | Path, config: BertConfig, task: str) -> None:
+    """Warn where a model's vectors are made in another way by sentence-transformers than they are trained."""
+    modules = read_modules(model, config)
+    if modules is None:
+        return
+    others = [type(layer).__name__ for layer in modules.layers if not isinstance(layer, Normalize)]
+    if modules.pools == ("mean",) and not others and not modules.not_done:
+        return
+    makes = " and ".join([f"the pool {', '.join(modules.pools)}", *others])
+    warn(f"{model} makes vectors by {makes}; {task} trains the mean of its last hidden states instead.")
 
 
 def keeps_head(

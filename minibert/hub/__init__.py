@@ -47,7 +47,8 @@ def load(
     dtype, seed : of the parameters, and of the initial values of what the file lacks.
     """
     path = weights_of(source)
-    if path is not None and path == locate(source).checkpoint:
+    place = locate(source)
+    if path is not None and path == place.checkpoint:
         params = load_checkpoint(path, warn=warn).params
         if not isinstance(params, Parameters):
             raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
@@ -58,4 +59,4 @@ def load(
         if not Path(source).is_dir():
             raise no_such_model(source)
     is_tensorflow = path is not None and path.name not in hugging_face.WEIGHTS
-    return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)
+    return (load_tf if is_tensorflow else load_hf)(place.folder, dtype, head, seed)

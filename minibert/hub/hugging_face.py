@@ -151,6 +151,8 @@ def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
                 first, last = header[name]["data_offsets"]
                 flat = data[begin + first : begin + last].view(FLOATS[kind])
                 tensors[name] = (widened(flat) if kind == "BF16" else flat).reshape(header[name]["shape"])
+    except InputError:  # which says what the file is
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); {COPY_AGAIN}.") from error
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have
