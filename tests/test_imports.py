@@ -141,7 +141,7 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | tokenizer/* options ops/* engines/runtime           |
                         | vocabularies                                        | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
-                        | reports/* data/* training/runlog engines/__init__   |
+                        | hub/* reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog ops/*      |

@@ -38,7 +38,7 @@ class _OfTexts(Estimator):
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
         are_pairs = pairs[0][1] is not None
-        if getattr(self, "_pairs", are_pairs) != are_pairs:
+        if getattr(self, "_pairs", None) not in (None, are_pairs):  # None: either will do
             such = "single texts" if are_pairs else "pairs of texts"
             raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")
         answers: list[Any] = [None] * len(pairs)

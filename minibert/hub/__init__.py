@@ -8,7 +8,7 @@ import numpy as np
 from minibert.errors import InputError, warn
 from minibert.hub import hugging_face
 from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
-from minibert.hub.loading import LoadReport, Source, load_source
+from minibert.hub.loading import LoadReport, Source, kind_named, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import check_index, find_checkpoint, google_differences, load_tf, save_tf
 from minibert.model.config import BertConfig
@@ -17,13 +17,57 @@ from minibert.model_names import locate, no_such_model
 from minibert.training.checkpoint import load_checkpoint
 
 __all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "load", "load_hf"]
-__all__ += ["load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
+__all__ += ["fields_in", "kind_in_config", "load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
 
 
 def weights_of(source: str | Path) -> Path | None:
     """Return the path of the weights that `load` would read, a file or a prefix of TensorFlow's, if any."""
     source, checkpoint = locate(source)
     return checkpoint or hugging_face.weights_in(source) or find_checkpoint(source)
+
+
+def fields_in(source: str | Path) -> dict[str, Any]:
+    """Return the fields of the configuration of a model.
+
+    Parameters
+    ----------
+    source : as of `load`.
+
+    Returns
+    -------
+    dict; {} where there is none.
+
+    Raises
+    ------
+    InputError
+        When it is damaged.
+    """
+    folder = locate(source).folder
+    folder = folder if folder.is_dir() else folder.parent
+    paths = (folder / name for name in (CONFIG_FILE, "bert_config.json"))
+    path = next((path for path in paths if path.is_file()), None)
+    return {} if path is None else read_config(path)
+
+
+def kind_in_config(source: str | Path) -> str | None:
+    """Return the kind of head that the configuration of a model names, before its weights are read.
+
+    Parameters
+    ----------
+    source : as of `load`.
+
+    Returns
+    -------
+    str, "pretraining" for a checkpoint of a run, or where there is no configuration; None where it names no
+    class of transformers': then only the tensors tell.
+
+    Raises
+    ------
+    InputError
+        When the configuration is damaged.
+    """
+    fields = fields_in(source)
+    return "pretraining" if not fields or locate(source).checkpoint else kind_named(fields)
 
 
 def load(

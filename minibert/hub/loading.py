@@ -128,7 +128,7 @@ def _choose_head(
     if asked is None:
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
-            advice = "only its encoder can be used: fine-tune from it, or call hub.load with a head."
+            advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
             raise InputError(f"{source.config_path}: {what} is none of minibert's tasks; {advice}")
         return stored, {}
     check_head(asked)
@@ -166,6 +166,26 @@ def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
     if "classifier.weight" not in tensors:
         return PRETRAINING, False
     return one if "bert.pooler.dense.weight" in tensors else Head("tag", outputs, has_lstm), False
+
+
+def kind_named(fields: dict[str, Any]) -> str | None:
+    """Return the kind of head of the class of transformers' that a configuration names.
+
+    Parameters
+    ----------
+    fields : of a `config.json`.
+
+    Returns
+    -------
+    str, one of `KINDS`, "classify" for all three that answer for a whole text; None where it names no class,
+    or one of somebody's own.
+    """
+    names = fields.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if name in _PRETRAINED:
+        return PRETRAINING.kind
+    # Where several kinds have one class, the first stands for them; the last ones have that of a bare encoder.
+    return next((kind for kind, row in KINDS.items() if name == row.architecture), None)
 
 
 def _outputs(source: Source, tensors: Tensors) -> int:
