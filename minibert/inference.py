@@ -16,13 +16,14 @@ from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, warn
 from minibert.files import write_atomically
 from minibert.gaps import BATCH_TOKENS, fill_texts
-from minibert.hub import load, save_hf
+from minibert.hub import fields_in, kind_in_config, load, save_hf
 from minibert.hub.sentence_transformers import SentenceModules, module_files, read_modules
 from minibert.model import bert
 from minibert.model.batch import Batch, Sequence, whole_numbers
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
+from minibert.terminal import some_of
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import check_vocabulary, read_tokenizer
 
@@ -228,6 +229,7 @@ class Bert:
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))
         model.missing = report.missing
+        _warn_of_unknown_head(folder, report.unused)
         model.modules, model._source = read_modules(folder, config), str(folder)
         if model.modules is not None and (lacking := model.modules.not_done):
             advice = "vectors are not those of SentenceTransformer.encode"
@@ -480,6 +482,15 @@ def prompt_tokens_of(tokenizer: Tokenizer, modules: SentenceModules) -> int:
         return 0
     length = len(tokenizer(modules.prompt, special=True).ids)
     return min(length, modules.max_length) - 1  # [SEP] is not the prompt's
+
+
+def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
+    """Warn where a model has a head of somebody's own class, which stays behind."""
+    lost = [name for name in unused if not name.startswith("bert.")]
+    if lost and kind_in_config(folder) is None and fields_in(folder).get("architectures"):
+        names = ", ".join(map(str, fields_in(folder)["architectures"]))
+        what = f"{folder} is a {names}, whose head ({some_of(lost)}) is not known here"
+        warn(f"{what}: only its BERT is loaded, and what the head answers can't be asked.")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -10,9 +10,9 @@ shards, and paths of this machine stay behind. MODEL is a run, or a folder with
                     TensorFlow; each tensor's checksum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
-invented. What Google's code would compute differently is noted. The card of a
-folder that is no run goes along as it is. The folder --out appears whole or not
-at all.
+invented. What Google's code would compute differently is noted. A card of
+another author goes along as it is; in one that minibert wrote, only what it
+says of use is written anew. The folder --out appears whole or not at all.
 
 examples:
   minibert export --model runs/books --out books-bert
@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> None:
     from minibert import hub
     from minibert.hub.sentence_transformers import module_files, write_modules
     from minibert.model_names import MODULES_FILE, folder_of
-    from minibert.reports.card import CARD, Exported, model_card
+    from minibert.reports.card import CARD, Exported, is_own, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
     source, dest = Path(arguments.model), Path(arguments.out)
@@ -89,15 +89,23 @@ def run(arguments: Namespace) -> None:
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
     heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
     head = "none" if heads and {*heads} <= {*report.missing} else params.head.kind
-    if CARD not in beside:
+    before = beside.get(CARD, b"").decode(errors="replace")
+    if CARD not in beside or is_own(before):
         name = dest.resolve().name
         pool = arguments.pool or ("mean" if MODULES_FILE in beside else None)
         frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
         kind, known = ("tag", False) if frozen else (head, not to_google and not is_last)
+        if kind == "pretraining" and any(one.startswith("cls.predictions") for one in report.missing):
+            kind = "none"  # a head for the next sentence alone guesses no words
+        has_vocabulary = not {"vocab.txt", "tokenizer.json"}.isdisjoint(beside)
+        endings = "swag" if kind == "choice" and TASK_FILES[0] not in beside else ""
         pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
         is_step = folder != weights.parent
-        about = Exported(name, config, params.count(), kind, labels, known, is_step, pool, pair)
-        beside[CARD] = model_card(folder, about).encode()
+        about = Exported(
+            name, config, params.count(), kind, labels, known, is_step, pool, pair, has_vocabulary, endings
+        )
+        card = model_card(folder, about)
+        beside[CARD] = (renewed(before, card) if before else card).encode()
 
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)

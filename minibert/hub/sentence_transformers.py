@@ -269,9 +269,10 @@ def module_files(folder: str | Path) -> dict[str, bytes]:
     if not listed:
         return {}
     encoder = locate(folder).folder
-    modules = [dict(module) for module in _modules(folder)]
-    modules[0]["path"] = ""
-    found = {MODULES_FILE: _json_bytes(modules)}
+    found = {MODULES_FILE: b"".join(byte_pieces(folder / MODULES_FILE))}
+    if encoder != folder:
+        modules = _modules(folder)
+        found[MODULES_FILE] = _json_bytes([modules[0] | {"path": ""}, *modules[1:]])
     settings = [(folder, SETTINGS_FILE), *((encoder, name) for name in _encoder_files(encoder)[:1])]
     for place, name in settings:
         if (place / name).is_file():
