@@ -17,6 +17,7 @@ from minibert.errors import InputError, warn
 from minibert.files import write_atomically
 from minibert.gaps import BATCH_TOKENS, fill_texts
 from minibert.hub import fields_in, kind_in_config, load, save_hf
+from minibert.hub.names import MASKED_LM
 from minibert.hub.sentence_transformers import SentenceModules, module_files, read_modules
 from minibert.model import bert
 from minibert.model.batch import Batch, Sequence, whole_numbers
@@ -41,7 +42,7 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
         if weight.ndim == 2 and not name.startswith("embeddings."):
             ops.keep(weight, int8 and name.startswith("layers."))
     if params.head.kind == "pretraining":
-        ops.keep(params["embeddings.word"].T)  # the decoder
+        ops.keep((params["embeddings.word"] if params.decoder is None else params.decoder).T)  # the decoder
 
 
 # x (n,H) -> (n,H)
@@ -229,6 +230,8 @@ class Bert:
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))
         model.missing = report.missing
+        if params.decoder is not None:  # with which it guesses
+            model.missing = tuple(name for name in report.missing if not name.startswith(MASKED_LM))
         _warn_of_unknown_head(folder, report.unused)
         model.modules, model._source = read_modules(folder, config), str(folder)
         if model.modules is not None and (lacking := model.modules.not_done):
@@ -364,6 +367,8 @@ class Bert:
             raise InputError(f"{what}; choose from 0 to {batch.T - 1}.")
         tree = self._pretrained("masked_lm_logits", "cls.predictions")
         last, word = self._states(batch, (self.config.L,))[0], tree["embeddings"]["word"]
+        if self.params.decoder is not None:
+            word = self.params.decoder
         logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], word, self.config)
         return np.asarray(logits)
 

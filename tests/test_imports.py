@@ -31,6 +31,7 @@ model/__init__          |                                                     |
 model/config            |                                                     | numpy
 model/head_kinds        |                                                     |
 model/params            | model/config model/head_kinds                        | numpy
+model/positions         | model/config model/params                           | numpy
 model/batch             | model/config model/params model/head_kinds          | numpy
 model/bert              | model/config model/batch ops/*                      |
 model/heads             | model/bert model/config model/batch model/params    |
@@ -78,6 +79,9 @@ engines/cpp/ops         | ops/* engines/cpp/primitives                        | 
 data/wikipedia          |                                                     | mwparserfromhell
 data/*                  | data/* tokenizer/* model/batch                      | numpy
 hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
+hub/onnx                | hub/hugging_face                                    | numpy torch
+                        |                                                     | transformers
+                        |                                                     | onnxruntime
 hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
 trace                   | model/flops                                         | numpy
 vocabularies            | model/config tokenizer/*                            |

@@ -114,6 +114,7 @@ class Estimator(ABC):
     accumulate: int = 1
     learning_rates: float | tuple[float, ...] | None = None
     restarts: int = 1
+    extend_positions: int | None = None
     dropout: float = 0.1
     attention_dropout: float | None = None
     freeze: int | None = None

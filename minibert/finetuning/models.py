@@ -19,6 +19,7 @@ from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters, precision_for, reset
+from minibert.model.positions import with_positions
 from minibert.model_names import folder_of
 from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing
@@ -43,6 +44,9 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     """
     o = options
     config, params, report = hub.load(o.model, precision_for(o.dtype), head, o.seed)
+    if o.extend_positions:
+        params = with_positions(params, o.extend_positions, o.model)
+        config = params.config
     if head.kind in similarity_losses.KINDS:
         _warn_of_modules(o.model, config, o.task)
     parts = {"pooler": "pooler", "lstm": "LSTMs"}

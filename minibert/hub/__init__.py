@@ -75,7 +75,8 @@ def load(
 ) -> tuple[BertConfig, Parameters, LoadReport]:
     """Read a BERT: one of minibert's, of Hugging Face's or of Google's for TensorFlow.
 
-    What the file lacks of the pooler and the head has its initial value. The report says what that is, which
+    What the file lacks of the pooler and the head has its initial value. A masked-LM head whose decoder is
+    not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what that is, which
     tensors of the file were of no use, and which were changed. A warning counts those of no use that lie in
     the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
     missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the encoder are
