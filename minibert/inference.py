@@ -449,7 +449,8 @@ class Bert:
         most = self.modules.max_length
         encoded = self.tokenizer(prompted, max_length=most, special=True)
         if many := int((encoded.n_cut > 0).sum()):
-            were = f"{many:,} of {len(texts):,} texts {'has' if many == 1 else 'have'} more than the {most} tokens"
+            have = "has" if many == 1 else "have"
+            were = f"{many:,} of {len(texts):,} texts {have} more than the {most} tokens"
             warn(f"{were} that the model's folder reads, as its max_seq_length says; the ends were cut.")
         return encoded, prompt_tokens_of(self.tokenizer, self.modules)
 

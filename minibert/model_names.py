@@ -72,7 +72,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def _encoder_folder(folder: Path) -> Path:
-    """Return where the BERT of a folder lies: in it or, in sentence-transformers' of old, in one within it."""
+    """Return where the BERT of a folder lies: in it or, in an old one of sentence-transformers, within it."""
     path = next((module["path"] for module in modules_in(folder)), "")
     is_plain = path and Path(path).name == path and path != ".."
     return folder / path if is_plain and (folder / path).is_dir() else folder

@@ -65,8 +65,8 @@ class RunOptions:
     )
     extend_positions: int | None = option(
         None,
-        "give the model so many positions, more than it was trained with, to read longer texts: new ones begin "
-        "as copies of its own and are trained with the rest",
+        "give the trained model so many positions, more than it has, to read longer texts: new ones begin as "
+        "copies of its own and are trained with the rest",
         WHOLE,
         default="",
     )

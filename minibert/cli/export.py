@@ -154,9 +154,7 @@ def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
     wanted = [(folder, name) for name in (*TOKENIZER, *TASK_FILES)]
     if not is_run:
         wanted.append((named, "README.md"))
-    found = {
-        name: b"".join(byte_pieces(place / name)) for place, name in wanted if (place / name).is_file()
-    }
+    found = {name: b"".join(byte_pieces(place / name)) for place, name in wanted if (place / name).is_file()}
     name = "tokenizer_config.json"
     if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():
         found[name] = _json_file({key: value for key, value in fields.items() if key not in ORIGINS})

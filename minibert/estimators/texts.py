@@ -43,7 +43,9 @@ class _OfTexts(Estimator):
             raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")
         answers: list[Any] = [None] * len(pairs)
         if labelled:
-            answers, self._pairs = self._answers(X, y, len(pairs)), are_pairs
+            answers = self._answers(X, y, len(pairs))
+            if not self.__sklearn_is_fitted__():
+                self._pairs: bool | None = are_pairs
         rows = enumerate(zip(pairs, answers, strict=True))
         return [TextExample(str(number), *pair, answer) for number, (pair, answer) in rows]
 

@@ -1,4 +1,4 @@
-"""Models that were fine-tuned with transformers: what they are asked, from `config.json` in place of `task.json`."""
+"""Models that were fine-tuned with transformers: `config.json` says what they are asked, not `task.json`."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -117,7 +117,8 @@ def task_for(theirs: Foreign, task: Task | None) -> Task:
     if official and {*official} != {*stored.labels}:
         named = f"The model in {theirs.folder} names its labels {', '.join(stored.labels)}"
         wanted = f"{task.name} has {', '.join(official)}"
-        raise InputError(f"{named}, and {wanted}; if they mean these, rename them in id2label of its config.json.")
+        advice = "if they mean these, rename them in id2label of its config.json."
+        raise InputError(f"{named}, and {wanted}; {advice}")
     if hasattr(task, "second_is_optional"):
         task.second_is_optional = True
     return task
@@ -127,5 +128,6 @@ def _longest(folder: Path, config: BertConfig) -> int:
     """Return most tokens of a sequence: as the tokenizer's file says, at most the model's positions."""
     path = folder / "tokenizer_config.json"
     length = read_json(path).get("model_max_length") if path.is_file() else None
-    is_number = isinstance(length, int | float) and not isinstance(length, bool)
-    return int(min(length, config.P)) if is_number and length >= SHORTEST else config.P
+    if not isinstance(length, int | float) or length < SHORTEST:
+        return config.P
+    return int(min(length, config.P))

@@ -96,7 +96,8 @@ def _entailment(model: Finetuned) -> tuple[int, int]:
     others = [number for number in range(len(names)) if number not in entailing]
     denying = [number for number in others if names[number].startswith("contradict")] or others
     if model.task.kind != "classify" or model.pair is False or len(entailing) != 1 or len(denying) != 1:
-        what = f"{'single texts' if model.pair is False else 'pairs'} with the labels {', '.join(model.labels) or '-'}"
+        texts = "single texts" if model.pair is False else "pairs"
+        what = f"{texts} with the labels {', '.join(model.labels) or '-'}"
         trained = f"The model in {model.folder} was fine-tuned for {model.task.name} on {what}"
         why = "can't tell what a text entails from what it contradicts"
         raise InputError(f"{trained}, and {why}; use a model of mnli, snli or rte.")

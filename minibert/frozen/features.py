@@ -53,8 +53,8 @@ class Extractor:
     layers: str | int | abc.Sequence[int] = -1
     # What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"), their
     # largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to right of the
-    # last token), or every token ("none"). None: of the last layer what a folder of sentence-transformers makes
-    # of it, where the model is from one, and the mean otherwise.
+    # last token), or every token ("none"). None: of the last layer what a folder of sentence-transformers
+    # makes of it, where the model is from one, and the mean otherwise.
     pool: str | None = None
     # Longer texts lose their end. None: as such a folder says, or the model's positions.
     max_length: int | None = None

@@ -17,7 +17,8 @@ from minibert.model_names import locate, no_such_model
 from minibert.training.checkpoint import load_checkpoint
 
 __all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "load", "load_hf"]
-__all__ += ["fields_in", "kind_in_config", "load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
+__all__ += ["fields_in", "kind_in_config", "load_labels", "load_tf", "save_hf", "save_tf", "to_hf"]
+__all__ += ["weights_of"]
 
 
 def weights_of(source: str | Path) -> Path | None:
@@ -76,9 +77,9 @@ def load(
     """Read a BERT: one of minibert's, of Hugging Face's or of Google's for TensorFlow.
 
     What the file lacks of the pooler and the head has its initial value. A masked-LM head whose decoder is
-    not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what that is, which
-    tensors of the file were of no use, and which were changed. A warning counts those of no use that lie in
-    the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
+    not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what is
+    lacking, which tensors of the file were of no use, and which were changed. A warning counts those of no
+    use that lie in the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
     missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the encoder are
     missing, a shape is not the configuration's, or a weight is not a finite number.
 

@@ -50,8 +50,8 @@ def save_hf(
         by minibert only: `transformers` knows none, leaves them out and computes something else.
     labels : names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
     dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
-    omit : Hugging Face's names of tensors to leave out: what only has its initial value. A masked-LM head with
-        a decoder of its own, `params.decoder`, is written all the same.
+    omit : Hugging Face's names of tensors to leave out: what only has its initial value. A masked-LM head
+        with a decoder of its own, `params.decoder`, is written all the same.
     """
     folder = Path(folder)
     if params.decoder is not None:

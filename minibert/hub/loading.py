@@ -46,7 +46,7 @@ class LoadReport(NamedTuple):
     """What a checkpoint and the model did not have in common."""
 
     # Hugging Face's names of what the file lacks of pooler and head: initial values. The masked-LM head is
-    # among it where its decoder is not the word embeddings: to `Bert` alone it is of use, by `params.decoder`.
+    # among it where its decoder is not the word embeddings: only `Bert` can use it, by `params.decoder`.
     missing: tuple[str, ...]
     unused: tuple[str, ...]  # tensors of the file that minibert has no place for, as the file calls them
     changed: tuple[str, ...] = ()  # sentences about tensors that were not taken as they are
@@ -217,7 +217,7 @@ def kind_named(fields: dict[str, Any]) -> str | None:
     name = names[0] if isinstance(names, list) and names else None
     if name in _PRETRAINED:
         return PRETRAINING.kind
-    # Where several kinds have one class, the first stands for them; the last ones have that of a bare encoder.
+    # Where several kinds have one class, the first stands for them.
     return next((kind for kind, row in KINDS.items() if name == row.architecture), None)
 
 

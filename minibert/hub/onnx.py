@@ -1,12 +1,12 @@
 """A model as ONNX, by way of transformers and PyTorch, which an extra of the package brings.
 
-What is written is the model of transformers that a folder of `save_hf` holds: ids, a mask of what is no padding
-and types of tokens in, of any number of texts and tokens; what its class gives out. It is run once with
-onnxruntime and compared with what transformers computes.
+What is written is the model of transformers that a folder of `save_hf` holds: ids, a mask of what is not
+padding and types of tokens go in, of any number of texts and tokens; what its class gives comes out. It is run
+with onnxruntime and compared with what transformers computes.
 """
 
 import warnings
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,9 @@ CHOICES = "BertForMultipleChoice"  # which reads (examples, choices, tokens)
 def require_libraries() -> None:
     """Raise InputError, with what to install, where a library is missing."""
     for name in LIBRARIES:
-        try:
-            import_module(name)
-        except ImportError as error:
+        if find_spec(name) is None:
             how = "pip install 'minibert-scratch[onnx]' brings it with the others"
-            raise InputError(f"--onnx needs {name}, which is not installed; {how}.") from error
+            raise InputError(f"--onnx needs {name}, which is not installed; {how}.")
 
 
 def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:

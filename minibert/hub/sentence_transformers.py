@@ -1,11 +1,13 @@
-"""What sentence-transformers makes vectors of texts by: its files beside a BERT of Hugging Face's, read and written.
+"""What sentence-transformers makes vectors of texts by: its files beside a BERT, read and written.
 
-A folder lists modules in `modules.json`. The first is the BERT; it says how texts are read (most tokens, lower
-case, a prompt before each). Those behind it make a vector of the hidden states of a text: a pool, dense layers,
-LayerNorm, division by the length. Older folders have the BERT itself in a folder `0_Transformer` or `0_BERT`.
+A folder lists modules in `modules.json`. The first is the BERT; it says how texts are read (most tokens,
+lower case, a prompt before each). Those behind it make a vector of the hidden states of a text: a pool, dense
+layers, LayerNorm, division by the length. Older folders have the BERT itself in a folder `0_Transformer` or
+`0_BERT`.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from reprlib import repr as short
@@ -35,7 +37,7 @@ _MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "Identity": lambda x: x,
     "Tanh": np.tanh,
     "ReLU": lambda x: np.maximum(x, 0),
@@ -413,8 +415,8 @@ def _tensors(path: Path) -> dict[str, np.ndarray]:
 def _shaped(path: Path, tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return a tensor of a module in float64; raise InputError when it has another shape or is not finite."""
     if name not in tensors or tensors[name].shape != shape:
-        found = tensors[name].shape if name in tensors else "missing"
-        raise InputError(f"{path}: {name} is {found}, and {shape} is expected; {AGAIN}.")
+        there = f"has shape {tensors[name].shape}" if name in tensors else "is missing"
+        raise InputError(f"{path}: {name} {there}, and {shape} is expected; {AGAIN}.")
     found = np.asarray(tensors[name], np.float64)
     if not np.isfinite(found).all():
         raise InputError(f"{path}: {name} has values that are not finite numbers; {AGAIN}.")

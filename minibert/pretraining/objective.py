@@ -211,7 +211,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if stored.vocab_size != text.tokenizer.vocab_size:
         other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
         raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
-    positions = stored.max_position_embeddings
+    its_positions = stored.max_position_embeddings
     if options.extend_positions:
         params = with_positions(params, options.extend_positions, source)
         stored = params.config
@@ -220,7 +220,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         more = f"give it more with --extend-positions {options.longest}"
         message = f"$seq_length is longer than {positions}; choose shorter sequences, or {more}."
         raise InputError(message, seq_length=options.longest)
-    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", positions)):
+    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", its_positions)):
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
             more = " or give more positions with --extend-positions" if name == "max_positions" else ""

@@ -191,7 +191,8 @@ class PretrainOptions(RunOptions):
         More positions than it has are for a trained model.
         """
         if self.extend_positions and not self.model:
-            message = "$extend_positions is for a trained model; name one with --model, or give --max-positions."
+            advice = "name one with --model, or give --max-positions."
+            message = f"$extend_positions is for a trained model; {advice}"
             raise InputError(message, extend_positions=self.extend_positions)
         if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"

@@ -31,8 +31,8 @@ PURPOSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 CHOICES = "DIR is the folder with the files of the task, as `minibert finetune` takes them."
 NO_VOCABULARY = (
-    "Its vocabulary is not in the folder, and nothing can be asked without it: put the `vocab.txt` that it was "
-    "trained with beside the weights, with its `tokenizer_config.json`."
+    "Its vocabulary is not in the folder, and nothing can be asked without it: put the `vocab.txt` that it "
+    "was trained with beside the weights, with its `tokenizer_config.json`."
 )
 RENEWED = ("pipeline_tag", "library_name")  # fields above a card that go by how the model is used
 METRICS = "model-index: "  # as the line of the measured metrics begins
@@ -96,7 +96,8 @@ def renewed(before: str, card: str) -> str:
     """
     _, old_fields, old_text = before.split("---\n", 2)
     _, new_fields, new_text = card.split("---\n", 2)
-    stated = {name: line for line in new_fields.splitlines() for name in RENEWED if line.startswith(f"{name}:")}
+    stated = {line.partition(":")[0]: line for line in new_fields.splitlines()}
+    stated = {name: stated[name] for name in RENEWED if name in stated}
     lines: list[str] = []
     for line in old_fields.splitlines():
         field = line.partition(":")[0]

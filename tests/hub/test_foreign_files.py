@@ -109,7 +109,9 @@ def test_other_architecture_without_model_type_is_refused(folder, name):
         hub.load(folder)
 
 
-@pytest.mark.parametrize("names", [None, [], ["BertModel"], ["TFBertForMaskedLM"], ["BertForTokenClassification"]])
+@pytest.mark.parametrize(
+    "names", [None, [], ["BertModel"], ["TFBertForMaskedLM"], ["BertForTokenClassification"]]
+)
 def test_bert_without_model_type_is_read(folder, names):
     change(folder, model_type=None, architectures=names)
     assert hub.load(folder)[0].H == CONFIG.H

@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
-from sentence_transformers.sentence_transformer.modules.pooling import Pooling
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.base.modules.normalize import Normalize
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
+from sentence_transformers.sentence_transformer.modules.pooling import Pooling
 
 import minibert
 from minibert import Bert, BertConfig, InputError, Tokenizer, cli

@@ -15,8 +15,8 @@ from minibert import (
     QuestionAnswerer,
     TextClassifier,
     TextRegressor,
-    TokenTagger,
     Tokenizer,
+    TokenTagger,
     cli,
 )
 from minibert.data.choice import ChoiceExample
@@ -96,6 +96,8 @@ def test_classes_are_those_of_transformers(save, texts):
     model = minibert.load(folder)
     assert isinstance(model, TextClassifier) and model.classes_.tolist() == ORDER
     assert model.predict(texts).tolist() == [ORDER[number] for number in right.argmax(1)]
+    assert model.score(texts, model.predict(texts)) == 1
+    assert model.predict(PAIRS + PAIRS).tolist() == 2 * model.predict(PAIRS).tolist()
     chances = torch.softmax(torch.tensor(right), 1).numpy()
     np.testing.assert_allclose(model.predict_proba(texts), chances, **CLOSE)
 

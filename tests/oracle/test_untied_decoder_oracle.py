@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from small_corpus import write_corpus
 
 import minibert
 from minibert import Bert, InputError, Tokenizer, cli
@@ -89,7 +90,7 @@ def test_losses_are_not_measured_with_another_decoder(saved, tmp_path):
 
 
 def test_training_begins_with_a_tied_decoder_and_says_so(saved, tmp_path):
-    (tmp_path / "text.txt").write_text("a b c d\nd e f\n\ne f g\nh i j\n\n" * 40)
+    write_corpus(tmp_path / "text.txt")
     with pytest.warns(UserWarning, match="a masked-LM head whose decoder is not its word embeddings"):
         minibert.pretrain(
             str(tmp_path / "text.txt"), out=tmp_path / "run", model=str(saved[0]), steps=1, seq_length="16",
