@@ -79,9 +79,9 @@ def load(
     What the file lacks of the pooler and the head has its initial value. A masked-LM head whose decoder is
     not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what is
     lacking, which tensors of the file were of no use, and which were changed. A warning counts those of no
-    use that lie in the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
-    missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the encoder are
-    missing, a shape is not the configuration's, or a weight is not a finite number.
+    use that lie in the encoder, such as adapters or layers beyond the configuration's. Raise InputError when
+    a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the
+    encoder are missing, a shape is not the configuration's, or a weight is not a finite number.
 
     Parameters
     ----------

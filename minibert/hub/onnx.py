@@ -1,8 +1,8 @@
 """A model as ONNX, by way of transformers and PyTorch, which an extra of the package brings.
 
 What is written is the model of transformers that a folder of `save_hf` holds: ids, a mask of what is not
-padding and types of tokens go in, of any number of texts and tokens; what its class gives comes out. It is run
-with onnxruntime and compared with what transformers computes.
+padding and types of tokens go in, of any number of texts and tokens; what its class gives comes out. It is
+run with onnxruntime and compared with what transformers computes.
 """
 
 import warnings
