@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +22,9 @@ from typing import Any, BinaryIO
 from minibert.arrays import Array
 from minibert.errors import InputError, RunError
 
+# As a pointer begins, which Git leaves in place of a file that Git-LFS keeps where nobody has fetched it.
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+LFS_POINTER_BYTES = 1024  # which no pointer exceeds
 LARGEST_WHOLE = 1 << 30  # bytes of a file that is read as one; text of any length is read in pieces
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
@@ -231,11 +235,20 @@ def _locked(folder: Path) -> Iterator[None]:
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
     """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
 
-    Raise OSError when the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
-    With `streams` a pipe or a terminal is opened too, for text that is read once, from front to back.
+    Raise OSError when the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so;
+    InputError when it is a pointer of Git-LFS in place of the file. With `streams` a pipe or a terminal is
+    opened too, for text that is read once, from front to back.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
-    if kind not in _SPECIAL or (streams and kind == stat.S_IFIFO):
+    if kind not in _SPECIAL:
+        file = open(path, "rb")  # noqa: SIM115
+        try:
+            _refuse_pointer(path, file)
+        except BaseException:
+            file.close()
+            raise
+        return file
+    if streams and kind == stat.S_IFIFO:
         return open(path, "rb")
     if streams and kind == stat.S_IFCHR:
         file = open(path, "rb")  # noqa: SIM115
@@ -243,6 +256,31 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
             return file
         file.close()
     raise OSError(errno.EINVAL, f"it is {_SPECIAL[kind]}, and a file is expected", str(path))
+
+
+def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
+    """Raise InputError when a file, which stays at its beginning, is a pointer of Git-LFS.
+
+    Parameters
+    ----------
+    path : of the file, for the message.
+    file : opened, nothing of it read.
+
+    Raises
+    ------
+    InputError
+        When it is one: how large the file itself is, and how to fetch it.
+    """
+    head = file.peek(LFS_POINTER_BYTES)[:LFS_POINTER_BYTES]
+    if not head.startswith(LFS_POINTER):
+        return
+    stated = re.search(rb"^size (\d{1,18})$", head, re.MULTILINE)
+    size = f" of {int(stated[1]):,} bytes" if stated else ""
+    fetch = f"run git lfs pull in the repository that {Path(path).name} lies in"
+    raise InputError(
+        f"{path} is a Git-LFS pointer in place of the file{size}, which was not fetched; {fetch} (git lfs "
+        "install once before), or download the model with hf download."
+    )
 
 
 def crc32_of(path: str | Path) -> int:

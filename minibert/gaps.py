@@ -69,7 +69,7 @@ def fill_texts(
     if words and pieces > 1:
         raise InputError("$pieces is for guesses, but targets were given; leave one out.", pieces=pieces)
     require_masked_lm(model)
-    found = [tokenizer(text, special=True).ids for text in texts]
+    found = [tokenizer(text).ids for text in texts]
     places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in found]
     wider = max([pieces, *map(len, words.values())]) - 1
     for text, ids, gaps in zip(texts, found, places, strict=True):

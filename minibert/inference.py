@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, Self
@@ -14,13 +15,17 @@ from minibert.arrays import Array, Params
 from minibert.encoded_inputs import is_encoded, sequence_of, sequences_of
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError, warn
+from minibert.files import write_atomically
 from minibert.gaps import BATCH_TOKENS, fill_texts
-from minibert.hub import load, save_hf
+from minibert.hub import fields_in, kind_in_config, load, save_hf
+from minibert.hub.names import MASKED_LM
+from minibert.hub.sentence_transformers import SentenceModules, module_files, read_modules
 from minibert.model import bert
 from minibert.model.batch import Batch, Sequence, whole_numbers
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, Parameters, precision_for
 from minibert.model_names import folder_of
+from minibert.terminal import some_of
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import check_vocabulary, read_tokenizer
 
@@ -38,7 +43,7 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
         if weight.ndim == 2 and not name.startswith("embeddings."):
             ops.keep(weight, int8 and name.startswith("layers."))
     if params.head.kind == "pretraining":
-        ops.keep(params["embeddings.word"].T)  # the decoder
+        ops.keep((params["embeddings.word"] if params.decoder is None else params.decoder).T)  # the decoder
 
 
 # x (n,H) -> (n,H)
@@ -58,6 +63,8 @@ class Encoded:
     # that has seen all others; None without a trained pooler on the encoder
     cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
     tokens: list[str] | None = None  # the T pieces, where the model has a vocabulary
+    modules: SentenceModules | None = None  # what makes the vectors, in a folder of sentence-transformers
+    prompt_tokens: int = 0  # at the beginning of each sequence, of the prompt that such a folder has
 
     def __repr__(self) -> str:
         parts = [f"{len(self.hidden_states)} × {self.hidden_states[0].shape}"]
@@ -75,18 +82,31 @@ class Encoded:
         return encoded_html(self)
 
     # -> (S,H)
-    def vectors(self, pool: str = "mean", normalize: bool = False) -> np.ndarray:
+    def vectors(self, pool: str | None = None, normalize: bool = False) -> np.ndarray:
         """Return one vector for each sequence, made of the last of `hidden_states`.
-
-        Raise InputError when there is no such pool, or no trained pooler to read.
 
         Parameters
         ----------
-        pool : "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP] included; "pooled",
-            the pooler's output.
-        normalize : make each of length 1, so that a product of two is their cosine.
+        pool : str, optional; "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP]
+            included; "pooled", the pooler's output. Left out, the vectors are those of
+            `SentenceTransformer.encode` where the model is from a folder of sentence-transformers, and the
+            mean otherwise.
+        normalize : bool, default False; make each of length 1, so that a product of two is their cosine.
+
+        Returns
+        -------
+        array (S,H), or of the width that such a folder's modules give, float32 or float64.
+
+        Raises
+        ------
+        InputError
+            When there is no such pool, or no trained pooler to read.
         """
         last, begins = self.hidden_states[-1], self.cu_seqlens[:-1]
+        if pool is None and self.modules is not None:
+            vectors = self.modules.vectors(last, self.cu_seqlens, self.prompt_tokens)
+            return unit_rows(vectors) if normalize else vectors
+        pool = "mean" if pool is None else pool
         if pool == "cls":
             vectors = last[begins]
         elif pool == "mean":
@@ -122,6 +142,8 @@ class Encoded:
             pooled=None if self.pooled is None else self.pooled[number : number + 1],
             cu_seqlens=np.array([0, end - begin], self.cu_seqlens.dtype),
             tokens=self.tokens and self.tokens[begin:end],
+            modules=self.modules,
+            prompt_tokens=self.prompt_tokens,
         )
 
 
@@ -149,6 +171,8 @@ class Bert:
     Attributes
     ----------
     missing : Hugging Face's names of what only has its initial value; `from_pretrained` says which.
+    modules : how a folder of sentence-transformers has texts read, and what makes vectors of them; None for
+        other folders, and settable to None, for vectors that are the mean of the last hidden states.
 
     Examples
     --------
@@ -172,6 +196,8 @@ class Bert:
         self.ops = engines.create() if ops is None else ops
         self._tokenizer, self._folder = tokenizer, ""  # where a tokenizer that is None is read from
         self.missing: tuple[str, ...] = ()
+        self.modules: SentenceModules | None = None
+        self._source = ""  # the folder of the modules
         self._kept: Any = None  # the tree of parameters, and the same where the engine computes
 
     def __getstate__(self) -> dict[str, Any]:
@@ -189,8 +215,10 @@ class Bert:
 
         Tensors of the pooler and the heads that are not in the folder have their initial values and are
         listed in `missing`. What is computed from them means nothing until they are trained: `pooled` is
-        None without its pooler, and methods that read such a head warn. Raise InputError when the folder does
-        not hold a whole and sound BERT, or engine or dtype does not exist.
+        None without its pooler, and methods that read such a head warn. What a folder of
+        sentence-transformers says of texts and vectors is read, and a warning says what of it is not done.
+        Raise InputError when the folder does not hold a whole and sound BERT, or engine or dtype does not
+        exist.
 
         Parameters
         ----------
@@ -210,6 +238,13 @@ class Bert:
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))
         model.missing = report.missing
+        if params.decoder is not None:  # with which it guesses
+            model.missing = tuple(name for name in report.missing if not name.startswith(MASKED_LM))
+        _warn_of_unknown_head(folder, report.unused)
+        model.modules, model._source = read_modules(folder, config), str(folder)
+        if model.modules is not None and (lacking := model.modules.not_done):
+            advice = "vectors are not those of SentenceTransformer.encode"
+            warn(f"{folder} is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
         return model
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -226,6 +261,9 @@ class Bert:
                 self.tokenizer.save_pretrained(folder, self.config.P)
             except InputError as error:
                 warn(f"No vocabulary is written: {error}")
+        if self.modules is not None:
+            for name, data in module_files(self._source).items():
+                write_atomically(Path(folder) / name, partial(_write, data=data))
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
         """Make short texts fast, and the parameters read-only; return the model.
@@ -254,7 +292,8 @@ class Bert:
             if not self._folder:
                 advice = "give it one, Bert(..., tokenizer=...), or encodings in place of texts."
                 raise InputError(f"This model was made without a vocabulary; {advice}")
-            self._tokenizer = read_tokenizer(self._folder, self.config)
+            lower_case = self.modules is not None and self.modules.lower_case
+            self._tokenizer = read_tokenizer(self._folder, self.config, lower_case)
         return self._tokenizer
 
     @property
@@ -275,7 +314,7 @@ class Bert:
         layers : which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for
             1 to L; None for every one: 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
         """
-        batch, config, head = self._batch(inputs), self.config, self.params.head
+        (batch, prompt_tokens), config, head = self._read(inputs), self.config, self.params.head
         kept = list(range(config.L + 1) if layers is None else layer_numbers(layers, config.L))
         needed = range(config.L + 1) if attentions else {*kept, config.L}
         states = dict(zip(sorted(needed), self._states(batch, sorted(needed)), strict=True))
@@ -291,6 +330,8 @@ class Bert:
             pooled=np.asarray(self._pooled(states[config.L], rows)) if has_pooler else None,
             cu_seqlens=batch.cu_seqlens.copy(),
             tokens=_pieces(self._tokenizer.vocab, batch.input_ids.tolist()) if self._tokenizer else None,
+            modules=self.modules if kept[-1] == config.L else None,  # which are made for the last layer
+            prompt_tokens=prompt_tokens,
         )
 
     # -> for each number (T,H)
@@ -334,6 +375,8 @@ class Bert:
             raise InputError(f"{what}; choose from 0 to {batch.T - 1}.")
         tree = self._pretrained("masked_lm_logits", "cls.predictions")
         last, word = self._states(batch, (self.config.L,))[0], tree["embeddings"]["word"]
+        if self.params.decoder is not None:
+            word = self.params.decoder
         logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], word, self.config)
         return np.asarray(logits)
 
@@ -383,18 +426,89 @@ class Bert:
 
     def _batch(self, inputs: Any) -> Batch:
         """Pack the inputs as a batch that fits the model."""
+        return self._read(inputs)[0]
+
+    def _read(self, inputs: Any) -> tuple[Batch, int]:
+        """Pack the inputs as a batch that fits the model; say how many tokens of each are a prompt's."""
         inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
+        prompt_tokens = 0
         if texts := _texts(inputs):
-            inputs = self.tokenizer(texts)
-            lengths, P = np.diff(inputs.cu_seqlens), self.config.P
+            inputs, prompt_tokens = self._encodings(texts)
+        batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
+        batch.validate(self.config)
+        return batch, prompt_tokens
+
+    def _encodings(self, texts: list[Any]) -> tuple[Any, int]:
+        """Tokenize texts or pairs, as a folder of sentence-transformers asks for where there is one.
+
+        Texts that are too long are cut where such a folder says how long they may be, with a warning, and
+        refused otherwise. Return the encodings, and how many tokens of each are the prompt's.
+        """
+        if self.modules is None:
+            encoded, P = self.tokenizer(texts), self.config.P
+            lengths = np.diff(encoded.cu_seqlens)
             if lengths.max() > P:
                 first = int(np.argmax(lengths > P))
                 long = f"Text {first:,}, {short(texts[first])}, has {lengths[first]:,} tokens"
                 cut = f"shorten it, or give model.tokenizer(texts, max_length={P}) in place of texts."
                 raise InputError(f"{long} with [CLS] and [SEP], and the model {P} positions; {cut}")
-        batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
-        batch.validate(self.config)
-        return batch
+            return encoded, 0
+        prompted = [with_prompt(self.modules.prompt, text) for text in texts]
+        most = self.modules.max_length
+        encoded = self.tokenizer(prompted, max_length=most)
+        if many := int((encoded.n_cut > 0).sum()):
+            have = "has" if many == 1 else "have"
+            were = f"{many:,} of {len(texts):,} texts {have} more than the {most} tokens"
+            warn(f"{were} that the model's folder reads, as its max_seq_length says; the ends were cut.")
+        return encoded, prompt_tokens_of(self.tokenizer, self.modules)
+
+
+def with_prompt(prompt: str, text: Any) -> Any:
+    """Put a prompt before a text, or before the first of a pair.
+
+    Parameters
+    ----------
+    prompt : str, "" for none.
+    text : a text, or a pair as a tuple.
+
+    Returns
+    -------
+    The text or pair with it.
+    """
+    if not prompt:
+        return text
+    return (prompt + text[0], *text[1:]) if isinstance(text, tuple) else prompt + text
+
+
+def prompt_tokens_of(tokenizer: Tokenizer, modules: SentenceModules) -> int:
+    """Count the tokens that a prompt takes at the beginning of a sequence, [CLS] included; 0 without one.
+
+    Parameters
+    ----------
+    tokenizer : of the model.
+    modules : which have the prompt.
+
+    Returns
+    -------
+    int, at most what a sequence has room for.
+    """
+    if not modules.prompt:
+        return 0
+    length = len(tokenizer(modules.prompt).ids)
+    return min(length, modules.max_length) - 1  # [SEP] is not the prompt's
+
+
+def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
+    """Warn where a model has a head of somebody's own class, which stays behind."""
+    lost = [name for name in unused if not name.startswith("bert.")]
+    if lost and kind_in_config(folder) is None and fields_in(folder).get("architectures"):
+        names = ", ".join(map(str, fields_in(folder)["architectures"]))
+        what = f"{folder} is a {names}, whose head ({some_of(lost)}) is not known here"
+        warn(f"{what}: only its BERT is loaded, and what the head answers can't be asked.")
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, ...]:

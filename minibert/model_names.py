@@ -2,10 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibert.errors import InputError, MissingFile
+from minibert.json_files import fits, parse_json
+from minibert.reading import byte_pieces
 
+MODULES_FILE = "modules.json"  # of a folder of sentence-transformers
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 _STEP = re.compile(r"step-(\d+)\.safetensors")
 _SHOWN = 12  # steps in an error
@@ -21,11 +24,12 @@ class Place(NamedTuple):
 def locate(model: str | Path) -> Place:
     """Return where the model lies that a name stands for; a folder whose own name has an @ comes first.
 
-    Raise InputError when the run of `RUN@STEP` has kept no such step.
+    In an older folder of sentence-transformers that is a folder within it. Raise InputError when the run of
+    `RUN@STEP` has kept no such step, or the list of modules of such a folder is damaged.
     """
     run, _, step = str(model).rpartition("@")
     if not run or Path(model).exists() or not Path(run).is_dir():
-        return Place(Path(model))
+        return Place(_encoder_folder(Path(model)))
     kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
     if step not in kept:
         some = [*kept] if len(kept) <= _SHOWN else [*[*kept][: _SHOWN // 2], "…", *[*kept][-_SHOWN // 2 :]]
@@ -33,6 +37,45 @@ def locate(model: str | Path) -> Place:
         none = f"it has no checkpoints, so name {run} itself"
         raise InputError(f"{run} has kept no step {step!r}; {choice if kept else none}.")
     return Place(Path(run), kept[step])
+
+
+def modules_in(folder: Path) -> list[dict[str, Any]]:
+    """Read the list of modules of a folder of sentence-transformers.
+
+    Parameters
+    ----------
+    folder : that may be one.
+
+    Returns
+    -------
+    list of objects with `type` and `path`, the BERT first; [] where the folder has no such list.
+
+    Raises
+    ------
+    InputError
+        When the list is damaged.
+    """
+    path = folder / MODULES_FILE
+    if not path.is_file():
+        return []
+    try:
+        found = parse_json(b"".join(byte_pieces(path, kept=True, streams=False)).decode("utf-8-sig"))
+        is_list = isinstance(found, list) and found
+        if not is_list or not all(fits(one, {"type": str, "path": str}) for one in found):
+            raise ValueError("expected a list of objects with 'type' and 'path'")
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path} can't be read ({error}); copy the model's folder again.") from error
+    modules: list[dict[str, Any]] = found
+    return modules
+
+
+def _encoder_folder(folder: Path) -> Path:
+    """Return where the BERT of a folder lies: in it or, in an old one of sentence-transformers, within it."""
+    path = next((module["path"] for module in modules_in(folder)), "")
+    is_plain = path and Path(path).name == path and path != ".."
+    return folder / path if is_plain and (folder / path).is_dir() else folder
 
 
 def folder_of(model: str | Path) -> Path:

@@ -64,6 +64,13 @@ class RunOptions:
         RATE,
         default="that of --dropout",
     )
+    extend_positions: int | None = option(
+        None,
+        "give the trained model so many positions, more than it has, to read longer texts: new ones begin as "
+        "copies of its own and are trained with the rest",
+        WHOLE,
+        default="",
+    )
     dtype: str = option(
         "float32",
         "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "

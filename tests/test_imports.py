@@ -32,6 +32,7 @@ model/__init__          |                                                     |
 model/config            |                                                     | numpy
 model/head_kinds        |                                                     |
 model/params            | model/config model/head_kinds                        | numpy
+model/positions         | model/config model/params                           | numpy
 model/batch             | model/config model/params model/head_kinds          | numpy
 model/bert              | model/config model/batch ops/*                      |
 model/heads             | model/bert model/config model/batch model/params    |
@@ -82,6 +83,9 @@ engines/cpp/ops         | ops/* engines/cpp/primitives                        | 
 data/wikipedia          |                                                     | mwparserfromhell
 data/*                  | data/* tokenizer/* model/batch                      | numpy
 hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
+hub/onnx                | hub/hugging_face                                    | numpy torch
+                        |                                                     | transformers
+                        |                                                     | onnxruntime
 hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
 trace                   | model/flops                                         | numpy
 vocabularies            | model/config tokenizer/*                            |
@@ -148,7 +152,7 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | tokenizer/* options ops/* engines/runtime           |
                         | vocabularies                                        | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
-                        | reports/* data/* training/runlog engines/__init__   |
+                        | hub/* reports/* data/* training/runlog engines/__init__   |
                         | model/params tokenizer/*                            | numpy
 runs                    | calls options estimators/loading estimators/corpora |
                         | pretraining/*                                       |

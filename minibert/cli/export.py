@@ -10,15 +10,16 @@ shards, and paths of this machine stay behind. MODEL is a run, or a folder with
                     TensorFlow; each tensor's checksum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
-invented. What Google's code would compute differently is noted. The card of a
-folder that is no run goes along as it is. The folder --out appears whole or not
-at all.
+invented. What Google's code would compute differently is noted. A card of
+another author goes along as it is; in one that minibert wrote, only what it
+says of use is written anew. The folder --out appears whole or not at all.
 
 examples:
   minibert export --model runs/books --out books-bert
   minibert export --model runs/books --out vectors --sentence-transformers mean
   minibert export --model uncased_L-12_H-768_A-12 --out bert-base --dtype bfloat16
   minibert export --model runs/books --out books-tf --format tensorflow
+  minibert export --model runs/reviews --out reviews-onnx --onnx
 """
 
 import json
@@ -37,9 +38,6 @@ from minibert.terminal import emit, json_text, printable, some_of
 TOKENIZER = "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
-# What makes it a model of sentence-transformers.
-MODULES = "modules.json sentence_bert_config.json config_sentence_transformers.json".split()
-MODULES += ["1_Pooling/config.json"]
 # Where others' tools note in a tokenizer_config.json what it was read from.
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
 
@@ -55,14 +53,17 @@ def add(parser: ArgumentParser) -> None:
     add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
     text = "also write what sentence-transformers reads; a text is the mean of its tokens, or its [CLS]"
     add_flag(parser, "--sentence-transformers", text, choices=("mean", "cls"), dest="pool")
+    text = "also write model.onnx, by transformers and PyTorch, and compare it with them in onnxruntime; the "
+    add_switches(parser, onnx=text + "extra minibert-scratch[onnx] brings these")
     add_switches(parser, json=JSON)
 
 
 def run(arguments: Namespace) -> None:
     from minibert import hub
-    from minibert.hub.sentence_transformers import write_modules
-    from minibert.model_names import folder_of
-    from minibert.reports.card import CARD, Exported, model_card
+    from minibert.hub.onnx import require_libraries, write_onnx
+    from minibert.hub.sentence_transformers import module_files, write_modules
+    from minibert.model_names import MODULES_FILE, folder_of
+    from minibert.reports.card import CARD, Exported, is_own, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
     source, dest = Path(arguments.model), Path(arguments.out)
@@ -71,6 +72,10 @@ def run(arguments: Namespace) -> None:
     require_folder(dest)
     if (to_google := arguments.format == "tensorflow") and arguments.pool:
         raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
+    if arguments.onnx:
+        if to_google:
+            raise InputError("--onnx needs --format hugging-face; leave one of them out.")
+        require_libraries()
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     assert weights is not None  # they are read
@@ -80,28 +85,53 @@ def run(arguments: Namespace) -> None:
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
     save = hub.save_tf if to_google else hub.save_hf
     # Before the folder is begun: an error of reading is not one of writing.
-    beside = _files_beside(folder, not (to_google or arguments.pool))
+    named = source if source.is_dir() else folder  # of an older sentence-transformers the folder around it
+    modules = module_files(named)
+    beside = _files_beside(folder, named) | ({} if to_google or arguments.pool else modules)
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
+    missing = list(report.missing)
+    if params.decoder is not None:
+        what = "stays behind with its head" if to_google else "goes along, and only Bert guesses with it here"
+        notes.append(f"the decoder of the masked LM is not the word embeddings; it {what}")
+        if not to_google:
+            missing = [name for name in missing if not name.startswith("cls.predictions.")]
+    if modules and (to_google or arguments.pool):
+        what = "stay behind" if to_google else f"are replaced by the pool {arguments.pool}"
+        notes.append(f"the modules of sentence-transformers in {named} {what}")
     if is_last := config.is_decoder and params.head.pooled and params.head.kind != "pretraining":
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
+    if arguments.onnx and (is_last or params.head.lstm or params.head.pool):
+        what = "its last token, LSTMs or windows, which transformers does not know"
+        raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")
     heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
-    head = "none" if heads and {*heads} <= {*report.missing} else params.head.kind
-    if CARD not in beside:
+    head = "none" if heads and {*heads} <= {*missing} else params.head.kind
+    before = beside.get(CARD, b"").decode(errors="replace")
+    if CARD not in beside or is_own(before):
         name = dest.resolve().name
-        pool = arguments.pool or ("mean" if MODULES[0] in beside else None)
+        pool = arguments.pool or ("mean" if MODULES_FILE in beside else None)
         frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
         kind, known = ("tag", False) if frozen else (head, not to_google and not is_last)
+        if kind == "pretraining" and any(one.startswith("cls.predictions") for one in missing):
+            kind = "none"  # a head for the next sentence alone guesses no words
+        has_vocabulary = not {"vocab.txt", "tokenizer.json"}.isdisjoint(beside)
+        endings = "swag" if kind == "choice" and TASK_FILES[0] not in beside else ""
         pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
         is_step = folder != weights.parent
-        about = Exported(name, config, params.count(), kind, labels, known, is_step, pool, pair)
-        beside[CARD] = model_card(folder, about).encode()
+        about = Exported(
+            name, config, params.count(), kind, labels, known, is_step, pool, pair, has_vocabulary, endings
+        )
+        card = model_card(folder, about)
+        beside[CARD] = (renewed(before, card) if before else card).encode()
 
     def fill(temporary: Path) -> None:
-        save(temporary, config, params, labels, dtype=arguments.dtype, omit=report.missing)
+        save(temporary, config, params, labels, dtype=arguments.dtype, omit=missing)
         for name, data in beside.items():
-            (temporary / name).parent.mkdir(exist_ok=True)
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             (temporary / name).write_bytes(data)
+        if arguments.onnx:
+            error = write_onnx(temporary, not any("pooler" in name for name in missing))
+            notes.append(f"model.onnx differs from transformers by {error:.1e} at most, in onnxruntime")
         if arguments.pool:
             write_modules(temporary, config.trained_length or config.P, arguments.pool)
 
@@ -110,19 +140,21 @@ def run(arguments: Namespace) -> None:
     written = {path.relative_to(dest).as_posix(): path.stat().st_size for path in files}
     facts = {
         "source": str(weights), "layers": config.L, "hidden_size": config.H, "heads": config.A,
-        "vocab_size": config.V, "head": head, "labels": list(labels), "missing": list(report.missing),
+        "vocab_size": config.V, "head": head, "labels": list(labels), "missing": missing,
         "unused": list(report.unused), "notes": [*report.changed, *notes], "written": written,
     }  # fmt: skip
     emit(json_text(facts) if arguments.json else _text(facts, dest))
 
 
-def _files_beside(folder: Path, with_modules: bool) -> dict[str, bytes]:
-    """Read what is to go along with a model, by the names of files."""
+def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
+    """Read what is to go along with a model, by the names of files; its card lies in the folder `named`."""
     from minibert.hub.loading import RUNS
 
     is_run = any((folder / name).exists() for name in RUNS)  # whose card is written here
-    wanted = *TOKENIZER, *TASK_FILES, *MODULES * with_modules, *["README.md"] * (not is_run)
-    found = {name: b"".join(byte_pieces(folder / name)) for name in wanted if (folder / name).is_file()}
+    wanted = [(folder, name) for name in (*TOKENIZER, *TASK_FILES)]
+    if not is_run:
+        wanted.append((named, "README.md"))
+    found = {name: b"".join(byte_pieces(place / name)) for place, name in wanted if (place / name).is_file()}
     name = "tokenizer_config.json"
     if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():
         found[name] = _json_file({key: value for key, value in fields.items() if key not in ORIGINS})

@@ -4,7 +4,8 @@ Writes what a BERT makes of every text, a line of --file or of the standard
 input: one vector for each, or for each of its tokens. A .npy file is one array
 with a row for each text; with --pool none a row for each token, and beside it
 NAME.cu_seqlens.npy says at which row each text begins. A .jsonl file has a line
-for each text.
+for each text. Of a folder of sentence-transformers the vectors are those that
+SentenceTransformer.encode makes, unless --pool or --layers asks for others.
 
 examples:
   minibert features --model runs/books --file questions.txt --out questions.npy
@@ -36,10 +37,11 @@ def add(parser: ArgumentParser) -> None:
     text = "the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the "
     flags.add_flag(parser, "--layers LAYERS", text + "last; or all; or embeddings", "-1")
     text = "what stands for a line: [CLS], mean or maximum of its tokens, the pooler's output, or every token"
-    flags.add_flag(parser, "--pool", text, "mean", choices=("cls", "mean", "max", "pooled", "none"))
+    text += " (default: mean, or what a folder of sentence-transformers makes of the last layer)"
+    flags.add_flag(parser, "--pool", text, choices=("cls", "mean", "max", "pooled", "none"))
     flags.add_switches(parser, normalize="make each vector of length 1: products are then cosines")
     flags.add_switches(parser, pair="the first tab in each text stands between the two of a pair")
-    text = "longest sequence; longer lines are cut (default: the model's positions)"
+    text = "longest sequence; longer lines are cut (default: the model's positions, or as such a folder says)"
     flags.add_flag(parser, "--max-length N", text)
     flags.add_switches(parser, quiet=flags.QUIET)
     flags.add_engine(parser)

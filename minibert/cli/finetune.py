@@ -75,7 +75,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "also_examples train_examples dev_examples split_dev")
     flags.add_options(group, options, "max_length token_budget long stride pool most_windows")
     group = parser.add_argument_group("model, batches and optimizer")
-    flags.add_options(group, options, "dropout attention_dropout freeze feature_based width")
+    flags.add_options(group, options, "extend_positions dropout attention_dropout freeze feature_based width")
     flags.add_options(group, options, "bilstm class_weights sampling")
     flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     flags.add_optimizer(group, "adamw", "for batches of hundreds of examples, with rates ten times AdamW's")

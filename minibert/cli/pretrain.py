@@ -88,7 +88,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "column shards vocab vocab_size lower_case keep_accents segmented")
     flags.add_options(group, options, "held_out")
     group = parser.add_argument_group("model")
-    flags.add_options(group, options, "size model hidden_act max_positions dropout")
+    flags.add_options(group, options, "size model hidden_act max_positions extend_positions dropout")
     flags.add_options(group, options, "attention_dropout unigram_bias dtype")
     flags.renamed(group, "--init-from", "--model")
     group = parser.add_argument_group("batches and optimizer")

@@ -127,6 +127,7 @@ class Estimator(ABC):
     accumulate: int = 1
     learning_rates: float | tuple[float, ...] | None = None
     restarts: int = 1
+    extend_positions: int | None = None
     dropout: float = 0.1
     attention_dropout: float | None = None
     freeze: int | None = None
@@ -382,8 +383,30 @@ class Estimator(ABC):
 
         Raise InputError when there is no finished model in the folder, or it answers something else.
         """
-        folder = Path(folder)
-        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
+        fitted = Finetuned.from_pretrained(Path(folder), engine, threads=threads, dtype=dtype)
+        return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
+
+    @classmethod
+    def of_fitted(
+        cls, fitted: Finetuned, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+    ) -> Self:
+        """Return the estimator that asks a loaded model.
+
+        Parameters
+        ----------
+        fitted : the model, whose folder may say what it was fitted with.
+        engine, threads, dtype : of the engine that it was loaded with.
+
+        Returns
+        -------
+        The estimator, fitted.
+
+        Raises
+        ------
+        InputError
+            When the model answers something else, or a file beside it is damaged.
+        """
+        folder = fitted.folder
         if fitted.task.kind != registry.create(cls.TASK).kind:
             what = f"which no {cls.__name__} answers; use minibert.load."
             raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")

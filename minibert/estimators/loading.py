@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import InputError
+from minibert import hub
+from minibert.errors import InputError, warn
 from minibert.estimators.base import Estimator
 from minibert.estimators.texts import MultilabelClassifier, TextClassifier, TextRegressor
 from minibert.estimators.words import QuestionAnswerer, TokenTagger
-from minibert.finetuning.models import is_finetuned
+from minibert.finetuning.foreign import is_foreign
+from minibert.finetuning.models import Finetuned, is_finetuned
 from minibert.inference import Bert
 from minibert.tasks import registry
 from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
@@ -25,12 +27,13 @@ def load(
 
     Parameters
     ----------
-    folder : of a run of minibert, or of a BERT in Hugging Face's or Google's format.
+    folder : of a run of minibert, or of a BERT in Hugging Face's or Google's format, fine-tuned with
+        transformers or not.
     engine, threads, dtype : of the engine; see `Bert.from_pretrained`.
 
     Returns
     -------
-    A `Bert`; of what was fine-tuned here the estimator that answers it, fitted.
+    A `Bert`; of what was fine-tuned, here or with transformers, the estimator that answers it, fitted.
 
     Raises
     ------
@@ -38,6 +41,8 @@ def load(
         When the folder holds no whole model, or one that no estimator asks: the message names the command.
     """
     if not is_finetuned(folder := Path(folder)):
+        if is_foreign(folder):
+            return _of_transformers(folder, engine, threads, dtype)
         return Bert.from_pretrained(folder, engine, threads=threads, dtype=dtype)
     if not (folder / TASK_FILE).exists():
         if (folder / TAGGER_FILE).exists():
@@ -47,3 +52,16 @@ def load(
     if task.kind not in BY_KIND:
         raise InputError(f"{folder} was fine-tuned for {task.name}; ask it with minibert {task.command}.")
     return BY_KIND[task.kind].load(folder, engine, threads=threads, dtype=dtype)
+
+
+def _of_transformers(folder: Path, engine: str, threads: int | None, dtype: str) -> Estimator:
+    """Load a model that was fine-tuned with transformers as the estimator that answers it."""
+    fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
+    kind = fitted.task.kind
+    if kind not in BY_KIND:
+        command = "minibert predict --task swag, hellaswag, copa or csqa, with --data"
+        raise InputError(f"{folder} chooses among several endings; ask it with {command}.")
+    if kind == "regress" and hub.fields_in(folder).get("problem_type") is None:
+        what = f"{folder} has one output and no problem_type: its value is the logit, as the model gives it"
+        warn(f"{what}; pipelines of transformers, and cross-encoders, show its logistic function.")
+    return BY_KIND[kind].of_fitted(fitted, engine, threads=threads, dtype=dtype)

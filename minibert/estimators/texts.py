@@ -38,12 +38,14 @@ class _OfTexts(Estimator):
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
         are_pairs = pairs[0][1] is not None
-        if getattr(self, "_pairs", are_pairs) != are_pairs:
+        if getattr(self, "_pairs", None) not in (None, are_pairs):  # None: either will do
             such = "single texts" if are_pairs else "pairs of texts"
             raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")
         answers: list[Any] = [None] * len(pairs)
         if labelled:
-            answers, self._pairs = self._answers(X, y, len(pairs)), are_pairs
+            answers = self._answers(X, y, len(pairs))
+            if not self.__sklearn_is_fitted__():
+                self._pairs: bool | None = are_pairs
         rows = enumerate(zip(pairs, answers, strict=True))
         return [TextExample(str(number), *pair, answer) for number, (pair, answer) in rows]
 

@@ -54,7 +54,10 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     Raise InputError as `hub.load`, for a head that the scripts can't compute, and without a vocabulary.
     """
     if isinstance(model, Bert):
-        return Model("Bert", None, None, model.params, model.missing, (), model.tokenizer)
+        missing = model.missing
+        if model.params.decoder is not None:  # which the scripts don't know
+            missing += tuple(name for name in hub.to_hf(model.params) if name.startswith("cls.predictions."))
+        return Model("Bert", None, None, model.params, missing, (), model.tokenizer)
     if not isinstance(model, str | os.PathLike):
         raise InputError(f"A {type(model).__name__} can't be shown; save it and give the folder, or a Bert.")
     model = os.fspath(model)

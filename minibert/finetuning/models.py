@@ -8,15 +8,18 @@ from typing import Any
 
 from minibert import engines, hub
 from minibert.arrays import Array
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
+from minibert.finetuning import foreign
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
+from minibert.hub.sentence_transformers import Normalize, read_modules
 from minibert.inference import FINETUNED
 from minibert.model.batch import Feature
 from minibert.model.config import BertConfig
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters, precision_for, reset
+from minibert.model.positions import with_positions
 from minibert.model_names import folder_of
 from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing
@@ -41,12 +44,29 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     """
     o = options
     config, params, report = hub.load(o.model, precision_for(o.dtype), head, o.seed)
+    if o.extend_positions:
+        params = with_positions(params, o.extend_positions, o.model)
+        config = params.config
+    if head.kind in similarity_losses.KINDS:
+        _warn_of_modules(o.model, config, o.task)
     parts = {"pooler": "pooler", "lstm": "LSTMs"}
     fresh = [what for part, what in parts.items() if any(part in name for name in report.missing)]
     if head.outputs and not keeps_head(report, o.model, head, o.task, labels):
         reset(params, HEAD, o.seed)
         fresh.append("output layer")
     return Parameters(dataclasses.replace(config, **o.dropouts), params.flat, head=head), fresh
+
+
+def _warn_of_modules(model: str | Path, config: BertConfig, task: str) -> None:
+    """Warn where a model's vectors are made in another way by sentence-transformers than they are trained."""
+    modules = read_modules(model, config)
+    if modules is None:
+        return
+    others = [type(layer).__name__ for layer in modules.layers if not isinstance(layer, Normalize)]
+    if modules.pools == ("mean",) and not others and not modules.not_done:
+        return
+    makes = " and ".join([f"the pool {', '.join(modules.pools)}", *others])
+    warn(f"{model} makes vectors by {makes}; {task} trains the mean of its last hidden states instead.")
 
 
 def keeps_head(
@@ -82,7 +102,7 @@ class Finetuned:
     labels: Labels  # as its task.json says, like the three that follow
     tuned: Tuned
     max_length: int
-    pair: bool  # whether it reads pairs of texts
+    pair: bool | None  # whether it reads pairs of texts; None: transformers' files don't say, either will do
     tokenizer: Tokenizer
     params: Parameters
     ops: Any
@@ -99,45 +119,54 @@ class Finetuned:
     ) -> "Finetuned":
         """Load the folder of a fine-tuning run, as `minibert finetune` leaves it.
 
-        `task` is what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
-        table of one's own, which has the columns "text" and, for a model of pairs, "second". Raise InputError
-        when there is no finished fine-tuned model in the folder, or it is for something else than `task`.
+        A folder that was fine-tuned with transformers, which has no `task.json`, will do as well: its
+        `config.json` says what its head is for, and names its labels in `id2label`.
+
+        Parameters
+        ----------
+        folder : of the model.
+        engine, threads, dtype : of the engine, as of `Bert.from_pretrained`.
+        task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
+            table of one's own, which has the columns "text" and, for a model of pairs, "second". A model of
+            transformers' answers any task of its head's kind, and of its labels where the task names them.
+
+        Returns
+        -------
+        Finetuned.
+
+        Raises
+        ------
+        InputError
+            When there is no finished fine-tuned model in the folder, or it is for something else than `task`.
         """
         if not (folder := Path(folder)).is_dir():
             raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
-        stored = TaskFile.load(folder)
-        own = registry.create(stored.task, stored.columns, stored.long_texts)
-        asked = own if task is None else task
-        means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
-        alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
-        if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
-            trained = f"The model in {folder} was fine-tuned for {stored.task}"
-            raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
-        if asked.name == own.name:
-            asked = own  # with the columns that it has learnt from
-        elif asked.name in ("classify", "regress") and own.pair:
-            asked = registry.create(asked.name, {"second": "second"})
-        asked.long = own.long
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
+        if (theirs := foreign.read_foreign(folder, dtype)) is not None:
+            asked, stored = foreign.task_for(theirs, task), theirs.stored
+            config, params, report = theirs.loaded
+        else:
+            stored = TaskFile.load(folder)
+            asked = _task_for(folder, stored, task)
+            head, precision = asked.head(stored.labels), precision_for(dtype)
+            config, params, report = hub.load(folder, precision, head)
+            if any(name.startswith(LSTM) for name in report.unused):
+                config, params, report = hub.load(folder, precision, head._replace(lstm=True))
         ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
-        head, precision = asked.head(stored.labels), precision_for(dtype)
-        config, params, report = hub.load(folder, precision, head)
-        if any(name.startswith(LSTM) for name in report.unused):
-            config, params, report = hub.load(folder, precision, head._replace(lstm=True))
         if report.missing:
-            own_head = hub.load(folder)[1].head
-            n = len(stored.labels)
-            if own_head.kind == own.kind and own_head.outputs != n > 0:
+            own_head, n = hub.load(folder)[1].head, len(stored.labels)
+            if own_head.kind == asked.kind and own_head.outputs != n > 0:
                 both = f"{n} label{'s' * (n > 1)}, but the model beside it has {own_head.outputs} outputs"
                 raise InputError(f"{folder / TASK_FILE} names {both}; take both from one model.")
             lacking = ", ".join(report.missing)
             raise InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
+        pair = stored.pair if theirs is None else None
         labels, tuned = stored.labels, dict(stored.tuned)
-        return cls(folder, asked, labels, tuned, stored.max_length, stored.pair, tokenizer, params, ops)
+        return cls(folder, asked, labels, tuned, stored.max_length, pair, tokenizer, params, ops)
 
     @property
     def config(self) -> BertConfig:
@@ -160,6 +189,9 @@ class Finetuned:
         folder = Path(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)
         self.tokenizer.save_pretrained(folder, self.config.P)
+        if self.pair is None:  # it is one of transformers', and is read as such again
+            (folder / TASK_FILE).unlink(missing_ok=True)
+            return
         columns = getattr(self.task, "columns", {}) if columns is None else columns
         columns = {name: str(column) for name, column in columns.items()}
         long = self.task.long._asdict() if self.task.long else {}
@@ -173,6 +205,23 @@ class Finetuned:
     def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`."""
         return batches.outputs(self.ops, self.params, features, budget, done)
+
+
+def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
+    """Return what a model of minibert's is asked: its own task, or another one that has the same answers."""
+    own = registry.create(stored.task, stored.columns, stored.long_texts)
+    asked = own if task is None else task
+    means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
+    alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
+    if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
+        trained = f"The model in {folder} was fine-tuned for {stored.task}"
+        raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
+    if asked.name == own.name:
+        asked = own  # with the columns that it has learnt from
+    elif asked.name in ("classify", "regress") and own.pair:
+        asked = registry.create(asked.name, {"second": "second"})
+    asked.long = own.long
+    return asked
 
 
 def gathered(features: Iterable[Feature]) -> Features:

@@ -8,7 +8,9 @@ from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 from minibert.errors import InputError
+from minibert.model.config import BertConfig
 from minibert.model.head_kinds import POOLS
+from minibert.model.positions import check_extension
 from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, Rules, RunOptions, one_of, option
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first
@@ -272,7 +274,7 @@ class FinetuneOptions(RunOptions):
         if self.feature_based and self.long != "cut":
             message = "$long is for tasks with one answer for a text, not for $feature_based; leave it out."
             raise InputError(message, long=self.long, feature_based=self.feature_based)
-        for name in ("freeze", "bilstm", "class_weights", "sampling"):
+        for name in ("freeze", "bilstm", "class_weights", "sampling", "extend_positions"):
             value = getattr(self, name)
             if self.feature_based and value != getattr(FinetuneOptions, name):
                 where = "where $feature_based leaves the whole model as it is; leave one of them out."
@@ -319,6 +321,26 @@ class FinetuneOptions(RunOptions):
             found[name] = dataclasses.replace(self, **one, restarts=1)
         return found
 
+    def extended(self, config: BertConfig) -> BertConfig:
+        """Return the configuration of the model with the positions that it is to have.
+
+        Parameters
+        ----------
+        config : of the model that is begun with.
+
+        Returns
+        -------
+        BertConfig.
+
+        Raises
+        ------
+        InputError
+            When it has more of them already.
+        """
+        positions = self.extend_positions or config.P
+        check_extension(config, positions, self.model)
+        return dataclasses.replace(config, max_position_embeddings=positions)
+
     def check_model(self, layers: int, positions: int, folder: str) -> None:
         """Raise InputError when the model in `folder` has fewer layers or positions than are asked for."""
         if self.freeze is not None and self.freeze > layers:
@@ -326,7 +348,8 @@ class FinetuneOptions(RunOptions):
             raise InputError(message, freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
             long = f"$max_length is longer than the {positions} positions of {folder}"
-            raise InputError(f"{long}; give at most {positions}.", max_length=self.max_length)
+            more = f"or give the model more with --extend-positions {self.max_length}"
+            raise InputError(f"{long}; give at most {positions}, {more}.", max_length=self.max_length)
 
 
 def weights_by_name(text: str) -> dict[str, float]:

@@ -66,6 +66,8 @@ def prepare(options: FinetuneOptions) -> Prepared:
     dev, labels, head = known["dev_examples"], known["labels"], known["head"]
     weights = class_weights(options, task, train, labels)
     config, _, report = hub.load(options.model, head=head)
+    if options.extend_positions:
+        config = options.extended(config)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
     keeps_head(report, options.model, head, task.name, labels)  # reads what says so

@@ -302,7 +302,7 @@ def classify(
         first, second = (text, None) if isinstance(text, str) else text
         if not first.strip() or (second is not None and not second.strip()):
             raise InputError("A text is empty; give one with words in it.")
-        if pair != (second is not None):
+        if pair is not None and pair != (second is not None):
             wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))

@@ -95,8 +95,9 @@ def _entailment(model: Finetuned) -> tuple[int, int]:
     entailing = [number for number, name in enumerate(names) if name.startswith("entail")]
     others = [number for number in range(len(names)) if number not in entailing]
     denying = [number for number in others if names[number].startswith("contradict")] or others
-    if model.task.kind != "classify" or not model.pair or len(entailing) != 1 or len(denying) != 1:
-        what = f"{'pairs' if model.pair else 'single texts'} with the labels {', '.join(model.labels) or '-'}"
+    if model.task.kind != "classify" or model.pair is False or len(entailing) != 1 or len(denying) != 1:
+        texts = "single texts" if model.pair is False else "pairs"
+        what = f"{texts} with the labels {', '.join(model.labels) or '-'}"
         trained = f"The model in {model.folder} was fine-tuned for {model.task.name} on {what}"
         why = "can't tell what a text entails from what it contradicts"
         raise InputError(f"{trained}, and {why}; use a model of mnli, snli or rte.")

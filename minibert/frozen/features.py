@@ -19,7 +19,14 @@ import numpy as np
 
 from minibert.errors import InputError, warn
 from minibert.files import write_atomically
-from minibert.inference import Bert, Encoded, layer_numbers, unit_rows
+from minibert.inference import (
+    Bert,
+    Encoded,
+    layer_numbers,
+    prompt_tokens_of,
+    unit_rows,
+    with_prompt,
+)
 from minibert.model.batch import Batch, Sequence
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer.written import WrittenTokens
@@ -47,9 +54,11 @@ class Extractor:
     layers: str | int | abc.Sequence[int] = -1
     # What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"), their
     # largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to right of the
-    # last token), or every token ("none").
-    pool: str = "mean"
-    max_length: int | None = None  # longer texts lose their end; the model's positions when left out
+    # last token), or every token ("none"). None: of the last layer what a folder of sentence-transformers
+    # makes of it, where the model is from one, and the mean otherwise.
+    pool: str | None = None
+    # Longer texts lose their end. None: as such a folder says, or the model's positions.
+    max_length: int | None = None
     normalize: bool = False  # make each vector of length 1, so that a product of two is their cosine
     numbers: tuple[int, ...] = field(init=False)  # of the hidden states
     cut: int = field(init=False, default=0)  # how many texts have lost their end so far
@@ -57,7 +66,11 @@ class Extractor:
     def __post_init__(self) -> None:
         config, self.tokenizer = self.model.config, self.model.tokenizer
         self.numbers = layer_numbers(self.layers, config.L)
-        if self.pool not in POOLS:
+        self._reading = self.model.modules
+        self._modules = self._reading if self.pool is None and self.numbers == (config.L,) else None
+        if self.pool is None and self._modules is None:
+            self.pool = "mean"
+        if self.pool is not None and self.pool not in POOLS:
             raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
         if self.pool == "pooled" and any("pooler" in name for name in self.model.missing):
             raise InputError("$pool: this model has no pooler; choose another pool.", pool=self.pool)
@@ -67,7 +80,8 @@ class Extractor:
         if self.pool == "cls" and config.is_decoder:
             why = "is the same vector for every text: left to right, [CLS] sees only itself"
             raise InputError(f"pool='cls' {why}; choose 'mean' or 'pooled'.")
-        self.max_length = config.P if self.max_length is None else self.max_length
+        if self.max_length is None:
+            self.max_length = config.P if self._reading is None else self._reading.max_length
         if not 2 <= self.max_length <= config.P:
             advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
             raise InputError(f"$max_length is not possible; {advice}", max_length=self.max_length)
@@ -75,6 +89,8 @@ class Extractor:
     @property
     def width(self) -> int:
         """Numbers in a vector."""
+        if self._modules is not None:
+            return self._modules.width(self.model.config.H)
         return len(self.numbers) * self.model.config.H
 
     def stream(self, texts: Iterable[Texts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -100,6 +116,9 @@ class Extractor:
                 raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
             if any(len(one) != 2 for one in pairs):
                 raise InputError("A tuple holds other than two texts; give pairs.")
+            if self._reading is not None and self._reading.prompt:
+                group = [with_prompt(self._reading.prompt, _as_text(one)) for one in group]
+                pairs = [one for one in group if isinstance(one, tuple)]
             parts = tuple(zip(*pairs, strict=True)) if pairs else (group,)
             encoded = self.tokenizer.encode_batch(*parts, max_length=self.max_length)
             written.add(encoded)
@@ -120,11 +139,22 @@ class Extractor:
         states = np.concatenate(self.model.hidden_states(batch, self.numbers), axis=-1)
         if self.pool == "none":
             return np.split(unit_rows(states) if self.normalize else states, batch.cu_seqlens[1:-1])
+        if self._modules is not None:
+            prompt_tokens = prompt_tokens_of(self.tokenizer, self._modules)
+            made = Encoded([states], None, None, batch.cu_seqlens, None, self._modules, prompt_tokens)
+            return list(made.vectors(None, self.normalize))
         pooled = None
         if self.pool == "pooled":
             rows = batch.last_rows if self.model.config.is_decoder else batch.first_rows  # as classifiers do
             pooled = np.asarray(self.model.ops.pooler(states, rows, self.model.params.tree["pooler"])[0])
         return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(self.pool, self.normalize))
+
+
+def _as_text(text: Texts) -> Any:
+    """Return a text, or both of a pair, as strings."""
+    if isinstance(text, tuple):
+        return tuple(map(_as_text, text))
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from minibert.errors import InputError, warn
 from minibert.hub import hugging_face
 from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
-from minibert.hub.loading import LoadReport, Source, load_source, read_config
+from minibert.hub.loading import LoadReport, Source, kind_named, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import (
     TF_CONFIG_FILE,
@@ -24,7 +24,8 @@ from minibert.model_names import locate, no_such_model
 from minibert.training.checkpoint import load_checkpoint
 
 __all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "hidden_size"]
-__all__ += ["load", "load_hf", "load_labels", "load_tf", "save_hf", "save_tf", "to_hf", "weights_of"]
+__all__ += ["fields_in", "kind_in_config", "load", "load_hf", "load_labels", "load_tf", "save_hf", "save_tf"]
+__all__ += ["to_hf", "weights_of"]
 
 
 def weights_of(source: str | Path) -> Path | None:
@@ -62,16 +63,61 @@ def hidden_size(source: str | Path) -> int | None:
         return None
 
 
+def fields_in(source: str | Path) -> dict[str, Any]:
+    """Return the fields of the configuration of a model.
+
+    Parameters
+    ----------
+    source : as of `load`.
+
+    Returns
+    -------
+    dict; {} where there is none.
+
+    Raises
+    ------
+    InputError
+        When it is damaged.
+    """
+    folder = locate(source).folder
+    folder = folder if folder.is_dir() else folder.parent
+    paths = (folder / name for name in (CONFIG_FILE, "bert_config.json"))
+    path = next((path for path in paths if path.is_file()), None)
+    return {} if path is None else read_config(path)
+
+
+def kind_in_config(source: str | Path) -> str | None:
+    """Return the kind of head that the configuration of a model names, before its weights are read.
+
+    Parameters
+    ----------
+    source : as of `load`.
+
+    Returns
+    -------
+    str, "pretraining" for a checkpoint of a run, or where there is no configuration; None where it names no
+    class of transformers': then only the tensors tell.
+
+    Raises
+    ------
+    InputError
+        When the configuration is damaged.
+    """
+    fields = fields_in(source)
+    return "pretraining" if not fields or locate(source).checkpoint else kind_named(fields)
+
+
 def load(
     source: str | Path, dtype: Any = np.float32, head: Head | None = None, seed: int = 0
 ) -> tuple[BertConfig, Parameters, LoadReport]:
     """Read a BERT: one of minibert's, of Hugging Face's or of Google's for TensorFlow.
 
-    What the file lacks of the pooler and the head has its initial value. The report says what that is, which
-    tensors of the file were of no use, and which were changed. A warning counts those of no use that lie in
-    the encoder, such as adapters or layers beyond the configuration's. Raise InputError when a file is
-    missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the encoder are
-    missing, a shape is not the configuration's, or a weight is not a finite number.
+    What the file lacks of the pooler and the head has its initial value. A masked-LM head whose decoder is
+    not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what is
+    lacking, which tensors of the file were of no use, and which were changed. A warning counts those of no
+    use that lie in the encoder, such as adapters or layers beyond the configuration's. Raise InputError when
+    a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the
+    encoder are missing, a shape is not the configuration's, or a weight is not a finite number.
 
     Parameters
     ----------
@@ -83,7 +129,8 @@ def load(
     dtype, seed : of the parameters, and of the initial values of what the file lacks.
     """
     path = weights_of(source)
-    if path is not None and path == locate(source).checkpoint:
+    place = locate(source)
+    if path is not None and path == place.checkpoint:
         params = load_checkpoint(path, warn=warn).params
         if not isinstance(params, Parameters):
             raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
@@ -94,4 +141,4 @@ def load(
         if not Path(source).is_dir():
             raise no_such_model(source)
     is_tensorflow = path is not None and path.name not in hugging_face.WEIGHTS
-    return (load_tf if is_tensorflow else load_hf)(source, dtype, head, seed)
+    return (load_tf if is_tensorflow else load_hf)(place.folder, dtype, head, seed)

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from minibert.errors import InputError
 from minibert.files import atomic_json, atomic_tensors, open_file
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
-from minibert.hub.names import to_hf
+from minibert.hub.names import DECODER, DECODER_BIAS, MASKED_LM, to_hf
 from minibert.hub.precisions import narrowed, widened
 from minibert.json_files import parse_json, read_json
 from minibert.model.config import BertConfig
@@ -50,11 +50,18 @@ def save_hf(
         by minibert only: `transformers` knows none, leaves them out and computes something else.
     labels : names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
     dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
-    omit : Hugging Face's names of tensors to leave out: what only has its initial value.
+    omit : Hugging Face's names of tensors to leave out: what only has its initial value. A masked-LM head
+        with a decoder of its own, `params.decoder`, is written all the same.
     """
     folder = Path(folder)
+    if params.decoder is not None:
+        omit = [name for name in omit if not name.startswith(MASKED_LM)]
     fields = fields_of(config, params.head, labels, omit)
-    stored = {name: narrowed(name, value, dtype) for name, value in to_hf(params).items() if name not in omit}
+    tensors = {name: value for name, value in to_hf(params).items() if name not in omit}
+    if params.decoder is not None and params.head.kind == "pretraining":
+        tensors[DECODER], tensors[DECODER_BIAS] = params.decoder, params["mlm.output_bias"]
+        fields["tie_word_embeddings"] = False
+    stored = {name: narrowed(name, value, dtype) for name, value in tensors.items()}
     atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
     atomic_json(folder / CONFIG_FILE, fields if dtype == "float32" else fields | {"dtype": dtype})
 
@@ -151,6 +158,8 @@ def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
                 first, last = header[name]["data_offsets"]
                 flat = data[begin + first : begin + last].view(FLOATS[kind])
                 tensors[name] = (widened(flat) if kind == "BF16" else flat).reshape(header[name]["shape"])
+    except InputError:  # which says what the file is
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); {COPY_AGAIN}.") from error
     except (SafetensorError, ValueError) as error:  # a ValueError is NumPy's, of a shape it can't have

@@ -8,7 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.errors import InputError, MissingFile, warn
-from minibert.hub.names import LSTM, POOL_QUERY, REPLACEABLE, SPELLINGS, TIED, head_names, parts, shapes
+from minibert.hub.names import (
+    DECODER,
+    LSTM,
+    MASKED_LM,
+    POOL_QUERY,
+    REPLACEABLE,
+    SPELLINGS,
+    TIED,
+    head_names,
+    parts,
+    shapes,
+    to_hf,
+)
 from minibert.json_files import fits, read_json
 from minibert.machine import cores
 from minibert.model.config import BertConfig
@@ -33,7 +45,9 @@ RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetun
 class LoadReport(NamedTuple):
     """What a checkpoint and the model did not have in common."""
 
-    missing: tuple[str, ...]  # Hugging Face's names of what the file lacks of pooler and head: initial values
+    # Hugging Face's names of what the file lacks of pooler and head: initial values. The masked-LM head is
+    # among it where its decoder is not the word embeddings: only `Bert` can use it, by `params.decoder`.
+    missing: tuple[str, ...]
     unused: tuple[str, ...]  # tensors of the file that minibert has no place for, as the file calls them
     changed: tuple[str, ...] = ()  # sentences about tensors that were not taken as they are
 
@@ -76,7 +90,7 @@ def load_source(
         config = BertConfig.from_dict(source.fields)
     except InputError as error:
         raise InputError(f"{source.config_path}: {error}") from error
-    tensors = _canonical(source.path, source.tensors)
+    tensors, decoder = _canonical(source.path, source.tensors)
     head, other = _choose_head(source, config, tensors, head)
     missing = _check(source, config, head, tensors)
     params = Parameters(config, dtype=dtype, head=head)
@@ -88,13 +102,25 @@ def load_source(
         what = f"for which the BERT of {source.config_path.name} has no place, the first is {beyond[0]}"
         many = f"{counted(len(beyond), 'tensor')} of the encoder {what}"
         warn(f"{source.path} has {many}; without what is left out it computes something else.")
+    lacking = [theirs for _, theirs in missing]
+    if decoder is not None and head == PRETRAINING:
+        _fill(source.path, DECODER, untied := np.empty(decoder.shape, params.flat.dtype), decoder)
+        untied.flags.writeable = False
+        params.decoder = untied
+        lacking += [name for name in to_hf(params) if name.startswith(MASKED_LM) and name not in lacking]
+    elif decoder is not None:
+        tensors[DECODER] = decoder
     unused = tuple(sorted([*tensors, *other]))
-    return config, params, LoadReport(tuple(theirs for _, theirs in missing), unused)
+    return config, params, LoadReport(tuple(lacking), unused)
 
 
-def _canonical(path: Path, tensors: Tensors) -> Tensors:
-    """Rename tensors to their full modern names, tied ones once; `tensors` is emptied, for the memory."""
+def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None]:
+    """Rename tensors to their full modern names, tied ones once; `tensors` is emptied, for the memory.
+
+    Return them, and the decoder of the masked LM where it is another matrix than the word embeddings.
+    """
     found: Tensors = {}
+    decoder: np.ndarray | None = None
     while tensors:
         name, tensor = tensors.popitem()
         if (name := _full_name(name)) in found:
@@ -105,13 +131,20 @@ def _canonical(path: Path, tensors: Tensors) -> Tensors:
             continue
         tensor = found.pop(second)
         other = found.setdefault(first, tensor)
-        if other.shape != tensor.shape or not np.array_equal(other, tensor):
-            raise InputError(f"{path}: {second} differs from {first}; in BERT, and here, the two are one.")
+        if other.shape != tensor.shape:
+            shapes_ = f"{tensor.shape} and {other.shape}"
+            raise InputError(f"{path}: {second} differs from {first} in its shape, {shapes_}; {COPY_AGAIN}.")
+        if np.array_equal(other, tensor):
+            continue
+        if second == DECODER:
+            decoder = tensor
+        else:
+            found[first] = tensor  # which transformers computes with
     for beginning, kind in _FOREIGN.items():
         if any(name.startswith(beginning) for name in found):
             advice = "give a BERT, or a model of its architecture such as MiniLM or TinyBERT."
             raise InputError(f"{path} holds weights of {kind}, which computes differently; {advice}")
-    return found
+    return found, decoder
 
 
 def _full_name(name: str) -> str:
@@ -128,7 +161,7 @@ def _choose_head(
     if asked is None:
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
-            advice = "only its encoder can be used: fine-tune from it, or call hub.load with a head."
+            advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
             raise InputError(f"{source.config_path}: {what} is none of minibert's tasks; {advice}")
         return stored, {}
     check_head(asked)
@@ -166,6 +199,26 @@ def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
     if "classifier.weight" not in tensors:
         return PRETRAINING, False
     return one if "bert.pooler.dense.weight" in tensors else Head("tag", outputs, has_lstm), False
+
+
+def kind_named(fields: dict[str, Any]) -> str | None:
+    """Return the kind of head of the class of transformers' that a configuration names.
+
+    Parameters
+    ----------
+    fields : of a `config.json`.
+
+    Returns
+    -------
+    str, one of `KINDS`, "classify" for all three that answer for a whole text; None where it names no class,
+    or one of somebody's own.
+    """
+    names = fields.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if name in _PRETRAINED:
+        return PRETRAINING.kind
+    # Where several kinds have one class, the first stands for them.
+    return next((kind for kind, row in KINDS.items() if name == row.architecture), None)
 
 
 def _outputs(source: Source, tensors: Tensors) -> int:

@@ -43,10 +43,9 @@ NAMES = {
     "nsp.bias": "cls.seq_relationship.bias",
 }
 # Second names of one tensor, which some files carry beside the first or in its place.
-TIED = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
+DECODER, DECODER_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
+TIED = {DECODER: "bert.embeddings.word_embeddings.weight", DECODER_BIAS: "cls.predictions.bias"}
+MASKED_LM = "cls.predictions."  # as the names of the masked-LM head begin
 LINEAR = "weight"  # as ours of linear layers end; embeddings are tables, alike in both layouts
 REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")  # what a model for something else may have lost
 QUERY, POOL_QUERY = "head.query", "classifier.query"  # of attention over windows, which it has not either

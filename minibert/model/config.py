@@ -1,6 +1,7 @@
 """The shape of a BERT: published sizes by name, fields named as in a Hugging Face `config.json`."""
 
 import dataclasses
+import re
 import sys
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,10 @@ SIZES = {
 GELU_FORMS = {"gelu": "erf", "gelu_python": "erf"} | dict.fromkeys(
     ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"), "tanh"
 )
+
+# Classes on a BERT as `transformers` names them, also for TensorFlow and Flax. What is called BertGeneration,
+# BertJapanese and the like is something else, or is made from BertModel.
+_BERT_CLASS = re.compile(r"(TF|Flax)?Bert(?!Generation)")
 
 
 @dataclass(frozen=True)
@@ -95,12 +100,14 @@ class BertConfig:
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Read the fields of a Hugging Face `config.json`; what does not concern a BERT encoder is ignored.
 
-        Raise InputError when `model_type` is not "bert", or the file asks for arithmetic that is not BERT's.
+        Raise InputError when `model_type` is not "bert" or, where it is missing as before 2020, none of the
+        `architectures` is a BERT; when the file asks for arithmetic that is not BERT's.
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
         if (kind := values.get("model_type", "bert")) != "bert":
             raise InputError(f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'.")
+        _require_bert_architecture(values)
         if (positions := values.get("position_embedding_type", "absolute")) != "absolute":
             raise InputError(f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'.")
         if values.get("add_cross_attention"):
@@ -142,6 +149,32 @@ class BertConfig:
     def D(self) -> int:
         """Size of one head."""
         return self.hidden_size // self.num_attention_heads
+
+
+def _require_bert_architecture(values: dict[str, Any]) -> None:
+    """Raise InputError when a configuration without `model_type` names the classes of another architecture.
+
+    Files of before 2020 have `architectures` alone. Where `model_type` says "bert", their names are free:
+    people give their own classes on a BERT names of their own.
+
+    Parameters
+    ----------
+    values : the fields of a `config.json`.
+
+    Raises
+    ------
+    InputError
+        When `architectures` names classes, and none of them is one of BERT's, in any framework.
+    """
+    names = values.get("architectures")
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if "model_type" in values or not names:
+        return
+    if not any(_BERT_CLASS.match(name) for name in names):
+        raise InputError(
+            f"architectures={names!r} without a model_type are not a BERT's; give a BERT, or a model of its "
+            "architecture such as MiniLM or TinyBERT."
+        )
 
 
 @cache  # once in a process

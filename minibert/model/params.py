@@ -280,7 +280,15 @@ class FlatParameters:
 
 
 class Parameters(FlatParameters):
-    """All parameters of one BERT and of its head; `flat` and `dtype` are as for `FlatParameters`."""
+    """All parameters of one BERT and of its head; `flat` and `dtype` are as for `FlatParameters`.
+
+    Attributes
+    ----------
+    decoder : array (V,H), the decoder of a masked-LM head that is not the word embeddings; None, as in BERT:
+        it is. Only a loaded model has one. It lies outside the buffer, and nothing trains it.
+    """
+
+    decoder: np.ndarray | None = None
 
     def __init__(
         self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: Head = PRETRAINING

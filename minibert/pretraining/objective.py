@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from minibert.arrays import Array, Grads, Params
 from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
 from minibert.engines.runtime import runtime_of
@@ -17,6 +15,7 @@ from minibert.model.batch import Batch, BatchPart
 from minibert.model.bert import pretraining_loss, pretraining_loss_backward
 from minibert.model.config import BertConfig
 from minibert.model.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
+from minibert.model.positions import begin_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text, require_segments
@@ -251,35 +250,37 @@ class Pretraining:
         return evaluate
 
 
-# Layers that know what to do with trained rows take others for noise: without this, the loss is half a nat
-# higher at first, and 0.15 after 300 steps ("new positions" in the log). Moments stay 0, so copies soon part.
-def begin_positions(params: FlatParameters, known: int, length: int) -> None:
-    """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others."""
-    rows = params["embeddings.position"]
-    rows[known:length] = np.resize(rows[:known], (max(0, length - known), rows.shape[1]))
-
-
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
     """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
     require_segments(options)  # of a run that goes on from before its first checkpoint, too
     stored, params, report = load(source, head=PRETRAINING)
+    decoder = params.decoder
     if stored.vocab_size != text.tokenizer.vocab_size:
         other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
         raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
+    its_positions = stored.max_position_embeddings
+    if options.extend_positions:
+        params = with_positions(params, options.extend_positions, source)
+        stored = params.config
     if stored.max_position_embeddings < options.longest:
         positions = f"the {stored.max_position_embeddings} positions of {source}"
-        message = f"$seq_length is longer than {positions}; choose shorter sequences."
+        more = f"give it more with --extend-positions {options.longest}"
+        message = f"$seq_length is longer than {positions}; choose shorter sequences, or {more}."
         raise InputError(message, seq_length=options.longest)
-    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", stored.max_position_embeddings)):
+    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", its_positions)):
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
-            message = f"${name} is not what {source} has, {kept}, which stays; leave it out."
+            more = " or give more positions with --extend-positions" if name == "max_positions" else ""
+            message = f"${name} is not what {source} has, {kept}, which stays; leave it out{more}."
             raise InputError(message, **{name: asked})
     if new_head := any(name.startswith("cls.predictions") for name in report.missing):
         params["mlm.output_bias"][...] = text.log_unigram()
         begins = "a new one begins with the frequencies of the text's pieces as its output bias"
         rate = options.rate_from(True)
-        warn(f"{source} has no masked-LM head: {begins}, and all is trained at a rate of {rate:g}.")
+        lacks = "no masked-LM head"
+        if decoder is not None:
+            lacks = "a masked-LM head whose decoder is not its word embeddings, which is not trained here"
+        warn(f"{source} has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
     if trained := stored.trained_length:
         begin_positions(params, trained, options.longest)
         trained = max(trained, options.longest)

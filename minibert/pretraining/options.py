@@ -201,7 +201,14 @@ class PretrainOptions(RunOptions):
         return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
 
     def check_positions(self) -> None:
-        """Raise InputError when a new model was given fewer positions than its sequences need."""
+        """Raise InputError when a new model was given fewer positions than its sequences need.
+
+        More positions than it has are for a trained model.
+        """
+        if self.extend_positions and not self.model:
+            advice = "name one with --model, or give --max-positions."
+            message = f"$extend_positions is for a trained model; {advice}"
+            raise InputError(message, extend_positions=self.extend_positions)
         if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
             message = f"$max_positions is {less}, or shorter sequences with --seq-length."

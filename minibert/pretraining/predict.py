@@ -149,6 +149,9 @@ def _measured(
         raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(name, engine, threads=threads)
     require_masked_lm(model)
+    if model.params.decoder is not None:
+        what = "has a decoder that is not its word embeddings, by which losses are not measured here"
+        raise InputError(f"{name} {what}; ask it with minibert fill-mask and minibert score-text.")
     options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of whose documents are held out

@@ -185,6 +185,7 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     positions = max(options.max_positions, options.longest)
     if options.model:
         positions = configuration(options.model).get("max_position_embeddings", positions)
+        positions = options.extend_positions or positions
     if options.shards:
         tokenizer = vocabulary_of(options.shards)
         if options.model:

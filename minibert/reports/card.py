@@ -2,14 +2,16 @@
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from minibert.errors import InputError
-from minibert.json_files import misfit, read_json
+from minibert.json_files import fits, misfit, parse_json, read_json
 from minibert.model.config import BertConfig
 from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
@@ -17,17 +19,27 @@ from minibert.terminal import counted, printable, printable_text
 
 CARD = "README.md"
 PRETRAINED = "training.json"
-# What Hugging Face calls what the heads are for, what asks such a model, and with which text.
-PURPOSES = {
-    "pretraining": ("fill-mask", "fill-mask", "The [MASK] is here."),
-    "classify": ("text-classification", "classify", "a text"),
-    "multilabel": ("text-classification", "classify", "a text"),
-    "regress": ("text-classification", "classify", "a text"),
-    "tag": ("token-classification", "tag", "a sentence"),
-    "span": ("question-answering", "answer --file text.txt", "a question"),
-    "choice": ("multiple-choice", "predict --data DIR --out answers", ""),
-    "none": ("feature-extraction", "features --out vectors.npy", "a text"),
+# What Hugging Face calls what the heads are for, what asks such a model, and with which texts.
+PURPOSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "pretraining": ("fill-mask", "fill-mask", ("The [MASK] is here.",)),
+    "classify": ("text-classification", "classify", ("a text",)),
+    "multilabel": ("text-classification", "classify", ("a text",)),
+    "regress": ("text-classification", "classify", ("a text",)),
+    "tag": ("token-classification", "tag", ("a sentence",)),
+    "span": ("question-answering", "answer", ("a question", "the text that the answer stands in")),
+    "choice": ("multiple-choice", "predict --data DIR --out answers", ()),
+    "none": ("feature-extraction", "features --out vectors.npy", ("a text",)),
 }
+CHOICES = "DIR is the folder with the files of the task, as `minibert finetune` takes them."
+NO_VOCABULARY = (
+    "Its vocabulary is not in the folder, and nothing can be asked without it: put the `vocab.txt` that it "
+    "was trained with beside the weights, with its `tokenizer_config.json`."
+)
+RENEWED = ("pipeline_tag", "library_name")  # fields above a card that go by how the model is used
+METRICS = "model-index: "  # as the line of the measured metrics begins
+_HEADING = re.compile(r"^# .*$", re.MULTILINE)
+_ABOUT = re.compile(r"^A BERT of \d.*$", re.MULTILINE)  # the sentence below it
+_USE = re.compile(r"^## Use\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 PIPELINES = ("fill-mask", "text-classification", "token-classification", "feature-extraction")
 LIMITS = (  # of all
     "It repeats what is wrong, old or unfair in the text that it and the model before it learnt from; nobody "
@@ -53,18 +65,90 @@ class Exported:
     is_step: bool = False  # on the way of its run, whose report is not about it
     pool: str | None = None  # by which sentence-transformers makes vectors, if it does
     pair: bool = False  # it reads pairs of texts
+    vocabulary: bool = True  # whether it lies beside the weights
+    choices: str = ""  # the task that a model of endings is asked for, where no file says it
+
+
+def is_own(card: str) -> bool:
+    """Tell whether a card is one of minibert's, which the next export renews.
+
+    Parameters
+    ----------
+    card : text of a `README.md`.
+
+    Returns
+    -------
+    bool, by the tags above the card.
+    """
+    return re.match(r'---\ntags: \["bert", "minibert"\]\n', card) is not None
+
+
+def renewed(before: str, card: str) -> str:
+    """Return a card of minibert's with what it says of use as in a new one, and all else as it is.
+
+    Parameters
+    ----------
+    before : the card, which `is_own`; its author may have added to it.
+    card : the new one, of `model_card`, for a folder of another name or format.
+
+    Returns
+    -------
+    str.
+    """
+    _, old_fields, old_text = before.split("---\n", 2)
+    _, new_fields, new_text = card.split("---\n", 2)
+    stated = {line.partition(":")[0]: line for line in new_fields.splitlines()}
+    stated = {name: stated[name] for name in RENEWED if name in stated}
+    lines: list[str] = []
+    for line in old_fields.splitlines():
+        field = line.partition(":")[0]
+        if field not in RENEWED:
+            lines.append(line)
+        if field == "tags":
+            lines += stated.values()
+    title = _HEADING.search(new_text)
+    if title:
+        lines = [_named(line, title[0].removeprefix("# ")) for line in lines]
+    for pattern in (_HEADING, _ABOUT, _USE):
+        if new := pattern.search(new_text):
+            old_text = pattern.sub(lambda _, text=new[0]: text, old_text, count=1)  # type: ignore[misc]
+    return "---\n" + "".join(f"{line}\n" for line in lines) + "---\n" + old_text
+
+
+def _named(line: str, name: str) -> str:
+    """Return a line above a card, of measured metrics with the name of another model in place of its own."""
+    if not line.startswith(METRICS):
+        return line
+    with suppress(ValueError):
+        found = parse_json(line.removeprefix(METRICS))
+        if fits(found, list[dict[str, Any]]):  # else somebody has written another one
+            return METRICS + json.dumps([one | {"name": name} for one in found], ensure_ascii=False)
+    return line
 
 
 def model_card(run: Path, model: Exported) -> str:
     """Write the card of a model from its run: what it learnt from, for how long, how well, and its limits.
 
     Paths are named by their last part only, and no text of the user's is quoted. Where the folder is no run,
-    or one that is not finished, the card says what can be told from the model alone. Raise InputError when
-    the run's options or its report are damaged.
+    or one that is not finished, the card says what can be told from the model alone.
+
+    Parameters
+    ----------
+    run : folder of the model.
+    model : what is handed on.
+
+    Returns
+    -------
+    str, the text of a `README.md`.
+
+    Raises
+    ------
+    InputError
+        When the run's options or its report are damaged.
     """
     name = printable(model.name)
     head = "none" if model.head == "pretraining" and model.config.is_decoder else model.head
-    task, command, text = PURPOSES[head]
+    task, command, texts = PURPOSES[head]
     if (run / OPTIONS_FILE).exists():
         training, found, metrics, limits = _finetuned(run)
     elif (run / PRETRAINED).exists():
@@ -83,7 +167,10 @@ def model_card(run: Path, model: Exported) -> str:
         fields["model-index"] = [{"name": name, "results": [measured]}]
     config, labels = model.config, ", ".join(map(_code, model.labels))
     both = model.pair and command == "classify"
-    given = f'{{"text": "{text}", "text_pair": "another text"}}' if both else f'"{text}"'
+    texts += ("another text",) * both
+    given = f'"{texts[0]}"' if texts else ""
+    if both:
+        given = f'{{"text": "{texts[0]}", "text_pair": "{texts[1]}"}}'
     quoted = json.dumps(name, ensure_ascii=False)
     python = "from minibert import Bert", f"Bert.from_pretrained({quoted})"
     if model.pool:
@@ -91,8 +178,15 @@ def model_card(run: Path, model: Exported) -> str:
         python = "from sentence_transformers import SentenceTransformer", encode
     elif model.for_transformers and task in PIPELINES:
         python = "from transformers import pipeline", f'pipeline("{task}", {quoted})({given})'
-    asked = f"minibert {command} --model {shlex.quote(name)}"
-    asked += f' "{text}"' * bool(text) + ' "another text"' * both
+    place = f"./{name}" if name.startswith("-") else name  # which would be taken for a flag
+    asked = " ".join([f"minibert {command} --model {shlex.quote(place)}", *(f'"{text}"' for text in texts)])
+    if model.choices and head == "choice":
+        asked += f" --task {model.choices}"
+    use = ["```python", *python, "```", "", "```", asked, "```"]
+    if head == "choice":
+        use += ["", CHOICES]
+    if not model.vocabulary:
+        use = [NO_VOCABULARY]
     lines = [
         "---",
         *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()),
@@ -108,7 +202,7 @@ def model_card(run: Path, model: Exported) -> str:
     sections = {
         "Training": [f"- {line}" for line in training],
         "Results": found,
-        "Use": ["```python", *python, "```", "", "```", asked, "```"],
+        "Use": use,
         "Limits": [f"- {line}" for line in (*limits, *LIMITS)],
     }
     for title, section in sections.items():

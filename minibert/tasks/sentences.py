@@ -213,6 +213,7 @@ class OwnTexts(Sentences):
 
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # which there may be
+    second_is_optional = False  # whether a column "second" is read where a table has one, and not missed
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
@@ -227,6 +228,13 @@ class OwnTexts(Sentences):
 
     def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         self._files.append(own_file(data, split))
+        if self.second_is_optional and "second" not in self.columns:
+            try:
+                columns = {"second": "second"} | self.columns | more
+                return read_own(tables.read_texts, self._files[-1], split, columns, UNLABELLED)
+            except tables.MissingColumn as error:
+                if error.role != "second":
+                    raise
         return read_own(tables.read_texts, self._files[-1], split, self.columns | more, UNLABELLED)
 
     def place(self, example: TextExample) -> str:

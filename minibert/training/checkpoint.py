@@ -121,6 +121,8 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             if (text := (file.metadata() or {}).get("minibert")) is not None:
                 header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
+    except InputError:  # which says what the file is
+        raise
     except OSError as error:
         raise InputError(f"{path} can't be read ({error.strerror or error}); check the file.") from error
     except (SafetensorError, ValueError, RecursionError) as error:

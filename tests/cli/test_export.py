@@ -295,9 +295,11 @@ def test_nothing_in_what_a_run_leaves_names_the_machine(tmp_path, monkeypatch, c
 
 def test_a_card_that_came_with_a_model_goes_along(model, tmp_path):
     (model / "README.md").write_text("# Theirs\n")
-    for name in ("modules.json", "1_Pooling/config.json"):
-        (model / name).parent.mkdir(exist_ok=True)
-        (model / name).write_text(f'{{"name": "{name}"}}')
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (model / "1_Pooling").mkdir()
+    (model / "modules.json").write_text(json.dumps(modules))
+    (model / "1_Pooling" / "config.json").write_text('{"name": "theirs"}')
     export(model, tmp_path / "out")
     for name in ("README.md", "modules.json", "1_Pooling/config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from minibert.errors import InputError, RunError
 from minibert.hub import load_hf, save_hf, to_hf
 from minibert.model.config import BertConfig
-from minibert.model.params import initialise
+from minibert.model.params import Head, initialise
 
 GOLDEN = FOLDER / "hf_tiny"  # written by transformers
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
@@ -157,10 +157,32 @@ def test_tied_decoder_and_position_ids_beside_the_weights_are_no_news(tmp_path):
     assert load_hf(tmp_path)[2] == ((), (), ())
 
 
-def test_decoder_of_its_own_is_refused(tmp_path):
-    write_model(tmp_path, add(cls__predictions__decoder__weight=("F32", PARAMS["embeddings.word"] + 1)))
-    with pytest.raises(InputError, match=r"decoder\.weight differs from bert\.embeddings"):
+def test_decoder_of_its_own_is_kept_apart_and_written_again(tmp_path):
+    decoder = PARAMS["embeddings.word"] + 1
+    write_model(tmp_path, add(cls__predictions__decoder__weight=("F32", decoder)))
+    config, params, report = load_hf(tmp_path)
+    np.testing.assert_array_equal(params.decoder, decoder)
+    assert params.flat.tobytes() == PARAMS.flat.tobytes()
+    assert report.missing and all(name.startswith("cls.predictions.") for name in report.missing)
+    assert params.astype(np.float64).decoder is not None
+    save_hf(tmp_path / "again", config, params, omit=report.missing)
+    fields = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert fields["tie_word_embeddings"] is False and fields["architectures"] == ["BertForPreTraining"]
+    np.testing.assert_array_equal(load_hf(tmp_path / "again")[1].decoder, decoder)
+    _, tuned, report = load_hf(tmp_path, head=Head("classify", 2))
+    assert tuned.decoder is None and "cls.predictions.decoder.weight" in report.unused
+
+
+def test_decoder_of_another_shape_is_refused(tmp_path):
+    write_model(tmp_path, add(cls__predictions__decoder__weight=("F32", PARAMS["embeddings.word"][1:])))
+    with pytest.raises(InputError, match=r"decoder\.weight differs from bert\.embeddings.* in its shape"):
         load_hf(tmp_path)
+
+
+def test_bias_of_the_decoder_counts_where_there_are_two(tmp_path):
+    bias = np.arange(CONFIG.V, dtype=np.float32)
+    write_model(tmp_path, add(cls__predictions__decoder__bias=("F32", bias)))
+    np.testing.assert_array_equal(load_hf(tmp_path)[1]["mlm.output_bias"], bias)
 
 
 def test_reading_weights_takes_little_more_memory_than_they_do(tmp_path):

@@ -971,7 +971,7 @@ def test_going_on_does_not_need_the_folder_that_the_weights_came_from(run, corpu
 
 
 def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path):
-    with pytest.raises(InputError, match="longer than the 16 positions"):
+    with pytest.raises(InputError, match="longer than the 16 positions .* with --extend-positions 32"):
         pretrain(small_options(corpus, model=str(run), seq_length="32"), tmp_path / "a", show=False)
     longer = [*Tokenizer.from_pretrained(run).vocab, "extra"]
     Tokenizer(longer).save_pretrained(tmp_path / "vocab")
@@ -986,6 +986,22 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
     for no_model, told in (no_models | {tmp_path / "nowhere": "no folder .*nowhere, and minibert"}).items():
         with pytest.raises(InputError, match=told):
             pretrain(small_options(corpus, model=str(no_model)), tmp_path / "c", show=False)
+
+
+def test_further_positions_begin_as_copies_and_are_trained(run, corpus, tmp_path):
+    more = {"model": str(run), "max_positions": 512, "seq_length": "32", "extend_positions": 40, "steps": 2}
+    pretrain(small_options(corpus, **more), tmp_path / "a", show=False)
+    config, params, _ = load_hf(tmp_path / "a")
+    assert (config.P, config.trained_length) == (40, 32)
+    fields = json.loads((tmp_path / "a" / "tokenizer_config.json").read_text())
+    assert fields["model_max_length"] == 40
+    before, rows = load_hf(run)[1]["embeddings.position"], params["embeddings.position"]
+    change = np.abs(rows - np.concatenate([before, before, before[:8]])).max(1)
+    assert (0 < change[:32]).all() and (change < 0.1).all() and (change[32:] < 1e-4).all()
+    with pytest.raises(InputError, match="extend_positions=8 is less than the 16 positions"):
+        pretrain(small_options(corpus, model=str(run), extend_positions=8), tmp_path / "b", show=False)
+    with pytest.raises(InputError, match="extend_positions=40 is for a trained model"):
+        pretrain(small_options(corpus, extend_positions=40), tmp_path / "c", show=False)
 
 
 # what is refused, and what goes wrong

@@ -130,7 +130,7 @@ def test_every_head_that_is_stored_has_a_purpose():
     [
         (
             Exported("x", CONFIG, 1_500_000, "span"),
-            "minibert answer --file text.txt --model x",
+            "minibert answer --model x",
             "transformers",
         ),
         (

@@ -43,6 +43,8 @@ def read_pickled(path: Path) -> Read:
             is_archive = file.read(4) == b"PK\x03\x04"
             file.seek(0)
             return _read_archive(file) if is_archive else _read_older(file)
+    except InputError:  # which says what the file is
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
     except Hostile as error:

@@ -55,6 +55,8 @@ class Bundle:
             self.files = _count_files(table.pop(b"", None))
             self.entries = {key.decode(): _entry(value, self.files) for key, value in table.items()}
             _require_apart(self.entries)
+        except InputError:  # which says what the file is
+            raise
         except OSError as error:
             raise InputError(f"{self.index} cannot be read ({error.strerror}); check the file.") from error
         except ValueError as error:
