@@ -31,6 +31,7 @@ model/__init__          |                                                     |
 model/config            |                                                     | numpy
 model/head_kinds        |                                                     |
 model/params            | model/config model/head_kinds                        | numpy
+model/targets           | model/params                                        | numpy
 model/batch             | model/config model/params model/head_kinds          | numpy
 model/bert              | model/config model/batch ops/*                      |
 model/heads             | model/bert model/config model/batch model/params    |
@@ -77,7 +78,8 @@ engines/cpp/primitives  | ops/* engines/cpp/_kernels                          | 
 engines/cpp/ops         | ops/* engines/cpp/primitives                        | numpy
 data/wikipedia          |                                                     | mwparserfromhell
 data/*                  | data/* tokenizer/* model/batch                      | numpy
-hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
+hub/__init__            | hub/* model/params model/config model/targets       |
+                        | training/checkpoint                                 | numpy
 hub/*                   | hub/* model/params model/config model/head_kinds    | numpy safetensors
 trace                   | model/flops                                         | numpy
 vocabularies            | model/config tokenizer/*                            |
@@ -142,7 +144,7 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | vocabularies                                        | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | reports/* data/* training/runlog engines/__init__   |
-                        | model/params tokenizer/*                            | numpy
+                        | model/params tokenizer/* metrics/*                  | numpy
 runs                    | calls options estimators/loading pretraining/*      |
                         | finetuning/* tokenizer/* training/runlog ops/*      |
                         | reports/results reports/page reports/markup         |

@@ -30,7 +30,7 @@ from minibert.finetuning.run import finetune
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
-from minibert.reports.results import REPORT, Measured, load_report, majority_remark, measured_text, report_of
+from minibert.reports.results import REPORT, Measured, load_report, trivial_remark, measured_text, report_of
 from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
@@ -219,7 +219,7 @@ class Estimator(ABC):
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         if scratch := vars(self).pop("_scratch", None):
             scratch.cleanup()
-        if remark := majority_remark(report):
+        if remark := trivial_remark(report):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
 
@@ -287,7 +287,7 @@ class Estimator(ABC):
         return fitted
 
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
-        """Compute the task's metrics on some rows, with a bootstrap interval and the trivial baseline.
+        """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
 
         Returns
         -------

@@ -17,6 +17,7 @@ from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.model.head_kinds import POOLS
 from minibert.model.params import Head
+from minibert.model.targets import Targets
 from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.cuts import Cuts, warn_of_cuts
@@ -49,6 +50,7 @@ class Prepared:
     fingerprint: int  # of labels and examples
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
+    targets: Targets | None = None  # how numbers are brought to a common scale; None: they are learnt as they are
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
 
@@ -61,6 +63,10 @@ def prepare(options: FinetuneOptions) -> Prepared:
     train, known = read_labelled(task, options)
     dev, labels, head = known["dev_examples"], known["labels"], known["head"]
     weights = class_weights(options, task, train, labels)
+    targets = None
+    if task.standardise:
+        with naming(f"{options.data}, train"):
+            targets = Targets.of([example.label for example in train])
     config, _, report = hub.load(options.model, head=head)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
@@ -87,6 +93,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
         max_length=max_length,
         train_classes=Counter(name for example in train for name in task.names(example)),
         class_weights=weights,
+        targets=targets,
         groups=groups(options, train),
         truncated=warn_of_cuts(cuts, config.P),
     )

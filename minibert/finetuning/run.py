@@ -158,7 +158,7 @@ def evaluate(
 
     Returns
     -------
-    The metrics with a bootstrap interval, for JSON; `measured_text` makes them readable.
+    The metrics with a 95% interval, for JSON; `measured_text` makes them readable.
 
     Raises
     ------
@@ -241,7 +241,8 @@ def predict(
     report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
     report |= asked.truncated()
     if asked.all_labelled:
-        report |= results.compared_with_majority(Measured(first.task, first.labels, examples, predictions))
+        measured = Measured(first.task, first.labels, examples, predictions)
+        report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
 
 

@@ -21,7 +21,7 @@ from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
 from minibert.errors import InputError, warn
 from minibert.files import atomic_text
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import Statistic, mean_of
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks import submissions
 from minibert.tasks.cuts import with_marks
@@ -32,6 +32,7 @@ from minibert.terminal import counted
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
 MOST_RARE = 5  # classes that a warning names
+ERRORS = ("r2", "rmse", "mae")  # functions in `minibert.metrics` that see numbers off by a constant
 BLOCK = 4096  # examples that are tokenised together
 
 
@@ -134,12 +135,23 @@ class Sentences(Task):
         return [{"label": max(one, key=one.__getitem__), "probabilities": one} for one in every]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the task's metrics; a correlation with what is constant counts as 0."""
+        """Compute the task's metrics; a correlation with what is constant counts as 0.
+
+        Of numbers also R² and the errors: correlations say nothing of numbers that are all off by a constant.
+        """
         gold, found = self._numbers(examples, predictions)
-        return {name: _metric(name, gold, found) for name in self.scored}
+        names = (*self.scored, *ERRORS) if self.kind == "regress" else self.scored
+        return {name: _metric(name, gold, found) for name in names}
+
+    def constant(self, examples: Examples) -> float | None:
+        if self.kind != "regress":
+            return None
+        return float(np.mean([example.label for example in examples]))
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         gold, found = self._numbers(examples, predictions)
+        if self.metric == "accuracy":
+            return mean_of(gold == found)
         return lambda indices: _metric(self.metric, gold[indices], found[indices])
 
     # -> (n,) (n,)
@@ -214,7 +226,7 @@ class OwnTexts(Sentences):
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
         self._files: list[Path] = []  # that were read
-        is_number = name == "regress"
+        is_number = self.standardise = name == "regress"
         scored = ("spearman", "pearson") if is_number else ("accuracy", "matthews")
         super().__init__(name, title, None if is_number else (), scored)
 

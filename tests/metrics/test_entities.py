@@ -121,9 +121,9 @@ def test_predicted_tags_are_of_the_gold_scheme():
 
 @pytest.mark.parametrize("tags", [["X-PER", "O"], ["S-PER", "U-PER"], ["NOUN-x", "O"]])
 def test_an_unknown_scheme_is_named(tags):
-    with pytest.raises(InputError, match=rf"{sorted(tags)[-1]}.* of no scheme that is known: IOB \(O B I\)"):
+    with pytest.raises(InputError, match=rf"{tags[0]}.* no scheme that is known: IOB \(O B I\), IOE"):
         conlleval([tags], [["O", "O"]])
-    with pytest.raises(InputError, match="of no scheme that is known"):
+    with pytest.raises(InputError, match="no scheme that is known"):
         chunks(tags)
     with pytest.raises(InputError, match="scheme='BIX' is not known; choose from IOB, IOE, BIOES"):
         conlleval([["O"]], [["O"]], "BIX")

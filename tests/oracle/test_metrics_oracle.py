@@ -99,6 +99,27 @@ def test_percentile_interval_agrees_with_scipy():
     assert found == pytest.approx((theirs.low, theirs.high), abs=0.05 * spread)  # of other draws
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_errors_of_numbers_agree_with_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 200))
+    gold = rng.normal(1e5 * rng.random(), 10 ** rng.uniform(-3, 3), n)
+    predicted = gold + rng.normal(0, 10 ** rng.uniform(-3, 3), n)
+    for name, theirs in (("mae", "mean_absolute_error"), ("rmse", "root_mean_squared_error"), ("r2", "r2_score")):
+        expected = getattr(sklearn_metrics, theirs)(gold, predicted)
+        assert getattr(metrics, name)(gold, predicted) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_intervals_of_shares_agree_with_scipy(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 300))
+    right = int(rng.integers(n + 1))
+    for level in (0.9, 0.95):
+        theirs = stats.binomtest(right, n).proportion_ci(level, method="wilson")
+        assert metrics.wilson(right, n, level) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
 def tag_sentences(seed, alphabet):
     """Gold and predicted tags of 40 sentences, drawn without regard to any scheme's rules."""
     rng = np.random.default_rng(seed)
