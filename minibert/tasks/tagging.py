@@ -33,7 +33,7 @@ FILES = {
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
-COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
+COLUMNS = ("words", "tags", "layout", "sentence", "delimiter", "header")  # arguments of `tables.read_tags`
 NO_PIECE = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 
 

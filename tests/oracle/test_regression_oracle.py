@@ -16,7 +16,7 @@ def test_transformers_predicts_the_same_numbers(tmp_path):
     for split, seed in (("train", 1), ("dev", 2)):
         rows = [(text, 150_000 + 300_000 * int(label)) for text, label in reviews(60, seed)]
         write_table(tmp_path / "data" / f"{split}.tsv", ("text", "label"), rows)
-    options = small_options(model, tmp_path / "data", "regress", epochs=4)
+    options = small_options(model, tmp_path / "data", "regress", epochs=8, dropout=0.0)
     finetune(options, tmp_path / "run", show=False)
     texts = [text for text, _ in reviews(20, 3)]
     ours = [one["value"] for one in classify(tmp_path / "run", texts, engine="numpy")]
