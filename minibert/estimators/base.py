@@ -296,6 +296,7 @@ class Estimator(ABC):
         table of the metrics.
         """
         model, examples = self._model, self._examples(X, y, labelled=True)
+        model.task.warn_unknown(examples, model.labels)
         measured = Measured(model.task, model.labels, examples, self._predictions(examples))
         return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
 

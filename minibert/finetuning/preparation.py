@@ -117,7 +117,8 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
-    task.warn_unknown(dev, labels)
+    with naming(f"{options.data}, dev"):
+        task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
     head = task.head(labels)._replace(lstm=options.bilstm)
     known = {"task": task, "labels": labels, "head": head, "dev_examples": dev}
@@ -209,6 +210,23 @@ def asked_examples(
         if labelled or error.role not in ANSWERS:
             raise
         return task.read(error.path, "test")  # which may lack it
+
+
+def source_of(task: Task, folder: Path, data: str | Path | None, split: str) -> str:
+    """Say which examples `asked_examples` reads, with the same arguments: a file's are of no split.
+
+    Examples
+    --------
+    >>> source_of(registry.create("rte"), Path("runs/rte"), "glue", "dev")
+    'glue, dev'
+    """
+    if data is None:
+        return f"the data of {folder}, {split}"
+    if not Path(data).is_file():
+        return f"{data}, {split}"
+    options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
+    is_part = options is not None and split != "test" and _is_divided(task, options, Path(data))
+    return f"{data}, {split}" if is_part else str(data)
 
 
 def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:

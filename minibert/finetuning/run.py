@@ -23,7 +23,7 @@ from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import asked_examples
+from minibert.finetuning.preparation import asked_examples, source_of
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -34,6 +34,7 @@ from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.terminal import counted, printable
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
@@ -119,7 +120,7 @@ class _Asked:
         self.folders, self.split = [str(folder) for folder in listed], split
         self.first = first = self.models[0]
         self.cuts = Cuts(first.max_length, long=first.task.long)
-        self.source = f"{data or f'the data of {first.folder}'}, {split}"
+        self.source = source_of(first.task, first.folder, data, split)
         self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
@@ -238,6 +239,7 @@ def predict(
     files = first.task.write(out, split, examples, predictions)
     scores = first.task.score(examples, predictions) if asked.all_labelled else None
     report = {"task": first.task.name, "title": first.task.title, "split": split, "examples": len(examples)}
+    report |= {"source": asked.source}
     report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
     report |= asked.truncated()
     if asked.all_labelled:
@@ -292,7 +294,10 @@ def classify(
 
 def predicted_text(report: dict[str, Any]) -> str:
     """Say what `predict` did, for a person."""
-    lines = [f"{report['title']}, {report['examples']:,} examples of {report['split']}"]
+    # A file that was named is no part of the data that the model has learnt from.
+    is_file = not report["source"].endswith(f", {report['split']}")
+    of = Path(report["source"]).name if is_file else report["split"]
+    lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(of)}"]
     if report["scores"]:
         lines += results.metric_lines(report)
     return "\n".join([*lines, *report["files"]])

@@ -27,7 +27,7 @@ from minibert.tasks import submissions
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
-from minibert.terminal import counted
+from minibert.terminal import counted, some_of
 
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
@@ -94,6 +94,26 @@ class Sentences(Task):
         if blank:
             warn(f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.")
 
+    def warn_unknown(self, examples: Examples, labels: Labels) -> None:
+        """Warn of labels that were never learnt: how many examples have one, and which is the first."""
+        if self.numeric or not labels:
+            return
+        known = set(labels)
+        unknown = [(name, one) for one in examples for name in self.names(one) if name not in {*known, None}]
+        if unknown:
+            kinds = Counter(name for name, _ in unknown).most_common()
+            named = some_of([f"{name!r} ({count:,})" for name, count in kinds])
+            place = self.place(first := unknown[0][1])
+            count = len({id(one) for _, one in unknown})
+            found = f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
+            warn(f"{found}; the first is {place[0].lower()}{place[1:]} ({first.label!r}). They count as mistakes.")
+
+    def check_dev(self, examples: Examples, labels: Labels) -> None:
+        """Raise InputError for a label of dev that no example to learn from has."""
+        if not self.numeric and labels:
+            for example in examples:
+                self._require_known(example, labels)
+
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         learnt, measured = (Counter(n for one in part for n in self.names(one)) for part in (train, dev))
         if not (rare := [label for label in labels if learnt[label] < 2 or not measured[label]]):
@@ -120,11 +140,16 @@ class Sentences(Task):
             return None
         if self.numeric:
             return float(example.label)
-        if example.label not in numbers:
-            known = ", ".join(list(numbers)[:16])
-            what = f"the label {example.label!r}, which no example to learn from has ({known})"
+        if training:
+            self._require_known(example, numbers)
+        return numbers.get(example.label)  # None: it was never learnt, and is compared by name
+
+    def _require_known(self, example: TextExample, labels: Iterable[str]) -> None:
+        """Raise InputError where an example has a label that is none of those to learn."""
+        if unknown := [name for name in self.names(example) if name is not None and name not in labels]:
+            known = ", ".join(islice(labels, 16))
+            what = f"the label {unknown[0]!r}, which no example to learn from has ({known})"
             raise InputError(f"{self.place(example)} has {what}; correct it or add examples of it.")
-        return numbers[example.label]
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned

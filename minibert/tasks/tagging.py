@@ -74,6 +74,9 @@ class Tagging(Task):
         """
         if not (tags := {tag for example in examples for tag in _tags_of(example)}):
             return ()
+        if all(re.fullmatch("[0-9]+", tag) for tag in tags):
+            what = f"All {len(tags)} tags are numbers, which do not say what is no entity, nor where one begins"
+            warn(f"{what}: F1 is the accuracy of words. Give the names of the tags to score and list entities.")
         if odd := schemes.looks_odd(tags):
             effect = "each word that has one counts as an entity by itself"
             warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them to one of these where they mark entities.")

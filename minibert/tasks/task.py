@@ -95,8 +95,12 @@ class Task(ABC):
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
+        """Warn of examples whose label is none of the model's: they count as mistakes."""
         return
+
+    def check_dev(self, examples: Examples, labels: Labels) -> None:
+        """Warn before a run of dev examples whose label is not among those to learn; some tasks refuse them."""
+        self.warn_unknown(examples, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         """Warn of classes of texts with too few examples to be learnt or measured."""
