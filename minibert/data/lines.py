@@ -11,6 +11,7 @@ from typing import Any
 from minibert.errors import InputError, warn
 from minibert.json_files import parse_json
 from minibert.reading import byte_pieces, not_utf8, whole_lines
+from minibert.terminal import counted
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
@@ -111,9 +112,9 @@ def _between_tabs(file: Path, lines: list[tuple[int, str]]) -> Iterable[Row]:
                 return quoted
     whole = sum(_QUOTED.fullmatch(cell) is not None for row in filled for cell in row)
     if whole and unquoted:
-        which = f"{whole:,} columns stand in quotation marks, but line {unquoted[0]:,} has a bare one"
-        advice = "double those within a column, and put it in quotation marks, where these are not text"
-        warn(f"{file}: {which}, so that all of them are text; {advice}.")
+        bare_one = f"a column of line {unquoted[0]:,} begins with a quotation mark and does not end with one"
+        taken = f"so that the quotation marks around {counted(whole, 'other column')} are taken as text, too"
+        warn(f"{file}: {bare_one}, {taken}; quote all columns that begin with one as CSV does, or none.")
     return bare
 
 

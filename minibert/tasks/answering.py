@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from minibert.data.places import where_to_get
 from minibert.data import squad, tables, trivia
+from minibert.data.places import where_to_get
 from minibert.data.squad import Question
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_json

@@ -14,7 +14,7 @@ transformers = pytest.importorskip("transformers")
 def test_transformers_predicts_the_same_numbers(tmp_path):
     model = write_model(tmp_path / "model")
     for split, seed in (("train", 1), ("dev", 2)):
-        rows = [(text, 150_000 + 300_000 * int(label)) for text, label in reviews(60, seed)]
+        rows = [(text, 150_000 + 300_000 * int(label)) for text, label in reviews(120, seed)]
         write_table(tmp_path / "data" / f"{split}.tsv", ("text", "label"), rows)
     options = small_options(model, tmp_path / "data", "regress", epochs=8, dropout=0.0)
     finetune(options, tmp_path / "run", show=False)
