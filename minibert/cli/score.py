@@ -125,7 +125,9 @@ def run_conll(arguments: Namespace) -> Scored:
     gold, predicted = read(*filter(None, (arguments.gold, arguments.predictions)))
     official = entities.conlleval(gold, predicted)
     counts = entities.sentence_counts(gold, predicted)
-    percentages = _with_intervals(official, {"f1": lambda rows: entities.f1_of(counts[rows]) / 100}, len(counts))
+    percentages = _with_intervals(
+        official, {"f1": lambda rows: entities.f1_of(counts[rows]) / 100}, len(counts)
+    )
     return counted(len(counts), "sentence"), official, entities.report(official), percentages
 
 

@@ -135,8 +135,8 @@ def find_file(
 ) -> Path:
     """Find the first of `names`, compressed or not, in a folder or in one of `folders` inside it.
 
-    Raise InputError when there is none, and say where the files of the task of that title are to be had; `task`
-    is its name, where that is another one.
+    Raise InputError when there is none, and say where the files of the task of that title are to be had;
+    `task` is its name, where that is another one.
     """
     place = where_to_get(task or title)
     if not folder.is_dir():

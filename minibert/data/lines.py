@@ -52,9 +52,10 @@ def rows(file: str | Path, errors: str = "strict") -> Iterator[Row]:
 def table_rows(file: str | Path, delimiter: str, blank: bool = False) -> Iterator[Row]:
     """Read the columns of every row of a table, with the number of its first line.
 
-    A column within quotation marks may hold delimiters, line ends and doubled quotation marks, as in CSV. Between
-    tabs that holds where all columns that begin with a quotation mark are quoted so, as pandas and Excel write
-    them; otherwise quotation marks there are characters like any other, and a warning says so where it matters.
+    A column within quotation marks may hold delimiters, line ends and doubled quotation marks, as in CSV.
+    Between tabs that holds where all columns that begin with a quotation mark are quoted so, as pandas and
+    Excel write them; otherwise quotation marks there are characters like any other, and a warning says so
+    where it matters.
 
     Parameters
     ----------

@@ -28,8 +28,8 @@ from minibert.terminal import counted
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 SEPARATOR = "|"  # of several labels in a column
 # What columns are called, letters only, that number the sentences of tables with a word in each row.
-SENTENCE_COLUMNS = ("sentence", "sentenceid", "sentenceno", "sentencenr", "sentencenumber", "sentenceindex")
-SENTENCE_COLUMNS += ("sentenceidx", "sentid", "sentidx", "sentno")
+_NAMES = "sentence sentenceid sentenceno sentencenr sentencenumber sentenceindex sentenceidx"
+SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
@@ -117,9 +117,9 @@ def read_tags(
     layout : "sentences", a row of a table and a document for each: its words in one column and its tags in
         another, as many, between spaces, or as lists in JSON Lines. "words", a row or a line for each word. A
         table that is named by its suffix, its delimiter or its columns has rows, and its sentences are told
-        by the column `sentence` or by blank rows. In other files, as in `ner.read`, columns stand between tabs
-        or spaces, a blank line between sentences, and -DOCSTART- before documents. None takes "sentences" for
-        .csv, .tsv and JSON Lines, else "words".
+        by the column `sentence` or by blank rows. In other files, as in `ner.read`, columns stand between
+        tabs or spaces, a blank line between sentences, and -DOCSTART- before documents. None takes
+        "sentences" for .csv, .tsv and JSON Lines, else "words".
     sentence : the column that numbers the sentences of a table with a word in each row, which the layout then
         is: a sentence ends where the column changes, and goes on where it is empty. None takes the column
         with a usual name, such as "sentence_id" or "Sentence #", where rows do not all differ in it.
@@ -129,7 +129,8 @@ def read_tags(
     Raises
     ------
     InputError
-        When a column is missing, a row has no word or not a tag for each, or nothing tells where sentences end.
+        When a column is missing, a row has no word or not a tag for each, or nothing tells where sentences
+        end.
     """
     path = Path(path)
     if layout not in (None, "sentences", "words"):
@@ -244,7 +245,9 @@ def _sentences_of_rows(
         raise InputError(f"{path} has no rows; check the file.")
     if sentence is None and not has_blank:
         advice = "name the column that numbers them, --column sentence=NAME, or put a blank row between them"
-        raise InputError(f"{path} has a word in each row, and nothing tells where its sentences end; {advice}.")
+        raise InputError(
+            f"{path} has a word in each row, and nothing tells where its sentences end; {advice}."
+        )
     if again is not None:
         what = f"{path}, line {again[1]}: the sentence {again[0]!r} comes again after others"
         warn(f"{what}, and is taken for another one; sort the rows where it is the same.")
@@ -447,8 +450,12 @@ def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) 
     if isinstance(cell, dict):
         raise InputError(f"{where}: the column {column!r} is an object; give a text or a list of words.")
     if re.match(r"""\s*\[['"]""", cell or ""):  # as pandas writes a list or an array
-        advice = "write the table as JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between"
-        raise InputError(f"{where}: the column {column!r} is a list written as text, {short(cell)}; {advice}.")
+        advice = (
+            "write the table as JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between"
+        )
+        raise InputError(
+            f"{where}: the column {column!r} is a list written as text, {short(cell)}; {advice}."
+        )
     return tuple((cell or "").split())
 
 

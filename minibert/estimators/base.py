@@ -30,7 +30,7 @@ from minibert.finetuning.run import finetune
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
-from minibert.reports.results import REPORT, Measured, load_report, trivial_remark, measured_text, report_of
+from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE

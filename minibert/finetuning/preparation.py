@@ -50,7 +50,9 @@ class Prepared:
     fingerprint: int  # of labels and examples
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
-    targets: Targets | None = None  # how numbers are brought to a common scale; None: they are learnt as they are
+    targets: Targets | None = (
+        None  # how numbers are brought to a common scale; None: they are learnt as they are
+    )
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
 

@@ -1,8 +1,8 @@
 """How good predictions are: the official metric of every downstream task, and how sure one can be of it.
 
 Most compare two sequences, `label_f1` classes of which several apply; `squad` scores answers to questions and
-`entities` tagged sentences by the rules of the official scripts; `interval` and `paired_interval` say how sure
-one can be of any of them. Nothing here knows a file or a model.
+`entities` tagged sentences by the rules of the official scripts; `interval` and `paired_interval` say how
+sure one can be of any of them. Nothing here knows a file or a model.
 """
 
 from minibert.metrics import entities, squad

@@ -2,8 +2,8 @@
 
 A chunk is right when its first word, its last word and its type are. Where chunks begin and end the scheme of
 the tags says, see `schemes`: IOB1, IOB2, IOE1, IOE2 and tags of theirs that contradict each other get the
-script's numbers, BIOES, BILOU and the like those of seqeval's strict mode. A tag without a hyphen that is none
-of the letters of a scheme is outside.
+script's numbers, BIOES, BILOU and the like those of seqeval's strict mode. A tag without a hyphen that is
+none of the letters of a scheme is outside.
 """
 
 import operator
@@ -69,8 +69,8 @@ def conlleval(gold: Sentences, predicted: Sentences, scheme: str | None = None) 
     Returns
     -------
     `accuracy` (of tags), `precision`, `recall`, `f1`, each 0 where it would be divided by nothing; `words`;
-    `gold`, `found`, `correct`: how many chunks there are, were found, were found rightly; `types`: the same of
-    each type, but for `accuracy` and `words`.
+    `gold`, `found`, `correct`: how many chunks there are, were found, were found rightly; `types`: the same
+    of each type, but for `accuracy` and `words`.
 
     Raises
     ------
@@ -138,7 +138,9 @@ def _compared(
             raise InputError(f"{found}; give one of each for every word.")
     if not any(map(len, gold)):
         raise InputError("There is no word to score; give one sentence at least.")
-    expected_scheme, found_scheme = both_schemes(gold, predicted) if scheme is None else 2 * [scheme_named(scheme)]
+    expected_scheme, found_scheme = (
+        both_schemes(gold, predicted) if scheme is None else 2 * [scheme_named(scheme)]
+    )
     pairs = (
         (set(read_chunks(a, expected_scheme)), set(read_chunks(b, found_scheme)))
         for a, b in zip(gold, predicted, strict=True)

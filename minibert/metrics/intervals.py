@@ -1,9 +1,9 @@
 """Intervals: how far a metric would move with other examples of the same kind.
 
-A share of examples, such as accuracy, has Wilson's interval (1927, "Probable inference, the law of succession,
-and statistical inference"), any other metric that of the bootstrap (Efron, 1979). The bootstrap can only draw
-examples that are there: where all of them are right, every sample is, and its interval would be a point. There
-the interval is as wide as Wilson's of as many examples that are all alike.
+A share of examples, such as accuracy, has Wilson's interval (1927, "Probable inference, the law of
+succession, and statistical inference"), any other metric that of the bootstrap (Efron, 1979). The bootstrap
+can only draw examples that are there: where all of them are right, every sample is, and its interval would be
+a point. There the interval is as wide as Wilson's of as many examples that are all alike.
 """
 
 import math
@@ -104,12 +104,18 @@ def interval(
 
 
 def paired_interval(
-    a: Statistic, b: Statistic, n: int, lowest: float = 0.0, seed: int = 0, draws: int = 1000, level: float = 0.95
+    a: Statistic,
+    b: Statistic,
+    n: int,
+    lowest: float = 0.0,
+    seed: int = 0,
+    draws: int = 1000,
+    level: float = 0.95,
 ) -> Interval:
     """Return the interval of the difference a - b of two metrics on the same examples.
 
-    That is `paired_bootstrap`'s or, where no sample tells the difference from another one, as wide as Wilson's
-    of as many examples that are all alike. Arguments, result and errors are those of `interval`.
+    That is `paired_bootstrap`'s or, where no sample tells the difference from another one, as wide as
+    Wilson's of as many examples that are all alike. Arguments, result and errors are those of `interval`.
     """
     ends, whole = paired_bootstrap(a, b, n, seed, draws, level), 1.0 - lowest
     return _not_a_point(*ends, n, (-whole, whole), whole, level)

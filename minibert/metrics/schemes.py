@@ -7,9 +7,9 @@
     BMEWO   LingPipe's                B begins, M goes on, E ends, W is an entity of one word
     BMES                              B begins, M goes on, E ends, S is an entity of one word
 
-IOB and IOE are read as the script of the CoNLL shared tasks reads them, conlleval (Tjong Kim Sang and Veenstra,
-1999), tags that contradict each other included. The others say where each entity ends: there an entity counts
-only if it is whole, as in seqeval's strict mode (Nakayama 2018, "seqeval").
+IOB and IOE are read as the script of the CoNLL shared tasks reads them, conlleval (Tjong Kim Sang and
+Veenstra, 1999), tags that contradict each other included. The others say where each entity ends: there an
+entity counts only if it is whole, as in seqeval's strict mode (Nakayama 2018, "seqeval").
 """
 
 import re
@@ -200,13 +200,18 @@ def _whole_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
 
 
 def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
-    """Read entities as conlleval does: one ends where the next word is outside, of another type, or begins one."""
+    """Read as conlleval does: an entity ends before what is outside, of another type, or begins one."""
     found: list[Chunk] = []
     start = 0
     for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         if not letter_of(before):
             start = place
-        elif letter_of(tag) in ("", "B") or letter_of(before) == "E" or kind_of(before) != kind_of(tag):
+        elif _is_border(before, tag) or kind_of(before) != kind_of(tag):
             found.append(Chunk(kind_of(before), start, place))
             start = place
     return found
+
+
+def _is_border(before: str, tag: str) -> bool:
+    """Tell whether the letters of two tags part them."""
+    return letter_of(tag) in ("", "B") or letter_of(before) == "E"

@@ -1,7 +1,7 @@
 """Targets of regression at a common scale: what a head learns has mean 0 and standard deviation 1.
 
-A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart, such as
-prices or years, would take it thousands of steps to come near. A run learns
+A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart,
+such as prices or years, would take it thousands of steps to come near. A run learns
 
     z = (y - mean) / scale        of each number y to learn from
 
@@ -57,7 +57,9 @@ class Targets(NamedTuple):
         if step > COARSEST * scale:
             what = f"The labels lie within {np.ptp(values):g} and reach {largest:.10g}"
             rounded = f"numbers of that size are rounded to {step:g} in float32"
-            raise InputError(f"{what}, and {rounded}; subtract one number, such as {values.min():.10g}, from all.")
+            raise InputError(
+                f"{what}, and {rounded}; subtract one number, such as {values.min():.10g}, from all."
+            )
         return cls(float(values.mean()), scale)
 
     def standardised(self, label: float) -> float:
@@ -70,7 +72,7 @@ class Targets(NamedTuple):
         return np.asarray(scores, np.float64) * self.scale + self.mean
 
     def folded(self, params: Parameters) -> Parameters:
-        """Return a copy of a model whose head predicts standardised numbers, with one that predicts numbers."""
+        """Return a copy of a model that predicts standardised numbers, whose head predicts numbers."""
         found = params.like(np.array(params.flat))
         found["head.weight"][...] = found["head.weight"].astype(np.float64) * self.scale
         found["head.bias"][...] = self.restored(found["head.bias"])
@@ -84,5 +86,5 @@ class Targets(NamedTuple):
 
 
 def targets_of(plan: dict[str, Any]) -> Targets | None:
-    """Return how a run brings its numbers to a common scale, by its plan; None where it learns them as they are."""
+    """Return how a run scales its numbers, by its plan; None where it learns them as they are."""
     return Targets(*plan[TARGETS]) if TARGETS in plan else None

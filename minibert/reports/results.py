@@ -86,7 +86,7 @@ def metric_number(name: str, value: float) -> str:
 
 
 def metrics_text(scores: Mapping[str, float]) -> str:
-    """Write the first shares in one line, R² among them; some tasks have a metric for every type of answer."""
+    """Write the first shares in one line, R² too; some tasks have a metric for every type of answer."""
     shares = [f"{metric_name(n)} {metric_number(n, value)}" for n, value in scores.items() if is_share(n)]
     return ", ".join(shares[:IN_A_LINE])
 
@@ -134,8 +134,8 @@ def compared_with_constant(measured: Measured) -> dict[str, Any]:
     """Return what errors of predicted numbers are to be read beside; nothing for other tasks.
 
     That is `constant`: the mean of the examples' numbers as `value`, the `scores` of predicting it for every
-    example, and whether it `is_beaten`: whether the model's squared errors are smaller with other examples, too,
-    as far as a bootstrap tells.
+    example, and whether it `is_beaten`: whether the model's squared errors are smaller with other examples,
+    too, as far as a bootstrap tells.
     """
     task, _, examples, predictions = measured
     if (value := task.constant(examples)) is None:
@@ -262,8 +262,8 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """
     scores, majority, untuned = report["scores"], report.get("majority"), report.get("untuned")
     if (constant := report.get("constant")) is not None:
-        rows = [(metric_name(name), *(metric_number(name, one[name]) for one in (scores, constant["scores"])))
-                for name in scores]
+        both = scores, constant["scores"]
+        rows = [(metric_name(name), *(metric_number(name, one[name]) for one in both)) for name in scores]
         return [("", "model", f"always {constant['value']:.6g}"), *rows]
     if majority is None:
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]

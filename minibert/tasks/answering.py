@@ -146,7 +146,9 @@ class Squad(Answering):
 
     def read(self, data: Path, split: str) -> list[Question]:
         version = self._version(())
-        path = find(data, (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json"), self.name)
+        path = find(
+            data, (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json"), self.name
+        )
         questions = squad.read(path)
         bad = next((question for question in questions if question.impossible), None)
         if bad and not self._is_second:
@@ -269,7 +271,9 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
         if found:
             return found[0]
     plain = [pattern for pattern in patterns if "*" not in pattern]
-    raise MissingFile(f"{folder} has no {' or '.join(plain)}; name the folder that it is in, or the file{place}.")
+    raise MissingFile(
+        f"{folder} has no {' or '.join(plain)}; name the folder that it is in, or the file{place}."
+    )
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:

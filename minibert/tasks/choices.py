@@ -14,8 +14,8 @@ import numpy as np
 from minibert import metrics
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
-from minibert.data.stand_ins import divided
 from minibert.data.places import where_to_get
+from minibert.data.stand_ins import divided
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
 from minibert.metrics.intervals import Statistic, mean_of
@@ -72,7 +72,9 @@ class Choices(Task):
             return source.read(data)
         place = where_to_get(self.name)
         if not data.is_dir():
-            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}{place}.")
+            raise InputError(
+                f"There is no folder {data}; name the one that holds the files of {self.name}{place}."
+            )
         name = getattr(source, split)
         on_hub = f"*{source.copy}*{'validation' if split == 'dev' else split}.jsonl"
         if found := matching(data, name) or matching(data, on_hub):

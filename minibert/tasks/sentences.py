@@ -105,8 +105,11 @@ class Sentences(Task):
             named = some_of([f"{name!r} ({count:,})" for name, count in kinds])
             place = self.place(unknown[0][1])
             count = len({id(one) for _, one in unknown})
-            found = f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
-            warn(f"{found}; the first is {place[0].lower()}{place[1:]}. They count as mistakes; learnt were {some_of(labels)}.")
+            found = (
+                f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
+            )
+            effect = f"They count as mistakes; learnt were {some_of(labels)}."
+            warn(f"{found}; the first is {place[0].lower()}{place[1:]}. {effect}")
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
         """Raise InputError for a label of dev that no example to learn from has."""

@@ -75,11 +75,15 @@ class Tagging(Task):
         if not (tags := {tag for example in examples for tag in _tags_of(example)}):
             return ()
         if all(re.fullmatch("[0-9]+", tag) for tag in tags):
-            what = f"All {len(tags)} tags are numbers, which do not say what is no entity, nor where one begins"
-            warn(f"{what}: F1 is the accuracy of words. Give the names of the tags to score and list entities.")
+            what = (
+                f"All {len(tags)} tags are numbers, which do not say what is no entity, nor where one begins"
+            )
+            warn(
+                f"{what}: F1 is the accuracy of words. Give the names of the tags to score and list entities."
+            )
         if odd := schemes.looks_odd(tags):
             effect = "each word that has one counts as an entity by itself"
-            warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them to one of these where they mark entities.")
+            warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
             return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
@@ -228,8 +232,8 @@ class Comparable(NamedTuple):
 def comparable(examples: Examples, predictions: Predictions) -> Comparable:
     """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
 
-    Tags of entities stay as they are, in whatever scheme they are. Each tag is looked at by itself: one in dev
-    that is like no other changes nothing for those.
+    Tags of entities stay as they are, in whatever scheme they are. Each tag is looked at by itself: one in
+    dev that is like no other changes nothing for those.
     """
     gold, predicted = [_tags_of(example) for example in examples], list(predictions)
     scheme = schemes.most_common_scheme(Counter(chain.from_iterable(gold)))

@@ -99,7 +99,7 @@ class Task(ABC):
         return
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Warn before a run of dev examples whose label is not among those to learn; some tasks refuse them."""
+        """Warn of dev examples, before a run, whose label is not among those to learn; or refuse them."""
         self.warn_unknown(examples, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
@@ -132,7 +132,7 @@ class Task(ABC):
 
     @abstractmethod
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the metric as a function of numbers of examples, repeated ones included, for its interval."""
+        """Return the metric as a function of numbers of examples, some of them repeated, for its interval."""
 
     @abstractmethod
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:

@@ -360,7 +360,9 @@ def test_quotation_marks_between_tabs(tmp_path, text, found):
 
 def test_quoted_columns_beside_a_bare_mark_are_named(tmp_path):
     path = write(tmp_path, 'text\tlabel\n"a ""b"""\t1\n"c" d\t1\n', "a.tsv")
-    with pytest.warns(UserWarning, match="a.tsv: a column of line 3 begins with .* around 1 other column are taken as text"):
+    with pytest.warns(
+        UserWarning, match="a.tsv: a column of line 3 begins with .* around 1 other column are taken as text"
+    ):
         found = tables.read_texts(path)
     assert [one.first for one in found] == ['"a ""b"""', '"c" d']
 
@@ -389,7 +391,8 @@ A_WORD_A_ROW = [
     ("a.csv", "1,Anna,B-PER\n1,left,O\n2,Rome,B-LOC\n", {"sentence": 1, "words": 2, "tags": 3}),
     (
         "a.jsonl",
-        '{"sentence_id": 0, "words": "Anna", "tags": "B-PER"}\n{"sentence_id": 0, "words": "left", "tags": "O"}\n'
+        '{"sentence_id": 0, "words": "Anna", "tags": "B-PER"}\n'
+        '{"sentence_id": 0, "words": "left", "tags": "O"}\n'
         '{"sentence_id": 1, "words": "Rome", "tags": "B-LOC"}\n',
         {},
     ),
@@ -417,7 +420,9 @@ def test_sentences_that_nothing_tells_apart_are_refused(tmp_path):
     path = write(tmp_path, "words,tags\nAnna,B-PER\nleft,O\n")
     with pytest.raises(InputError, match="nothing tells where its sentences end; name the column"):
         tables.read_tags(path, layout="words")
-    with pytest.warns(UserWarning, match="all 2 sentences have one word.*name the column that numbers the sentences"):
+    with pytest.warns(
+        UserWarning, match="all 2 sentences have one word.*name the column that numbers the sentences"
+    ):
         tables.read_tags(path)
     path = write(tmp_path, "sentence_id,words,tags\n0,a,O\n0,b,O\n1,c,O\n0,d,O\n")
     with pytest.warns(UserWarning, match="line 5: the sentence '0' comes again after others"):

@@ -1,4 +1,4 @@
-"""Labels that a model has never learnt: they count as mistakes, from Python and from the command line alike."""
+"""Labels that a model has never learnt count as mistakes, from Python and from the command line alike."""
 
 import json
 
@@ -25,21 +25,27 @@ def run(tmp_path_factory):
 def test_an_unseen_class_is_a_mistake_everywhere(run, tmp_path, capsys):
     rows = [*reviews(9, 3), ("the film is a story", "odd")]
     table = write_table(tmp_path / "new.tsv", ("text", "label"), rows)
-    told = r"1 of 10 examples have a label that nothing was learnt of: 'odd' \(1\); the first is line 11 of new.tsv"
+    told = r"1 of 10 examples .* that nothing was learnt of: 'odd' \(1\); the first is line 11 of new.tsv"
     with pytest.warns(UserWarning, match=told):
         found = evaluate(run, table, engine="numpy")
     classifier = minibert.load(run, engine="numpy")
     texts, labels = zip(*rows, strict=True)
-    with pytest.warns(UserWarning, match=r"1 of 10 examples have a label that nothing was learnt of: 'odd' \(1\)"):
+    with pytest.warns(
+        UserWarning, match=r"1 of 10 examples have a label that nothing was learnt of: 'odd' \(1\)"
+    ):
         ours = classifier.evaluate(list(texts), list(labels))
     assert ours["scores"] == found["scores"] and ours["interval"] == found["interval"]
-    assert found["scores"]["accuracy"] == pytest.approx(np.mean(classifier.predict(list(texts)) == np.array(labels)))
+    assert found["scores"]["accuracy"] == pytest.approx(
+        np.mean(classifier.predict(list(texts)) == np.array(labels))
+    )
     assert cli.main(["evaluate", "--model", str(run), "--data", str(table), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == found["scores"]
 
 
 def test_an_unseen_label_of_several_is_a_mistake(tmp_path):
-    options = small_options(write_model(tmp_path / "model"), write_several(tmp_path / "d"), "multilabel", epochs=1)
+    options = small_options(
+        write_model(tmp_path / "model"), write_several(tmp_path / "d"), "multilabel", epochs=1
+    )
     finetune(options, tmp_path / "run", show=False)
     rows = [{"text": "the film is dull", "label": ["blame", "odd"]}, {"text": "a story", "label": []}]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -54,7 +60,16 @@ def test_an_unseen_label_of_several_is_a_mistake(tmp_path):
 
 def test_a_table_without_labels_is_of_no_split(run, tmp_path, capsys):
     table = write_table(tmp_path / "new.tsv", ("text",), [(text,) for text, _ in reviews(3, 3)])
-    arguments = ["predict", "--model", str(run), "--data", str(table), "--out", str(tmp_path / "out"), "--quiet"]
+    arguments = [
+        "predict",
+        "--model",
+        str(run),
+        "--data",
+        str(table),
+        "--out",
+        str(tmp_path / "out"),
+        "--quiet",
+    ]
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert ", 3 examples of new.tsv\n" in said and "dev\n" not in said.splitlines()[0]
@@ -77,7 +92,14 @@ def test_where_official_files_are_is_said(task, place, run, tmp_path, capsys):
     there = tmp_path / "empty"
     there.mkdir()
     for folder in (tmp_path / "nowhere", there):
-        arguments = ["--data", str(folder), "--model", str(run.parent / "model"), "--out", str(tmp_path / "x")]
+        arguments = [
+            "--data",
+            str(folder),
+            "--model",
+            str(run.parent / "model"),
+            "--out",
+            str(tmp_path / "x"),
+        ]
         assert cli.main(["finetune", task, *arguments]) == cli.BAD_INPUT
         assert "get them from https://" in (error := capsys.readouterr().err) and place in error
 

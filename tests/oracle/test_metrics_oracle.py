@@ -105,7 +105,11 @@ def test_errors_of_numbers_agree_with_scikit_learn(seed):
     n = int(rng.integers(2, 200))
     gold = rng.normal(1e5 * rng.random(), 10 ** rng.uniform(-3, 3), n)
     predicted = gold + rng.normal(0, 10 ** rng.uniform(-3, 3), n)
-    for name, theirs in (("mae", "mean_absolute_error"), ("rmse", "root_mean_squared_error"), ("r2", "r2_score")):
+    for name, theirs in (
+        ("mae", "mean_absolute_error"),
+        ("rmse", "root_mean_squared_error"),
+        ("r2", "r2_score"),
+    ):
         expected = getattr(sklearn_metrics, theirs)(gold, predicted)
         assert getattr(metrics, name)(gold, predicted) == pytest.approx(expected, rel=1e-9)
 
@@ -183,4 +187,6 @@ def test_entities_of_every_scheme_agree_with_strict_seqeval(seed, scheme):
     predicted = [tags if rng.random() < 0.6 else ["O"] * len(tags) for tags in gold]
     figures = entities.conlleval(gold, predicted)
     assert rates_agree(figures, gold, predicted, mode="strict", scheme=theirs)
-    assert rates_agree(entities.conlleval(gold, predicted, scheme), gold, predicted, mode="strict", scheme=theirs)
+    assert rates_agree(
+        entities.conlleval(gold, predicted, scheme), gold, predicted, mode="strict", scheme=theirs
+    )

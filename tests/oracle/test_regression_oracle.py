@@ -1,4 +1,4 @@
-"""Numbers far from zero: transformers predicts from a run's folder, and from what is exported, what minibert does."""
+"""Numbers far from zero: transformers predicts what minibert does, from a run and from what is exported."""
 
 import numpy as np
 import pytest

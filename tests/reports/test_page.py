@@ -140,9 +140,7 @@ def test_page_and_terminal_show_the_same_figures_by_the_same_names():
     found = Page(
         page(facts_with("", "", "f1", scores, interval=interval, curve=[{"step": 1, "dev_f1": 0.5}]))
     )
-    assert found.said("b") == ["82.35"] and "95% of bootstrap samples: 80.12 to 85.00" in found.said(
-        "span"
-    )
+    assert found.said("b") == ["82.35"] and "95% of bootstrap samples: 80.12 to 85.00" in found.said("span")
     assert {"60", "80"} <= set(found.said("text"))
 
 

@@ -317,7 +317,10 @@ def test_entities_are_scored_in_their_scheme(tags):
     scores = Tagging("tag").score(gold, found)
     assert (scores["precision"], scores["recall"]) == (1.0, pytest.approx(2 / 3))
     [mistake] = Tagging("tag").mistakes(gold, found)
-    assert (mistake.expected, mistake.found) == ("PER Anna Smith; LOC Rome; LOC Oslo", "PER Anna Smith; LOC Oslo")
+    assert (mistake.expected, mistake.found) == (
+        "PER Anna Smith; LOC Rome; LOC Oslo",
+        "PER Anna Smith; LOC Oslo",
+    )
     assert Tagging("tag").classes(gold, found)[0] == ["PER", "PER", "O", "LOC", "LOC"]
 
 
