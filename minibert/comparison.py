@@ -17,7 +17,7 @@ from minibert.files import atomic_text, page_path, require_intact
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import ALIKE, Statistic, lowest_of
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import rendered, shown
 from minibert.reports.page import option_rows
@@ -180,7 +180,8 @@ class Comparison:
                 continue
             every = np.arange(n := len(examples))
             one = {"runs": [second, first], "difference": a(every) - b(every), "examples": n}
-            found.append(one | {"interval": list(metrics.paired_bootstrap(a, b, n))})
+            low, high, method = metrics.paired_interval(a, b, n, lowest_of(self.task.metric))
+            found.append(one | {"interval": [low, high], "interval_method": method})
         return found, notes
 
     @staticmethod
@@ -228,7 +229,10 @@ class Comparison:
         for one in found:
             (low, high), names = one["interval"], " - ".join(one["runs"])
             difference, *ends = map(self._number, (one["difference"], low, high))
-            samples = f"95% of paired bootstrap samples of {counted(one['examples'], 'example')}"
+            examples = counted(one["examples"], "example")
+            samples = f"95% of paired bootstrap samples of {examples}"
+            if one["interval_method"] == ALIKE:
+                samples = f"95% interval (Wilson's width for {examples} all alike)"
             is_told = low > 0 or high < 0
             apart = "another seed might reverse it" if is_told else "not told apart by these examples"
             sentences.append(f"{names}: {difference}, {samples} from {' to '.join(ends)}; {apart}.")

@@ -122,7 +122,7 @@ def test_the_difference_and_its_paired_interval_are_those_of_a_count_by_hand(tun
 def test_a_difference_that_holds_zero_is_said_not_to_be_one(tuned, tmp_path):
     shutil.copytree(tuned / "long", tmp_path / "same")
     found = compare([tuned / "long", tmp_path / "same"])
-    assert found.to_json()["differences"][0]["interval"] == [0.0, 0.0]
+    assert found.to_json()["differences"][0]["interval"] == pytest.approx([-0.0602, 0.0602], abs=1e-4)
     assert "not told apart by these examples" in " ".join(found.text().split())
     assert "The options are the same." in found.text()
 

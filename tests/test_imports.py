@@ -33,6 +33,7 @@ model/config            |                                                     | 
 model/head_kinds        |                                                     |
 model/params            | model/config model/head_kinds                        | numpy
 model/positions         | model/config model/params                           | numpy
+model/targets           | model/params                                        | numpy
 model/batch             | model/config model/params model/head_kinds          | numpy
 model/bert              | model/config model/batch ops/*                      |
 model/heads             | model/bert model/config model/batch model/params    |
@@ -82,7 +83,8 @@ engines/cpp/primitives  | ops/* engines/cpp/_kernels                          | 
 engines/cpp/ops         | ops/* engines/cpp/primitives                        | numpy
 data/wikipedia          |                                                     | mwparserfromhell
 data/*                  | data/* tokenizer/* model/batch                      | numpy
-hub/__init__            | hub/* model/params model/config training/checkpoint | numpy
+hub/__init__            | hub/* model/params model/config model/targets       |
+                        | training/checkpoint                                 | numpy
 hub/onnx                | hub/hugging_face                                    | numpy torch
                         |                                                     | transformers
                         |                                                     | onnxruntime
@@ -153,7 +155,7 @@ finetuning/*            | finetuning/* frozen/* tasks/* reports/* training/*  |
                         | vocabularies                                        | numpy
 estimators/*            | estimators/* calls finetuning/* inference tasks/*   |
                         | hub/* reports/* data/* training/runlog engines/__init__   |
-                        | model/params tokenizer/*                            | numpy
+                        | model/params tokenizer/* metrics/*                  | numpy
 runs                    | calls options estimators/loading estimators/corpora |
                         | pretraining/*                                       |
                         | finetuning/* tokenizer/* training/runlog ops/*      |

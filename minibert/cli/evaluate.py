@@ -4,7 +4,7 @@ Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
 on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
 the unigram entropies of those targets and of the whole text, the best that a
 guess without context can do, and the loss with the words of the context
-shuffled. After fine-tuning: the official metrics of its task, with a bootstrap
+shuffled. After fine-tuning: the official metrics of its task, with a 95%
 interval; several models are averaged, as in predict.
 
 examples:

@@ -63,7 +63,8 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(group, "--data PATH", text)
     text = "what is where in your own table: text, second, label (classify, multilabel, regress), words, "
     text += "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
-    text += "delimiter=';', header=no, and layout=words where each word has a line (tag). In the column "
+    text += "delimiter=';', header=no, layout=words where each word has a line and sentence=COLUMN where "
+    text += "each has a row of a table, whose sentences are numbered there (tag). In the column "
     text += "label of multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more"
     pair = partial(_pair, "NAME=COLUMN, such as text=review")
     flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=pair, action="append")

@@ -3,7 +3,8 @@
 Scores predictions, whoever made them, by the rules of the official scorers, and
 prints what those print: evaluate-v1.1.py and evaluate-v2.0.py for SQuAD,
 conlleval for tagged words; for GLUE the metrics of its leaderboard. 95%
-intervals follow, from 1,000 bootstrap samples of the examples.
+intervals follow: Wilson's of a share of examples, else from 1,000 bootstrap
+samples of the examples.
 `minibert score squad --help` and so on describe the files.
 
 examples:
@@ -30,7 +31,7 @@ from minibert.errors import InputError
 from minibert.files import LARGEST_WHOLE
 from minibert.json_files import read_json
 from minibert.metrics import entities, squad
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import Statistic, lowest_of, mean_of
 from minibert.terminal import counted, emit, json_text
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
@@ -111,10 +112,7 @@ def run_squad(arguments: Namespace) -> Scored:
     if odds is not None:
         scores = squad.with_threshold(scores, questions, predictions, odds, threshold)
 
-    def percent(values: np.ndarray) -> Statistic:
-        return lambda rows: 100 * values[rows].mean()
-
-    statistics = {name: percent(values) for name, values in scores._asdict().items()}
+    statistics: dict[str, Statistic] = {name: mean_of(values) for name, values in scores._asdict().items()}
     percentages = _with_intervals(official, statistics, len(questions))
     more = {"version": version, "missing": sum(question.id not in predictions for question in questions)}
     title, text = f"SQuAD {version}, {counted(len(questions), 'question')}", squad.official_text(official)
@@ -127,7 +125,9 @@ def run_conll(arguments: Namespace) -> Scored:
     gold, predicted = read(*filter(None, (arguments.gold, arguments.predictions)))
     official = entities.conlleval(gold, predicted)
     counts = entities.sentence_counts(gold, predicted)
-    percentages = _with_intervals(official, {"f1": lambda rows: entities.f1_of(counts[rows])}, len(counts))
+    percentages = _with_intervals(
+        official, {"f1": lambda rows: entities.f1_of(counts[rows]) / 100}, len(counts)
+    )
     return counted(len(counts), "sentence"), official, entities.report(official), percentages
 
 
@@ -185,22 +185,32 @@ def run_glue(arguments: Namespace) -> Scored:
     gold = np.array([_number(example.label, task) for example in examples])
     predicted = np.array(_matched(arguments, task, [example.id for example in examples]))
 
-    def percent(name: str) -> Statistic:
-        return lambda rows: 100 * getattr(metrics, name)(gold[rows], predicted[rows])
+    def metric_of(name: str) -> Statistic:
+        if name == "accuracy":
+            return mean_of(gold == predicted)
+        return lambda rows: float(getattr(metrics, name)(gold[rows], predicted[rows]))
 
-    statistics = {name: percent(name) for name in task.metrics}
+    statistics = {name: metric_of(name) for name in task.metrics}
     if len(statistics) == 2:
         first, second = statistics.values()
         statistics["mean"] = lambda rows: (first(rows) + second(rows)) / 2
-    values = {name: statistic(np.arange(len(gold))) for name, statistic in statistics.items()}
+    values = {name: 100 * statistic(np.arange(len(gold))) for name, statistic in statistics.items()}
     official = {"task": task.name, "total": len(gold)} | values
     percentages = _with_intervals(values, statistics, len(gold))
     return f"{task.title}, {counted(len(gold), 'example')}", official, "", percentages
 
 
 def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], count: int) -> Percentages:
-    """Return each value that has a statistic with the interval of its bootstrap over so many examples."""
-    return {name: (values[name], *metrics.bootstrap(one, count)) for name, one in statistics.items()}
+    """Return each value, in percent, that has a statistic, a share of one, with its interval over examples.
+
+    Statistics are named after their metric; the "mean" of two is of correlations if it is among the others.
+    """
+    found = {}
+    for name, statistic in statistics.items():
+        lowest = min(map(lowest_of, statistics)) if name == "mean" else lowest_of(name)
+        low, high, _ = metrics.interval(statistic, count, lowest)
+        found[name] = values[name], 100 * low, 100 * high
+    return found
 
 
 def _matched(arguments: Namespace, task: GlueTask, ids: list[str]) -> list[float]:

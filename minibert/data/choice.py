@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.data.lines import field_of, json_lines, rows, shown
+from minibert.data.lines import field_of, json_lines, shown, table_rows
 from minibert.errors import InputError
 
 ENDINGS = [f"ending{i}" for i in range(4)]
@@ -31,7 +31,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
     The id is the number in the first column, which has no name; test has no column `label`.
     """
     path = Path(path)
-    table = rows(path, ",")
+    table = table_rows(path, ",")
     _, header = next(table, (0, []))
     if missing := [name for name in SWAG[3:6] + ENDINGS if name not in header]:
         headers = f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG)}."

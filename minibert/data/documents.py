@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 from reprlib import repr as short
+from typing import Any
 
-from minibert.data.lines import JSON_LINES, json_lines, rows, shown
+from minibert.data.lines import JSON_LINES, json_lines, rows, shown, table_rows
 from minibert.data.wikipedia import articles
 from minibert.errors import InputError, did_you_mean
 from minibert.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
@@ -85,9 +86,7 @@ def text_of(
 def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     """Yield the cells of one column of a table, which is a name in its header or a number from 1."""
     delimiter = _delimiter_of(file, column)
-    table = rows(file, delimiter, kept=False, progress=progress)
-    if delimiter == "\t":  # of which `rows` takes a quotation mark as it stands
-        table = ((number, list(map(_unquoted, row))) for number, row in table)
+    table = _rows(file, delimiter, progress=progress)
     first_line, header = next(table, (1, []))
     if not header:
         return
@@ -112,11 +111,19 @@ def _delimiter_of(file: Path, column: str) -> str:
     In much of Europe spreadsheets write .csv with semicolons.
     """
     usual = TABLES[suffix_of(file)]
-    _, header = next(rows(file, usual, kept=False), (1, []))
+    _, header = next(_rows(file, usual), (1, []))
     if len(header) != 1 or column in header or column.isdecimal():
         return usual
     others = [sign for sign in ";,\t|" if sign in header[0]]
     return max(others, key=header[0].count) if others else usual
+
+
+def _rows(file: Path, delimiter: str, **reading: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a table one after another, however large it is."""
+    if delimiter != "\t":
+        return table_rows(file, delimiter, kept=False, **reading)
+    bare = rows(file, kept=False, **reading)
+    return ((number, list(map(_unquoted, row))) for number, row in bare)
 
 
 def _unquoted(cell: str) -> str:

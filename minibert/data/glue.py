@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.data.lines import number_in, numbered_lines, rows, shown
+from minibert.data.places import where_to_get
 from minibert.errors import InputError, MissingFile, warn
 from minibert.reading import PACKED
 from minibert.terminal import counted
@@ -104,7 +105,7 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
         raise InputError(f"split={split!r} is unknown; choose from {', '.join(_PLAIN)}.")
     if split not in spec.files:
         raise InputError(f"{spec.title} has no split {split!r}, only {', '.join(spec.files)}.")
-    file = find_file(Path(folder), spec.files[split], (spec.title, *spec.folders), spec.title)
+    file = find_file(Path(folder), spec.files[split], (spec.title, *spec.folders), spec.title, spec.name)
     examples = _examples(spec, file, split)
     if not file.name.startswith(_MICROSOFT):
         return examples
@@ -129,17 +130,24 @@ def _known(task: str) -> GlueTask:
     return TASKS[task]
 
 
-def find_file(folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str) -> Path:
-    """Find the first of `names`, compressed or not, in a folder or in one of `folders` inside it."""
+def find_file(
+    folder: Path, names: tuple[str, ...], folders: tuple[str, ...], title: str, task: str | None = None
+) -> Path:
+    """Find the first of `names`, compressed or not, in a folder or in one of `folders` inside it.
+
+    Raise InputError when there is none, and say where the files of the task of that title are to be had;
+    `task` is its name, where that is another one.
+    """
+    place = where_to_get(task or title)
     if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}.")
+        raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}{place}.")
     usual = {_squeezed(name) for name in folders}
     inside = [child for child in folder.iterdir() if _squeezed(child.name) in usual]
-    for place, name, end in product((folder, *sorted(inside)), names, ("", *PACKED)):
-        if (file := place / (name + end)).is_file():
+    for parent, name, end in product((folder, *sorted(inside)), names, ("", *PACKED)):
+        if (file := parent / (name + end)).is_file():
             return file
     absent = f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it"
-    raise MissingFile(f"{absent}; name the folder that holds the files of {title}.")
+    raise MissingFile(f"{absent}; name the folder that holds the files of {title}{place}.")
 
 
 def _squeezed(name: str) -> str:

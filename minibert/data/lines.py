@@ -1,19 +1,24 @@
 """Files of rows, one line after another and each with its number: tables, quoted or not, and JSON lines."""
 
 import csv
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.json_files import parse_json
 from minibert.reading import byte_pieces, not_utf8, whole_lines
+from minibert.terminal import counted
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
 LARGEST = sys.float_info.max
+LONGEST_CELL = 2**31 - 1  # characters; a line may not be as long
+Row = tuple[int, list[str]]  # the number of its line, and its columns
+_QUOTED = re.compile(r'(?s)"(?:[^"]|"")*"')  # a whole column as CSV quotes it
 
 
 def numbered_lines(
@@ -36,32 +41,95 @@ def numbered_lines(
         yield number, text if ends else text.rstrip("\r\n")
 
 
-def rows(
-    file: str | Path, delimiter: str = "\t", errors: str = "strict", **reading: Any
-) -> Iterator[tuple[int, list[str]]]:
-    """Read the columns of every row of a table, with the number of its line; blank lines are passed over.
+def rows(file: str | Path, errors: str = "strict", **reading: Any) -> Iterator[Row]:
+    """Read the columns between tabs of every line, with its number; blank lines are passed over.
 
-    Between tabs a quotation mark is a character like any other, as in the files of GLUE. Any other delimiter
-    means CSV: a column within quotation marks may hold delimiters, line ends and doubled quotation marks.
-    `reading` is for `numbered_lines`.
+    A quotation mark is a character like any other, as in the files of GLUE. `reading` goes to
+    `numbered_lines`.
     """
+    for number, line in numbered_lines(file, errors, **reading):
+        if line:
+            yield number, line.split("\t")
+
+
+def table_rows(file: str | Path, delimiter: str, blank: bool = False, **reading: Any) -> Iterator[Row]:
+    """Read the columns of every row of a table, with the number of its first line.
+
+    A column within quotation marks may hold delimiters, line ends and doubled quotation marks, as in CSV.
+    Between tabs that holds where all columns that begin with a quotation mark are quoted so, as pandas and
+    Excel write them; otherwise quotation marks there are characters like any other, and a warning says so
+    where it matters.
+
+    Parameters
+    ----------
+    file : which may be compressed.
+    delimiter : one character.
+    blank : yield blank lines as rows without columns; else they are passed over.
+    reading : further arguments of `numbered_lines`.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or quotation marks between other delimiters than tabs are not CSV's.
+    """
+    lines = numbered_lines(file, ends=True, **reading)  # errors name places in such text
     if delimiter == "\t":
-        lines_of_file = numbered_lines(file, errors, **reading)
-        yield from ((number, line.split("\t")) for number, line in lines_of_file if line)
-        return
-    # Errors name places in such text.
-    lines = (line for _, line in numbered_lines(file, errors, ends=True, **reading))
+        found = _between_tabs(Path(file), list(lines))
+    else:
+        found = _quoted_rows(file, (line for _, line in lines), delimiter)
+    return (row for row in found if row[1] or blank)
+
+
+def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
+    """Read rows as CSV, strictly; a blank line is a row without columns."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1  # line of the row that is being read
-    try:
-        for row in reader:
-            if row:
-                yield first, row
-            first = reader.line_num + 1
-    except csv.Error as error:
-        what = "a column that holds a delimiter, a line end or a quotation mark is written within"
-        how = f'"…", its quotation marks doubled, and has at most {csv.field_size_limit():,} characters.'
-        raise InputError(f"{file}, line {first}: {error}; {what} {how}") from error
+    while True:
+        limit = csv.field_size_limit(LONGEST_CELL)  # of the whole process: not to be left so
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            what = "a column that holds a delimiter, a line end or a quotation mark is written within"
+            how = '"…", its quotation marks doubled.'
+            raise InputError(f"{file}, line {first}: {error}; {what} {how}") from error
+        finally:
+            csv.field_size_limit(limit)
+        if row is None:
+            return
+        yield first, row
+        first = reader.line_num + 1
+
+
+def _between_tabs(file: Path, lines: list[tuple[int, str]]) -> Iterable[Row]:
+    """Read rows between tabs; whether columns are quoted is told by all of them together."""
+    bare = [(number, text.split("\t") if (text := line.rstrip("\r\n")) else []) for number, line in lines]
+    filled = [row for _, row in bare if row]
+    if not any(cell.startswith('"') for row in filled for cell in row):
+        return bare
+    is_even = len({len(row) for row in filled}) == 1
+    unquoted = [number for number, row in bare if not all(map(_is_whole, row))]
+    if is_even and not unquoted:
+        return [(number, list(map(_without_quotes, row))) for number, row in bare]
+    if not is_even or len(filled[0]) == 1:  # a column in quotation marks may hold a tab or a line end
+        with suppress(InputError):
+            quoted = list(_quoted_rows(file, (line for _, line in lines), "\t"))
+            if len({len(row) for _, row in quoted if row}) == 1:
+                return quoted
+    whole = sum(_QUOTED.fullmatch(cell) is not None for row in filled for cell in row)
+    if whole and unquoted:
+        bare_one = f"a column of line {unquoted[0]:,} begins with a quotation mark and does not end with one"
+        taken = f"so that the quotation marks around {counted(whole, 'other column')} are taken as text, too"
+        warn(f"{file}: {bare_one}, {taken}; quote all columns that begin with one as CSV does, or none.")
+    return bare
+
+
+def _is_whole(cell: str) -> bool:
+    """Tell whether a column has no quotation mark at its beginning, or is quoted as in CSV."""
+    return not cell.startswith('"') or _QUOTED.fullmatch(cell) is not None
+
+
+def _without_quotes(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
 
 
 def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str, Any]]]:

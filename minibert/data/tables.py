@@ -1,7 +1,7 @@
 """Your own data: CSV, TSV and JSON Lines for sentences, pairs, tagged words and questions.
 
     .csv            columns between commas, quotation marks as in RFC 4180
-    .tsv .tab .txt  columns between tabs, quotation marks are characters like any other
+    .tsv .tab .txt  columns between tabs, quoted likewise or, where a quotation mark stands bare, not at all
     .jsonl .json    an object a line, whose keys are the columns
 
 Each may be compressed besides, and is UTF-8.
@@ -9,6 +9,7 @@ Each may be compressed besides, and is UTF-8.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,15 +18,18 @@ from typing import Any
 
 from minibert.data import ner
 from minibert.data.glue import TextExample
-from minibert.data.lines import JSON_LINES, json_lines, number_in, rows, shown
+from minibert.data.lines import JSON_LINES, json_lines, number_in, shown, table_rows
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
-from minibert.errors import InputError
+from minibert.errors import InputError, warn
 from minibert.reading import byte_pieces, suffix_of
 from minibert.terminal import counted
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 SEPARATOR = "|"  # of several labels in a column
+# What columns are called, letters only, that number the sentences of tables with a word in each row.
+_NAMES = "sentence sentenceid sentenceno sentencenr sentencenumber sentenceindex sentenceidx"
+SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
@@ -60,8 +64,8 @@ def read_texts(
     text, second, label : columns by name or by number, from 1; `second` None for single sentences, `label`
         None where it is not known. In JSON Lines columns have names only.
     id : the column of ids; None counts the rows from 0.
-    delimiter : one character between columns; None goes by the suffix of the file. All but the tab mean that
-        columns may be quoted.
+    delimiter : one character between columns; None goes by the suffix of the file. Columns may be quoted, see
+        `lines.table_rows`.
     header : whether the first row names the columns; None means that it does when a column is given by name.
     numeric : labels are numbers, and are read as such.
     several : any number of labels, none included: in JSON Lines a list, elsewhere names with | between them.
@@ -97,24 +101,36 @@ def read_tags(
     tags: Column | None = None,
     *,
     layout: str | None = None,
+    sentence: Column | None = None,
     labelled: bool = True,
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> list[TaggedSentence]:
-    """Return words with a tag each: a sentence a row, or a word a line.
+    """Return words with a tag each: a sentence a row, a word a row, or a word a line.
 
-    Tags are as they stand in the file.
+    Tags are as they stand in the file; numbers of classes are their digits.
 
     Parameters
     ----------
-    words, tags : columns by name or by number, from 1. By default "words" and "tags" where a row is a
-        sentence, the first and the last where a line is a word.
-    layout : "sentences", a row and a document for each: its words in one column and its tags in another, as
-        many, between spaces, or as lists in JSON Lines. "words", as in `ner.read`: a line for each, columns
-        between tabs or spaces, a blank line between sentences, -DOCSTART- before documents. None takes
+    words, tags : columns by name or by number, from 1. By default "words" and "tags" in tables, the first and
+        the last where a line is a word.
+    layout : "sentences", a row of a table and a document for each: its words in one column and its tags in
+        another, as many, between spaces, or as lists in JSON Lines. "words", a row or a line for each word. A
+        table that is named by its suffix, its delimiter or its columns has rows, and its sentences are told
+        by the column `sentence` or by blank rows. In other files, as in `ner.read`, columns stand between
+        tabs or spaces, a blank line between sentences, and -DOCSTART- before documents. None takes
         "sentences" for .csv, .tsv and JSON Lines, else "words".
+    sentence : the column that numbers the sentences of a table with a word in each row, which the layout then
+        is: a sentence ends where the column changes, and goes on where it is empty. None takes the column
+        with a usual name, such as "sentence_id" or "Sentence #", where rows do not all differ in it.
     labelled : False when there are no tags, or they are to be passed over.
-    delimiter, header : as in `read_texts`, for "sentences".
+    delimiter, header : as in `read_texts`, for tables.
+
+    Raises
+    ------
+    InputError
+        When a column is missing, a row has no word or not a tag for each, or nothing tells where sentences
+        end.
     """
     path = Path(path)
     if layout not in (None, "sentences", "words"):
@@ -122,22 +138,123 @@ def read_tags(
     if layout is None:
         rowwise = suffix_of(path) in (".csv", ".tsv", ".tab", *JSON_LINES)
         layout = "sentences" if rowwise or delimiter else "words"
-    if layout == "words":
+    is_table = suffix_of(path) in (".csv", *JSON_LINES) or bool(delimiter) or sentence is not None
+    if layout == "words" and not is_table:  # one may be between tabs, too, with columns by name
+        given = [column for column in (words, tags) if column is not None]
+        is_table = suffix_of(path) in DELIMITERS and any(_number(column) is None for column in given)
+    if layout == "words" and not is_table:
         at, tags_at = _number(1 if words is None else words), _number(-1 if tags is None else tags)
         if at is None or tags_at is None:
             raise InputError(f"{path} has a word a line and no header; give its columns by number, from 1.")
         return ner.read(path, at, tags_at if labelled else None, entities=False)
     words = "words" if words is None else words
     tags = ("tags" if tags is None else tags) if labelled else None
+    as_words = layout == "words" or sentence is not None
+    if sentence is None:
+        sentence = _sentence_column(path, delimiter, header, (words, tags), as_words)
+    if as_words or sentence is not None:
+        return _sentences_of_rows(path, words, tags, sentence, delimiter, header)
     found: list[TaggedSentence] = []
+    lists = 0
     for _, where, row in _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True):
-        if not (sentence := _words(row["words"], where, words)):
+        if not (in_row := _words(row["words"], where, words)):
             raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
-        given = _words(row["tags"], where, tags) if labelled else None
-        if given is not None and len(given) != len(sentence):
-            both = f"{counted(len(sentence), 'word')} and {counted(len(given), 'tag')}"
+        tags_in_row = _words(row["tags"], where, tags, numbers=True) if labelled else None
+        if tags_in_row is not None and len(tags_in_row) != len(in_row):
+            both = f"{counted(len(in_row), 'word')} and {counted(len(tags_in_row), 'tag')}"
             raise InputError(f"{where} has {both}; give every word one.")
-        found.append(TaggedSentence(sentence, given, len(found)))
+        found.append(TaggedSentence(in_row, tags_in_row, len(found)))
+        lists += isinstance(row["words"], list)
+    if len(found) > 1 and not lists and all(len(one.words) == 1 for one in found):
+        what = f"{path}: all {len(found):,} sentences have one word"
+        advice = "name the column that numbers the sentences, such as --column sentence=sentence_id"
+        warn(f"{what}. Where each row is a word of a sentence, {advice}.")
+    return found
+
+
+def _sentence_column(
+    path: Path, delimiter: str | None, header: bool | None, others: tuple[Column | None, ...], as_words: bool
+) -> Column | None:
+    """Return the column that numbers the sentences of a table with a word in each row, if one is named so.
+
+    Unless the rows are known to be words (`as_words`), it has to be empty, or that of the row before, in some
+    row: else each row is a sentence with a number of its own. Every row has at most one tag, then.
+    """
+    if header is False:
+        return None
+    words, tags = others
+    names = _header(path, delimiter)
+    called = [name for name in names if re.sub("[^a-z]", "", name.lower()) in SENTENCE_COLUMNS]
+    usual = [name for name in called if name not in (words, tags)]
+    if len(usual) != 1 or as_words:
+        return usual[0] if len(usual) == 1 else None
+    before, is_repeated = None, False
+    for _, _, row in _records(path, {"sentence": usual[0], "tags": tags}, delimiter, header, lists=True):
+        number, tag = row["sentence"], row["tags"]
+        if isinstance(tag, list | dict) or (tag is not None and len(tag.split()) > 1):
+            return None
+        is_repeated |= number in (None, "", before)
+        before = number
+    return usual[0] if is_repeated else None
+
+
+def _header(path: Path, delimiter: str | None) -> list[str]:
+    """Return the names of the columns of a table: its first row, or the keys of its first object."""
+    if suffix_of(path) in JSON_LINES and delimiter is None:
+        return list(next(json_lines(path), (0, {}))[1])
+    return next(iter(table_rows(path, _delimiter(path, delimiter))), (0, []))[1]
+
+
+def _sentences_of_rows(
+    path: Path,
+    words: Column,
+    tags: Column | None,
+    sentence: Column | None,
+    delimiter: str | None,
+    header: bool | None,
+) -> list[TaggedSentence]:
+    """Read a table with a word in each row; blank rows and the column `sentence` part sentences."""
+    columns = {"words": words, "tags": tags, "sentence": sentence}
+    if suffix_of(path) in JSON_LINES and delimiter is None:
+        records = _of_json(path, columns, lists=False)
+    else:
+        records = _of_table(path, columns, _delimiter(path, delimiter), header, blank=True)
+    rows_of: list[list[tuple[str, str | None]]] = [[]]  # of each sentence
+    current, has_blank = "", False
+    seen: dict[str, int] = {}  # lines on which numbers of sentences come first
+    again: tuple[str, int] | None = None  # one that comes again, and its line
+    for line, row in records:
+        where, is_blank = f"{path}, line {line}", all(cell is None for cell in row.values())
+        number = (row["sentence"] or "").strip()
+        if is_blank or (number and number != current):
+            rows_of += [[]] if rows_of[-1] else []
+            has_blank |= is_blank
+        if is_blank:
+            continue
+        if number and number != current:
+            current = number
+            if seen.setdefault(number, line) != line and again is None:
+                again = number, line
+        word, tag = (row["words"] or "").strip(), row["tags"]
+        if not word:
+            raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
+        if tags is not None and not (tag or "").strip():
+            raise InputError(f"{where}: the column {tags!r} has no tag; give every word one.")
+        rows_of[-1].append((word, None if tags is None else str(tag).strip()))
+    if not (filled := list(filter(None, rows_of))):
+        raise InputError(f"{path} has no rows; check the file.")
+    if sentence is None and not has_blank:
+        advice = "name the column that numbers them, --column sentence=NAME, or put a blank row between them"
+        raise InputError(
+            f"{path} has a word in each row, and nothing tells where its sentences end; {advice}."
+        )
+    if again is not None:
+        what = f"{path}, line {again[1]}: the sentence {again[0]!r} comes again after others"
+        warn(f"{what}, and is taken for another one; sort the rows where it is the same.")
+    found = []
+    for number, one in enumerate(filled):
+        given = None if tags is None else tuple(str(tag) for _, tag in one)
+        found.append(TaggedSentence(tuple(word for word, _ in one), given, number))
     return found
 
 
@@ -217,12 +334,19 @@ def _of_json(path: Path, columns: Columns, lists: bool) -> Records:
         yield line, row
 
 
-def _of_table(path: Path, columns: Columns, delimiter: str, header: bool | None) -> Records:
+def _of_table(
+    path: Path, columns: Columns, delimiter: str, header: bool | None, blank: bool = False
+) -> Records:
+    """Yield the cells of every row by role; with `blank` also of rows without any, as None."""
     if header is None:
         header = any(column is not None and _number(column) is None for column in columns.values())
     places = None
     width = 0
-    for line, row in rows(path, delimiter):
+    for line, row in table_rows(path, delimiter, blank=blank):
+        if blank and not any(cell.strip() for cell in row):
+            if places is not None:
+                yield line, dict.fromkeys(places)
+            continue
         if places is None:
             width, where = len(row), (path, row, header, delimiter)
             places = {role: _place(role, column, *where) for role, column in columns.items()}
@@ -315,13 +439,23 @@ def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str,
     return tuple(sorted(names))
 
 
-def _words(cell: Any, where: str, column: Column | None) -> tuple[str, ...]:
+def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) -> tuple[str, ...]:
+    """Return the words in a cell, a text or a list; with `numbers` a list may be of whole ones."""
     if isinstance(cell, list):
+        if numbers and all(type(word) is int for word in cell):
+            return tuple(map(str, cell))
         if not all(isinstance(word, str) and word.strip() for word in cell):
             raise InputError(f"{where}: the list {column!r} holds something that is no word.")
         return tuple(cell)
     if isinstance(cell, dict):
         raise InputError(f"{where}: the column {column!r} is an object; give a text or a list of words.")
+    if re.match(r"""\s*\[['"]""", cell or ""):  # as pandas writes a list or an array
+        advice = (
+            "write the table as JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between"
+        )
+        raise InputError(
+            f"{where}: the column {column!r} is a list written as text, {short(cell)}; {advice}."
+        )
     return tuple((cell or "").split())
 
 

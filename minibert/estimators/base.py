@@ -41,7 +41,7 @@ from minibert.foreign_names import advice_for
 from minibert.inference import RUN, lay_out, require_no_other
 from minibert.json_files import read_json
 from minibert.reading import byte_pieces
-from minibert.reports.results import REPORT, Measured, load_report, majority_remark, measured_text, report_of
+from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
@@ -243,7 +243,7 @@ class Estimator(ABC):
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         if scratch := vars(self).pop("_scratch", None):
             scratch.cleanup()
-        if remark := majority_remark(report):
+        if remark := trivial_remark(report):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
 
@@ -325,7 +325,7 @@ class Estimator(ABC):
         return fitted
 
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
-        """Compute the task's metrics on some rows, with a bootstrap interval and the trivial baseline.
+        """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
 
         Returns
         -------
@@ -335,6 +335,7 @@ class Estimator(ABC):
         Printed, it is a table of the metrics.
         """
         model, examples = self._model, self._examples(X, y, labelled=True)
+        model.task.warn_unknown(examples, model.labels)
         if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
             self._bag_of_words = bag_of_words_in(model.folder, model.labels)
         predictions = self._predictions(examples)

@@ -147,6 +147,20 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
     return list(map(plain, rows))
 
 
+def class_names(data: Any, name: str) -> list[str]:
+    """Return the names of the classes that a column of `datasets` has numbers of; [] where it knows none.
+
+    Parameters
+    ----------
+    data : a table; only one of `datasets` has `features`.
+    name : of the column, of numbers or of lists of them.
+    """
+    features = getattr(data, "features", None)
+    feature = features.get(name) if isinstance(features, Mapping) else None
+    names = getattr(getattr(feature, "feature", feature), "names", None)
+    return list(names) if isinstance(names, list | tuple) else []
+
+
 def targets(rows: Sequence[Any], check: Callable[[Any], str]) -> list[Any]:
     """Return the values of y, each of which `check` says what is wrong with, "" where nothing is."""
     for row, value in enumerate(rows):

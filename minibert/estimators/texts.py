@@ -18,6 +18,7 @@ from minibert.errors import InputError
 from minibert.estimators.base import Estimator, documented
 from minibert.estimators.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.finetuning.models import Finetuned
+from minibert.metrics import r2
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
 from minibert.tokenizer import Tokenizer
@@ -274,5 +275,4 @@ class TextRegressor(_OfTexts):
         """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors in a constant y."""
         examples = self._examples(X, y, labelled=True)
         wanted, found = [one.label for one in examples], [one["value"] for one in self._predictions(examples)]
-        rest, whole = np.square(np.subtract(wanted, found)).sum(), np.square(wanted - np.mean(wanted)).sum()
-        return float(1 - rest / whole if whole else rest == 0)
+        return r2(wanted, found)

@@ -8,7 +8,7 @@ from minibert.data.squad import Question
 from minibert.data.tables import answers_in
 from minibert.errors import InputError
 from minibert.estimators.base import Estimator, documented
-from minibert.estimators.inputs import is_missing, target_rows, text_pairs, word_rows
+from minibert.estimators.inputs import class_names, is_missing, target_rows, text_pairs, word_rows
 
 
 @documented
@@ -16,7 +16,9 @@ from minibert.estimators.inputs import is_missing, target_rows, text_pairs, word
 class TokenTagger(Estimator):
     """Predict a tag for every word: names of persons and places, parts of speech.
 
-    Rows of X are lists of words, rows of y lists of as many tags, which `predict` returns as strings.
+    Rows of X are lists of words, rows of y lists of as many tags, which `predict` returns as strings. Tags
+    may be numbers of classes: those of a column of `datasets` that knows the names of its classes, such as
+    `ner_tags`, become these names, any others strings of their digits.
     """
 
     words: str = "words"
@@ -29,8 +31,17 @@ class TokenTagger(Estimator):
         if not labelled:
             return [TaggedSentence(tuple(words), None, number) for number, words in enumerate(rows)]
         wanted = target_rows(X, y, self.tags, len(rows), "tags")
+        names = (
+            class_names(X, y if isinstance(y, str) else self.tags) if y is None or isinstance(y, str) else []
+        )
         found = []
         for number, (words, tags) in enumerate(zip(rows, wanted, strict=True)):
+            if (
+                names
+                and isinstance(tags, list)
+                and all(type(tag) is int and 0 <= tag < len(names) for tag in tags)
+            ):
+                tags = [names[tag] for tag in tags]
             if not isinstance(tags, list) or any(map(is_missing, tags)):
                 raise InputError(f"Row {number:,} of y is {tags!r}; give a list of tags, one for each word.")
             if (n := len(words)) != (m := len(tags)):

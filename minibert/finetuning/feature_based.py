@@ -124,7 +124,7 @@ class FeatureBasedRun(Run):
     def initial(self) -> tuple[BilstmParameters, dict[str, Any]]:
         return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
 
-    def batches(self, position: Position | None) -> Iterator[tuple[VectorBatch, Position]]:
+    def batches(self, state: State) -> Iterator[tuple[VectorBatch, Position]]:
         data, learnt, vectors = self.prepared, self._learnt, self.prepared.vectors[0]
         tags = np.split(tag_numbers(data.train, data.labels), vectors.bounds[1:-1])
 
@@ -132,7 +132,7 @@ class FeatureBasedRun(Run):
             inputs = [vectors.sentence(one, *data.layers) for one in chosen]
             return VectorBatch.pack_vectors(inputs, [tags[one] for one in chosen])
 
-        order = drawn(len(learnt), self.batch_size, self.options.seed, position)
+        order = drawn(len(learnt), self.batch_size, self.options.seed, state.position)
         return ((packed(learnt[places].tolist()), after) for places, after in order)
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
@@ -145,7 +145,8 @@ class FeatureBasedRun(Run):
         require_finite_outputs([scores], state.step, self.options.learning_rate)
         return {"predictions": predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)}
 
-    def save(self, folder: Path, params: BilstmParameters) -> None:
+    def save(self, folder: Path, state: State) -> None:
+        params: Any = state.params
         save_tagger(folder, params)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
 from minibert.vocabularies import check_vocabulary
 
+OUTPUT_LAYER = "output layer"  # what a run says of a head with its initial values
 HEAD = ("head.weight", "head.bias", "head.query")
 
 
@@ -53,7 +54,7 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     fresh = [what for part, what in parts.items() if any(part in name for name in report.missing)]
     if head.outputs and not keeps_head(report, o.model, head, o.task, labels):
         reset(params, HEAD, o.seed)
-        fresh.append("output layer")
+        fresh.append(OUTPUT_LAYER)
     return Parameters(dataclasses.replace(config, **o.dropouts), params.flat, head=head), fresh
 
 

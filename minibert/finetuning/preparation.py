@@ -18,6 +18,7 @@ from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.model.head_kinds import POOLS
 from minibert.model.params import Head
+from minibert.model.targets import Targets
 from minibert.tasks import registry
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.batches import epoch_order
@@ -53,6 +54,9 @@ class Prepared:
     bag_of_words: BagOfWords | None = None  # learnt from the same examples; None where texts have no classes
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
+    targets: Targets | None = (
+        None  # how numbers are brought to a common scale; None: they are learnt as they are
+    )
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
 
@@ -65,6 +69,10 @@ def prepare(options: FinetuneOptions) -> Prepared:
     train, known = read_labelled(task, options)
     dev, labels, head = known["dev_examples"], known["labels"], known["head"]
     weights = class_weights(options, task, train, labels)
+    targets = None
+    if task.standardise:
+        with naming(f"{options.data}, train"):
+            targets = Targets.of([example.label for example in train])
     config, _, report = hub.load(options.model, head=head)
     if options.extend_positions:
         config = options.extended(config)
@@ -94,6 +102,7 @@ def prepare(options: FinetuneOptions) -> Prepared:
         train_classes=Counter(name for example in train for name in task.names(example)),
         bag_of_words=bag_of_words(task, train, known["labels"]),
         class_weights=weights,
+        targets=targets,
         groups=groups(options, train),
         truncated=warn_of_cuts(cuts, config.P),
     )
@@ -152,7 +161,8 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
-    task.warn_unknown(dev, labels)
+    with naming(f"{options.data}, dev"):
+        task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
     head = task.head(labels)._replace(lstm=options.bilstm)
     known = {"task": task, "labels": labels, "head": head, "dev_examples": dev}
@@ -244,6 +254,23 @@ def asked_examples(
         if labelled or error.role not in ANSWERS:
             raise
         return task.read(error.path, "test")  # which may lack it
+
+
+def source_of(task: Task, folder: Path, data: str | Path | None, split: str) -> str:
+    """Say which examples `asked_examples` reads, with the same arguments: a file's are of no split.
+
+    Examples
+    --------
+    >>> source_of(registry.create("rte"), Path("runs/rte"), "glue", "dev")
+    'glue, dev'
+    """
+    if data is None:
+        return f"the data of {folder}, {split}"
+    if not Path(data).is_file():
+        return f"{data}, {split}"
+    options = FinetuneOptions.load(folder / OPTIONS_FILE) if (folder / OPTIONS_FILE).exists() else None
+    is_part = options is not None and split != "test" and _is_divided(task, options, Path(data))
+    return f"{data}, {split}" if is_part else str(data)
 
 
 def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:

@@ -24,7 +24,7 @@ from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import asked_examples, bag_of_words_in
+from minibert.finetuning.preparation import asked_examples, bag_of_words_in, source_of
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -35,6 +35,7 @@ from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.terminal import counted, printable
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
@@ -140,7 +141,7 @@ class _Asked:
         self.folders, self.split = [str(folder) for folder in listed], split
         self.first = first = self.models[0]
         self.cuts = Cuts(first.max_length, long=first.task.long)
-        self.source = f"{data or f'the data of {first.folder}'}, {split}"
+        self.source = source_of(first.task, first.folder, data, split)
         self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
         first.task.warn_unknown(self.examples, first.labels)
         self.all_labelled = all(map(first.task.is_labelled, self.examples))
@@ -179,7 +180,7 @@ def evaluate(
 
     Returns
     -------
-    The metrics with a bootstrap interval, for JSON; `measured_text` makes them readable.
+    The metrics with a 95% interval, for JSON; `measured_text` makes them readable.
 
     Raises
     ------
@@ -261,12 +262,13 @@ def predict(
     files = first.task.write(out, split, examples, predictions)
     scores = first.task.score(examples, predictions) if asked.all_labelled else None
     report = {"task": first.task.name, "title": first.task.title, "split": split, "examples": len(examples)}
+    report |= {"source": asked.source}
     report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
     report |= asked.truncated()
     if asked.all_labelled:
         bag = bag_of_words_in(first.folder, first.labels)
         measured = Measured(first.task, first.labels, examples, predictions, bag)
-        report |= results.compared_with_majority(measured)
+        report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
 
 
@@ -316,7 +318,10 @@ def classify(
 
 def predicted_text(report: dict[str, Any]) -> str:
     """Say what `predict` did, for a person."""
-    lines = [f"{report['title']}, {report['examples']:,} examples of {report['split']}"]
+    # A file that was named is no part of the data that the model has learnt from.
+    is_file = not report["source"].endswith(f", {report['split']}")
+    of = Path(report["source"]).name if is_file else report["split"]
+    lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(of)}"]
     if report["scores"]:
         lines += results.metric_lines(report)
     return "\n".join([*lines, *report["files"]])

@@ -63,8 +63,8 @@ class Run(ABC):
         """Return the parameters to start from, and the plan that every checkpoint keeps."""
 
     @abstractmethod
-    def batches(self, position: list[int] | None) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches from a position on, with the position after each."""
+    def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
+        """Yield endless batches from the position of a state on, with the position after each."""
 
     @abstractmethod
     def objective(self, params: Any) -> Any:
@@ -75,7 +75,7 @@ class Run(ABC):
         """Return the `predictions` of dev, and whatever else the best epoch has to keep."""
 
     @abstractmethod
-    def save(self, folder: Path, params: Any) -> None:
+    def save(self, folder: Path, state: State) -> None:
         """Write `FILES` into a folder."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class Run(ABC):
         plan["looked"] = state.step
         if before is None or scores[metric] > before:
             found = {"step": state.step, "epoch": epoch, "scores": scores} | found
-            plan[CHECKSUMS] = keep(self.folder / BEST, found, lambda place: self.save(place, state.params))
+            plan[CHECKSUMS] = keep(self.folder / BEST, found, lambda place: self.save(place, state))
             plan["best"], remark = scores[metric], "" if before is None else ", the best so far"
         if self.show:
             say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
@@ -189,7 +189,7 @@ class Run(ABC):
             reusable=False,
             operations=self.operations(state.params),
         )
-        batches = self.batches(state.position)
+        batches = self.batches(state)
         with RunLog(folder, state.step, total, self.show, self.peak, self.on_log) as log:
             train(self.ops, state, batches, self.objective(state.params), loop, log)
             if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint

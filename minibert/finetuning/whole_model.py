@@ -11,7 +11,7 @@ from minibert import hub
 from minibert.arrays import Grads, Params, Saved
 from minibert.engines.runtime import runtime_of
 from minibert.errors import InputError
-from minibert.finetuning.models import start_from
+from minibert.finetuning.models import OUTPUT_LAYER, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, prepare
 from minibert.finetuning.running import Run
@@ -21,6 +21,7 @@ from minibert.model.config import BertConfig
 from minibert.model.flops import task_operations
 from minibert.model.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
 from minibert.model.params import Head, Parameters
+from minibert.model.targets import TARGETS, targets_of
 from minibert.reports.results import learnt_text
 from minibert.tasks.batches import functions_of, lengths, outputs, require_finite_outputs, training_batches
 from minibert.tasks.stored import TaskFile
@@ -89,7 +90,12 @@ class WholeRun(Run):
     def initial(self) -> tuple[Parameters, dict[str, Any]]:
         o, data = self.options, self.prepared
         params, fresh = start_from(o, data.head, data.labels)
-        return params, {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
+        plan = {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
+        if data.targets is None:
+            return params, plan
+        if OUTPUT_LAYER not in fresh:
+            data.targets.unfold(params)
+        return params, plan | {TARGETS: list(data.targets)}
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
         if checkpoint is not None:
@@ -108,10 +114,13 @@ class WholeRun(Run):
         o = self.options
         return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
-    def batches(self, position: list[int] | None) -> Iterator[tuple[TaskBatch, list[int]]]:
+    def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
         o, data = self.options, self.prepared
         balance = data.groups, data.class_weights
-        return training_batches(data.train, data.head, self.batch_size, o.seed, position, *balance)
+        train = data.train
+        if targets := targets_of(state.plan):
+            train = [one._replace(label=targets.standardised(one.label)) for one in train]
+        return training_batches(train, data.head, self.batch_size, o.seed, state.position, *balance)
 
     def objective(self, params: Parameters) -> HeadObjective:
         o = self.options
@@ -135,11 +144,16 @@ class WholeRun(Run):
         with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
             scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
         require_finite_outputs(scores, state.step, self.options.learning_rate)
+        if targets := targets_of(state.plan):
+            scores = [targets.restored(one) for one in scores]
         tuned = data.task.tune(examples, data.dev, scores, data.labels)
         predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
         return {"tuned": tuned, "predictions": predictions}
 
-    def save(self, folder: Path, params: Parameters) -> None:
+    def save(self, folder: Path, state: State) -> None:
+        params: Any = state.params
+        if targets := targets_of(state.plan):
+            params = targets.folded(params)
         hub.save_hf(folder, params.config, params, self.prepared.labels)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:

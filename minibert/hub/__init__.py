@@ -20,6 +20,7 @@ from minibert.hub.tensorflow.google import (
 )
 from minibert.model.config import BertConfig
 from minibert.model.params import Head, Parameters
+from minibert.model.targets import targets_of
 from minibert.model_names import locate, no_such_model
 from minibert.training.checkpoint import load_checkpoint
 
@@ -131,9 +132,12 @@ def load(
     path = weights_of(source)
     place = locate(source)
     if path is not None and path == place.checkpoint:
-        params = load_checkpoint(path, warn=warn).params
+        checkpoint = load_checkpoint(path, warn=warn)
+        params = checkpoint.params
         if not isinstance(params, Parameters):
             raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
+        if targets := targets_of(checkpoint.state.get("plan", {})):
+            params = targets.folded(params)
         fields = hugging_face.fields_of(params.config, params.head)
         return load_source(Source(path, path, fields, to_hf(params), {}), dtype, head, seed)
     if path is None:

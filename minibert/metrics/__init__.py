@@ -1,13 +1,26 @@
 """How good predictions are: the official metric of every downstream task, and how sure one can be of it.
 
 Most compare two sequences, `label_f1` classes of which several apply; `squad` scores answers to questions and
-`entities` tagged sentences by the rules of the official scripts; `bootstrap` and `paired_bootstrap` put an
-interval around any of them. Nothing here knows a file or a model.
+`entities` tagged sentences by the rules of the official scripts; `interval` and `paired_interval` say how
+sure one can be of any of them. Nothing here knows a file or a model.
 """
 
 from minibert.metrics import entities, squad
-from minibert.metrics.intervals import bootstrap, paired_bootstrap
-from minibert.metrics.scores import accuracy, confusion, f1, label_f1, macro_f1, matthews, pearson, spearman
+from minibert.metrics.intervals import bootstrap, interval, paired_bootstrap, paired_interval, wilson
+from minibert.metrics.scores import (
+    accuracy,
+    confusion,
+    f1,
+    label_f1,
+    macro_f1,
+    mae,
+    matthews,
+    pearson,
+    r2,
+    rmse,
+    spearman,
+)
 
-__all__ = ["accuracy", "bootstrap", "confusion", "entities", "f1", "label_f1"]
-__all__ += ["macro_f1", "matthews", "paired_bootstrap", "pearson", "spearman", "squad"]
+__all__ = ["accuracy", "bootstrap", "confusion", "entities", "f1", "interval", "label_f1", "paired_interval"]
+__all__ += ["wilson"]
+__all__ += ["macro_f1", "mae", "matthews", "paired_bootstrap", "pearson", "r2", "rmse", "spearman", "squad"]

@@ -1,83 +1,84 @@
 """Precision, recall and F1 of tagged chunks by the rules of the CoNLL shared tasks' script, conlleval.
 
-A chunk is right when its first word, its last word and its type are. Where chunks begin and end is read from
-the tags as the script does (Tjong Kim Sang and Veenstra, 1999), so that IOB1, IOB2, IOE1, IOE2 and tags that
-contradict each other get its numbers. Three things differ: S is a chunk of one word and B begins
-one behind any tag, which makes BIOES right; and a tag without a hyphen, other than B, I, E and S, is outside.
+A chunk is right when its first word, its last word and its type are. Where chunks begin and end the scheme of
+the tags says, see `schemes`: IOB1, IOB2, IOE1, IOE2 and tags of theirs that contradict each other get the
+script's numbers, BIOES, BILOU and the like those of seqeval's strict mode. A tag without a hyphen that is
+none of the letters of a scheme is outside.
 """
 
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from minibert.errors import InputError
+from minibert.metrics.schemes import OUTSIDE, Chunk, Scheme, letter_of, read_chunks, scheme_named, scheme_of
 
+__all__ = ["OUTSIDE", "Chunk", "Scheme", "both_schemes", "chunks", "conlleval", "f1_of", "report"]
+__all__ += ["sentence_counts"]
 Sentences = Sequence[Sequence[str]]
-OUTSIDE = "O"
 
 
-class Chunk(NamedTuple):
-    """The words from `start` up to `end`, without it, and what they are: LOC, NP, or "" where no tag says."""
+def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
+    """Return the chunks of a sentence.
 
-    kind: str
-    start: int
-    end: int
+    Parameters
+    ----------
+    tags : O, or a letter of the scheme with a hyphen and a type.
+    scheme : of the tags; None tells it from their letters. A sentence has few of them: where the scheme is
+        known, give it.
 
-
-def chunks(tags: Sequence[str]) -> list[Chunk]:
-    """Return the chunks of a sentence. Tags are O, or B, I, E or S with a hyphen and a type.
+    Raises
+    ------
+    InputError
+        When no scheme has all letters of the tags.
 
     Examples
     --------
     >>> chunks(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [Chunk(kind='PER', start=0, end=2), Chunk(kind='LOC', start=3, end=4), Chunk(kind='LOC', start=4, end=5)]
+    >>> chunks(["U-PER", "U-PER", "B-LOC", "L-LOC"])
+    [Chunk(kind='PER', start=0, end=1), Chunk(kind='PER', start=1, end=2), Chunk(kind='LOC', start=2, end=4)]
     """
-    found: list[Chunk] = []
-    for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
-        if _is_outside(before):
-            start = place
-        elif _parted(before, tag):
-            found.append(Chunk(_kind(before), start, place))
-            start = place
-    return found
+    return read_chunks(tags, scheme_of([tags]) if scheme is None else scheme)
 
 
-@lru_cache(maxsize=4096)
-def _parted(before: str, tag: str) -> bool:
-    """Return whether the chunk that `before` is in has ended where `tag` stands."""
-    is_border = _prefix(tag) in ("B", "S") or _prefix(before) in ("E", "S")
-    return is_border or _is_outside(tag) or _kind(before) != _kind(tag)
+def both_schemes(gold: Sentences, predicted: Sentences) -> tuple[Scheme, Scheme]:
+    """Return the schemes of gold and of predicted tags; raise InputError where one is unknown.
+
+    Predicted tags are of the scheme of the gold ones where that has all their letters: a model that has never
+    predicted where an entity ends has predicted no entity. Else they are of their own.
+    """
+    expected = scheme_of(gold)
+    if any(letter_of(tag) for tags in gold for tag in tags):
+        return expected, scheme_of(predicted, expected)
+    return (found := scheme_of(predicted)), found
 
 
-@lru_cache(maxsize=4096)
-def _is_outside(tag: str) -> bool:
-    """Return whether a tag is O, or has neither prefix nor type, a part of speech perhaps."""
-    return _prefix(tag) == OUTSIDE or (not _kind(tag) and _prefix(tag) not in ("B", "I", "E", "S"))
-
-
-def _prefix(tag: str) -> str:
-    return tag.partition("-")[0]
-
-
-def _kind(tag: str) -> str:
-    return tag.partition("-")[2]
-
-
-def conlleval(gold: Sentences, predicted: Sentences) -> dict[str, Any]:
+def conlleval(gold: Sentences, predicted: Sentences, scheme: str | None = None) -> dict[str, Any]:
     """Compute the metrics of conlleval, in percent.
 
-    Both sides have the tags of each sentence, and need not be of one scheme. Return `accuracy` (of tags),
-    `precision`, `recall`, `f1`, each 0 where it would be divided by nothing; `words`; `gold`, `found`,
-    `correct`: how many chunks there are, were found, were found rightly; `types`: the same of each type, but
-    for `accuracy` and `words`. Raise InputError without any word, or for unequal numbers of tags.
+    Parameters
+    ----------
+    gold, predicted : the tags of each sentence; the two need not be of one scheme.
+    scheme : of both, such as "BIOES" or "BILOU" (`schemes.NAMES`). None tells that of each side from the
+        letters of its tags.
+
+    Returns
+    -------
+    `accuracy` (of tags), `precision`, `recall`, `f1`, each 0 where it would be divided by nothing; `words`;
+    `gold`, `found`, `correct`: how many chunks there are, were found, were found rightly; `types`: the same
+    of each type, but for `accuracy` and `words`.
+
+    Raises
+    ------
+    InputError
+        Without any word, for unequal numbers of tags, or when a scheme is not known.
     """
     counts: list[Counter[str]] = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
-    for sides in _compared(gold, predicted):
+    for sides in _compared(gold, predicted, scheme):
         for counter, of_sentence in zip(counts, sides, strict=True):
             counter.update(chunk.kind for chunk in of_sentence)
     words = sum(map(len, gold))
@@ -95,13 +96,13 @@ def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
     return {"precision": precision, "recall": recall, "f1": f1, **counts}
 
 
-def sentence_counts(gold: Sentences, predicted: Sentences) -> np.ndarray:
-    """Count what F1 is made of, sentence by sentence, for intervals.
+def sentence_counts(gold: Sentences, predicted: Sentences, scheme: str | None = None) -> np.ndarray:
+    """Count what F1 is made of, sentence by sentence, for intervals; arguments and errors are `conlleval`'s.
 
     Return (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it.
     So `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
     """
-    return np.array([list(map(len, sides)) for sides in _compared(gold, predicted)], np.int64)
+    return np.array([list(map(len, sides)) for sides in _compared(gold, predicted, scheme)], np.int64)
 
 
 def f1_of(counts: np.ndarray) -> float:
@@ -124,7 +125,9 @@ def _row(metrics: Mapping[str, Any]) -> str:
     return "precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}".format(**metrics)
 
 
-def _compared(gold: Sentences, predicted: Sentences) -> Iterator[tuple[set[Chunk], ...]]:
+def _compared(
+    gold: Sentences, predicted: Sentences, scheme: str | None = None
+) -> Iterator[tuple[set[Chunk], ...]]:
     """Return the chunks of each sentence that there are, were found, were found rightly."""
     if len(gold) != len(predicted):
         advice = "give the same ones."
@@ -135,5 +138,11 @@ def _compared(gold: Sentences, predicted: Sentences) -> Iterator[tuple[set[Chunk
             raise InputError(f"{found}; give one of each for every word.")
     if not any(map(len, gold)):
         raise InputError("There is no word to score; give one sentence at least.")
-    pairs = ((set(chunks(a)), set(chunks(b))) for a, b in zip(gold, predicted, strict=True))
+    expected_scheme, found_scheme = (
+        both_schemes(gold, predicted) if scheme is None else 2 * [scheme_named(scheme)]
+    )
+    pairs = (
+        (set(read_chunks(a, expected_scheme)), set(read_chunks(b, found_scheme)))
+        for a, b in zip(gold, predicted, strict=True)
+    )
     return ((expected, found, expected & found) for expected, found in pairs)

@@ -108,6 +108,29 @@ def spearman(x: Numbers, y: Numbers) -> float:
     return math.nan if np.isnan(x).any() or np.isnan(y).any() else pearson(_ranks(x), _ranks(y))
 
 
+def mae(gold: Numbers, predicted: Numbers) -> float:
+    """Compute the mean absolute error, in the unit of the numbers."""
+    gold, predicted = _numbers(gold, predicted, 1)
+    return float(np.abs(gold - predicted).mean())
+
+
+def rmse(gold: Numbers, predicted: Numbers) -> float:
+    """Compute the root of the mean squared error, in the unit of the numbers."""
+    gold, predicted = _numbers(gold, predicted, 1)
+    return float(np.sqrt(np.square(gold - predicted).mean()))
+
+
+def r2(gold: Numbers, predicted: Numbers) -> float:
+    """Compute the coefficient of determination, R²: the share of the variance that is predicted.
+
+    It is 1 at best, 0 for the mean of `gold`, and below 0 for what is worse. Where `gold` is constant it is 1
+    without an error, else 0.
+    """
+    gold, predicted = _numbers(gold, predicted, 1)
+    rest, whole = np.square(gold - predicted).sum(), np.square(gold - gold.mean()).sum()
+    return float(1 - rest / whole if whole else rest == 0)
+
+
 def _direction(x: np.ndarray) -> np.ndarray:
     """Return the deviations from the mean at length 1, scaled first: no square overflows or vanishes."""
     x = x - x.mean()
@@ -120,11 +143,12 @@ def _ranks(x: np.ndarray) -> np.ndarray:
     return (np.cumsum(counts) - (counts - 1) / 2)[which]
 
 
-def _numbers(x: Numbers, y: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Return both as float64, at least so many of each."""
     x, y = _aligned(x, y)
     if x.dtype.kind in TEXT:
-        raise InputError(f"A correlation is of numbers, and {_first(x)!r} is none; give numbers.")
-    if len(x) < 2:
+        raise InputError(f"This metric is of numbers, and {_first(x)!r} is none; give numbers.")
+    if len(x) < least:
         raise InputError("One pair of numbers has no correlation; give two at least.")
     return x.astype(np.float64), y.astype(np.float64)
 

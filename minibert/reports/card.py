@@ -259,11 +259,11 @@ def _finetuned(run: Path) -> Parts:
         f"{report['best_epoch']:g} was the best on dev.",
     ]
     metric = report["metric"]
-    rows = [*[("", "model")] * ("majority" not in report), *results.metric_rows(report)]
+    rows = [*[("", "model")] * (not results.has_head(report)), *results.metric_rows(report)]
     low, high = (results.metric_number(metric, end) for end in report["interval"])
     notes = [
-        f"On {counted(report['examples'], 'example')} of dev. 95% interval of "
-        f"{results.metric_name(metric)}, from bootstrap samples of these examples: {low} to {high}.",
+        f"On {counted(report['examples'], 'example')} of dev. {results.metric_name(metric)}, "
+        f"{results.interval_name(report)}: {low} to {high}.",
         *map(printable, results.remarks(report)),
     ]
     found = [*_table(rows), *(line for note in notes for line in ("", note))]

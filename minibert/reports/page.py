@@ -45,7 +45,7 @@ def page(facts: Facts) -> str:
     """Write the report as one HTML document."""
     report, name, seconds = facts.report, facts.report["metric"], facts.report.get("training_seconds")
     best, interval, rows = report["scores"].get(name), report.get("interval"), results.metric_rows(report)
-    head, rows = (rows[0], rows[1:]) if "majority" in report else ((), rows)
+    head, rows = (rows[0], rows[1:]) if results.has_head(report) else ((), rows)
     cut = report.get("truncated", {}).get("warning", "")
     notes = [" ".join([*results.together(report), cut]).strip(), *results.remarks(report)]
     return rendered(
@@ -55,6 +55,7 @@ def page(facts: Facts) -> str:
         duration=None if seconds is None else duration(seconds),
         value=None if best is None else metric_number(name, best),
         metric=metric_name(name),
+        interval_name=results.interval_name(report),
         interval=interval and [metric_number(name, end) for end in interval],
         notes=list(filter(None, notes)),
         metrics={"head": head, "rows": rows},
@@ -94,7 +95,7 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     more: dict[str, Any] = {"scale": 100.0 if results.is_share(name) else 1.0}
     interval, majority = facts.report.get("interval"), facts.report.get("majority")
     if interval is not None and np.isfinite(interval).all():
-        more["band"] = *interval, "95% of bootstrap samples of the best epoch"
+        more["band"] = *interval, f"{results.interval_name(facts.report)} of the best epoch"
     if majority is not None:
         same = majority["scores"][name]
         more["lines"] = [(same, f"always {majority['label']!r}: {number(same)}")]

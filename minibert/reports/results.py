@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from minibert import metrics
 from minibert.errors import InputError, MissingFile, warn
 from minibert.json_files import misfit, read_json
+from minibert.metrics.intervals import ALIKE, WILSON, lowest_of, mean_of
 from minibert.tasks import submissions
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.multilabel import ManyLabels
@@ -30,8 +33,10 @@ MORE = {  # of some reports
     **dict.fromkeys(("crc32", "classes", "train_classes", "train_tasks"), dict[str, int]),
     "majority": {"label": str, "macro_f1": float},
     "bag_of_words": {"macro_f1": float},
+    "constant": {"value": float, "scores": dict[str, float], "is_beaten": bool},
     "baselines": dict[str, dict[str, float]],
     "untuned": dict[str, float],
+    "interval_method": str,
     "runs": list[dict],  # type: ignore[type-arg]  # of a sweep
     **SETTING,
 }
@@ -53,7 +58,7 @@ SHARES = {
 }
 HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
 IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # metrics, classes
-PLAIN = ("total", "thresh")  # how metrics end that are no shares of one
+PLAIN = ("total", "thresh", "rmse", "mae")  # how metrics end that are no shares of one
 
 
 def is_share(name: str) -> bool:
@@ -74,13 +79,17 @@ def metric_number(name: str, value: float) -> str:
     >>> metric_number("accuracy", 0.9128), metric_number("total", 11873.0), metric_number("best_thresh", -2.5)
     ('91.28', '11,873', '-2.5')
     """
+    if name == "r2":
+        return f"{value:.4f}"
     if is_share(name):
         return f"{100 * value:.2f}"
-    return f"{value:,.0f}" if value == round(value, 0) else f"{value:g}"
+    if value == round(value, 0) or 1e5 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:g}"
 
 
 def metrics_text(scores: Mapping[str, float]) -> str:
-    """Write the first shares in one line; some tasks have a metric for every type of answer."""
+    """Write the first shares in one line, R² too; some tasks have a metric for every type of answer."""
     shares = [f"{metric_name(n)} {metric_number(n, value)}" for n, value in scores.items() if is_share(n)]
     return ", ".join(shares[:IN_A_LINE])
 
@@ -107,19 +116,40 @@ def report_of(
 ) -> dict[str, Any]:
     """Return metrics, interval and the worst mistakes, for JSON; `scores` where they are known already."""
     task, labels, examples, predictions, _ = measured
-    interval = metrics.bootstrap(task.statistic(examples, predictions), len(examples))
+    statistic = task.statistic(examples, predictions)
+    low, high, method = metrics.interval(statistic, len(examples), lowest_of(task.metric))
     baselines = task.baselines(examples)
     report = {
         "task": task.name,
         "title": task.title,
         "metric": task.metric,
         "scores": dict(task.score(examples, predictions) if scores is None else scores),
-        "interval": list(interval),  # 95%, of the metric
+        "interval": [low, high],  # 95%, of the metric
+        "interval_method": method,
         "examples": len(examples),
         "labels": list(labels),
         "mistakes": [one._asdict() for one in mistakes[:WORST]],
     }
-    return report | ({"baselines": baselines} if baselines else {}) | compared_with_majority(measured)
+    compared = compared_with_majority(measured) | compared_with_constant(measured)
+    return report | ({"baselines": baselines} if baselines else {}) | compared
+
+
+def compared_with_constant(measured: Measured) -> dict[str, Any]:
+    """Return what errors of predicted numbers are to be read beside; nothing for other tasks.
+
+    That is `constant`: the mean of the examples' numbers as `value`, the `scores` of predicting it for every
+    example, and whether it `is_beaten`: whether the model's squared errors are smaller with other examples,
+    too, as far as a bootstrap tells.
+    """
+    task, _, examples, predictions, _ = measured
+    if (value := task.constant(examples)) is None:
+        return {}
+    same = [{"value": value}] * len(examples)
+    gold = np.array([example.label for example in examples], np.float64)
+    errors = np.square(gold - [one["value"] for one in predictions])
+    gain, _ = metrics.bootstrap(mean_of(np.square(gold - value) - errors), len(examples))
+    constant = {"value": value, "scores": dict(task.score(examples, same)), "is_beaten": bool(gain > 0)}
+    return {"constant": constant}
 
 
 def compared_with_majority(measured: Measured) -> dict[str, Any]:
@@ -184,6 +214,8 @@ def _wrong(report: dict[str, Any]) -> str | None:
     if wrong := misfit(report, scored | {name: kind for name, kind in MORE.items() if name in report}):
         return wrong
     same = {"scores": dict.fromkeys(report["scores"], float)}
+    if "constant" in report and (wrong := misfit(report["constant"], same)):
+        return wrong
     if "majority" in report and (wrong := misfit(report, {"macro_f1": float, "majority": same})):
         return wrong
     if "bag_of_words" in report and (wrong := misfit(report, {"bag_of_words": same})):
@@ -237,17 +269,22 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {line}")
         if interval and name == metric_name(report["metric"]):
             low, high = (metric_number(report["metric"], end) for end in interval)
-            lines[-1] += f"   95% of bootstrap samples: {low} to {high}"
+            lines[-1] += f"   {interval_name(report)}: {low} to {high}"
     lines += [f"  {remark}" for remark in remarks(report)]
     return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return names and metrics as text; of classes under a head, with what they are to be read beside.
+    """Return names and metrics as text, under a head where others stand beside them.
 
-    That is always the majority, and where they are in the report a bag of words and untuned thresholds.
+    Those are, of classes, the majority's and, where the report has them, those of a bag of words and of
+    untuned thresholds; of numbers, those of their mean.
     """
     scores, majority = report["scores"], report.get("majority")
+    if (constant := report.get("constant")) is not None:
+        both = scores, constant["scores"]
+        rows = [(metric_name(name), *(metric_number(name, one[name]) for one in both)) for name in scores]
+        return [("", "model", f"always {constant['value']:.6g}"), *rows]
     if majority is None:
         return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
     columns = {
@@ -265,19 +302,43 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [("", *columns), *rows]
 
 
+def interval_name(report: Mapping[str, Any]) -> str:
+    """Return what the interval of a report is; reports of earlier versions have that of the bootstrap."""
+    method = report.get("interval_method")
+    if method == WILSON:
+        return "95% interval (Wilson)"
+    if method == ALIKE:
+        return f"95% interval (Wilson's width for {counted(report['examples'], 'example')} all alike)"
+    return "95% of bootstrap samples"
+
+
+def has_head(report: Mapping[str, Any]) -> bool:
+    """Tell whether the first of `metric_rows` says what stands in each column."""
+    return "majority" in report or "constant" in report
+
+
 def remarks(report: Mapping[str, Any]) -> list[str]:
     """Return sentences about the metrics: that what is simpler is as good, and what baselines reach."""
     baselines = report.get("baselines", {}).items()
     notes = [
-        majority_remark(report),
+        trivial_remark(report),
         bag_of_words_remark(report),
         *(f"{name}: {metrics_text(scores)}." for name, scores in baselines),
     ]
     return [note for note in notes if note]
 
 
-def majority_remark(report: Mapping[str, Any]) -> str:
-    """Say so of a model whose interval does not lie above the majority's metric."""
+def trivial_remark(report: Mapping[str, Any]) -> str:
+    """Say so of a model that is no better than one and the same answer to everything.
+
+    Of classes, that is one whose interval does not lie above the majority's metric; of numbers, one whose
+    squared errors are not smaller than those of the mean.
+    """
+    constant = report.get("constant")
+    if constant is not None:
+        mean = f"the mean of these examples, {constant['value']:.6g}"
+        worse = f"Not better than always answering {mean}, as far as these examples show."
+        return "" if constant["is_beaten"] else worse
     majority, interval = report.get("majority"), report.get("interval")
     if majority is None or interval is None or majority["scores"][report["metric"]] < interval[0]:
         return ""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minibert.data import squad, tables, trivia
+from minibert.data.places import where_to_get
 from minibert.data.squad import Question
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_json
@@ -145,7 +146,9 @@ class Squad(Answering):
 
     def read(self, data: Path, split: str) -> list[Question]:
         version = self._version(())
-        path = find(data, (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json"))
+        path = find(
+            data, (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json"), self.name
+        )
         questions = squad.read(path)
         bad = next((question for question in questions if question.impossible), None)
         if bad and not self._is_second:
@@ -171,7 +174,7 @@ class TriviaQA(Answering):
 
     def read(self, data: Path, split: str) -> list[Question]:
         names = f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json"
-        return trivia.read(find(data, names))
+        return trivia.read(find(data, names, self.name))
 
 
 class OwnQuestions(Answering):
@@ -249,15 +252,17 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     return before, words, behind
 
 
-def find(folder: Path, patterns: Sequence[str]) -> Path:
+def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     """Find the file, compressed or not, of the first pattern that fits; a path to a file is taken as it is.
 
-    Raise InputError when there is no such file, or several fit one pattern.
+    Raise InputError when there is no such file, or several fit one pattern; it says where those of a task are
+    to be had.
     """
+    place = where_to_get(task)
     if folder.is_file():
         return folder
     if not folder.is_dir():
-        raise InputError(f"There is no file or folder {folder}; name the one with the questions.")
+        raise InputError(f"There is no file or folder {folder}; name the one with the questions{place}.")
     for pattern in patterns:
         found = matching(folder, pattern)
         if len(found) > 1:
@@ -266,7 +271,9 @@ def find(folder: Path, patterns: Sequence[str]) -> Path:
         if found:
             return found[0]
     plain = [pattern for pattern in patterns if "*" not in pattern]
-    raise MissingFile(f"{folder} has no {' or '.join(plain)}; name the folder that it is in, or the file.")
+    raise MissingFile(
+        f"{folder} has no {' or '.join(plain)}; name the folder that it is in, or the file{place}."
+    )
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from minibert import metrics
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
+from minibert.data.places import where_to_get
 from minibert.data.stand_ins import divided
 from minibert.errors import InputError, MissingFile
 from minibert.files import atomic_text
@@ -70,13 +71,16 @@ class Choices(Task):
         source, data = SOURCES[self.name.removesuffix(DIVIDED)], Path(data)
         if data.is_file():
             return source.read(data)
+        place = where_to_get(self.name)
         if not data.is_dir():
-            raise InputError(f"There is no folder {data}; name the one that holds the files of {self.name}.")
+            raise InputError(
+                f"There is no folder {data}; name the one that holds the files of {self.name}{place}."
+            )
         name = getattr(source, split)
         on_hub = f"*{source.copy}*{'validation' if split == 'dev' else split}.jsonl"
         if found := matching(data, name) or matching(data, on_hub):
             return source.read(found[0])
-        advice = f"name the folder that holds the files of {self.name}, or the file."
+        advice = f"name the folder that holds the files of {self.name}, or the file{place}."
         raise MissingFile(f"{data} has no {name}; {advice}")
 
     def features(

@@ -42,10 +42,9 @@ class ManyLabels(OwnTexts):
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
         if example.label is None:
             return super()._label(example, numbers, training)
-        applies = np.zeros(len(numbers))
-        for name in self.names(example):
-            applies[super()._label(example._replace(label=name), numbers, training)] = 1
-        return applies
+        if training:
+            self._require_known(example, numbers)
+        return np.array([float(name in self.names(example)) for name in numbers])
 
     def tune(self, examples: Examples, features: Any, outputs: Outputs, labels: Labels) -> Tuned:
         gold, chances = self._gold(examples, labels), _logistic(np.array(outputs))
@@ -123,6 +122,7 @@ class ManyLabels(OwnTexts):
     ) -> tuple[np.ndarray, np.ndarray, list[str]]:
         self.require_labels(examples)
         labels = list(predictions[0]["probabilities"])
+        labels += sorted({name for one in examples for name in self.names(one)} - {*labels})  # never learnt
         found = np.array([[name in one["labels"] for name in labels] for one in predictions])
         return self._gold(examples, labels), found, labels
 

@@ -21,18 +21,19 @@ from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
 from minibert.errors import InputError, warn
 from minibert.files import atomic_text
-from minibert.metrics.intervals import Statistic
+from minibert.metrics.intervals import Statistic, mean_of
 from minibert.model.batch import Feature, Sequence
 from minibert.tasks import submissions
 from minibert.tasks.cuts import with_marks
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
-from minibert.terminal import counted
+from minibert.terminal import counted, some_of
 from minibert.tokenizer.written import WrittenTokens
 
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
 MOST_RARE = 5  # classes that a warning names
+ERRORS = ("r2", "rmse", "mae")  # functions in `minibert.metrics` that see numbers off by a constant
 BLOCK = 4096  # examples that are tokenised together
 
 
@@ -97,6 +98,29 @@ class Sentences(Task):
         if blank:
             warn(f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.")
 
+    def warn_unknown(self, examples: Examples, labels: Labels) -> None:
+        """Warn of labels that were never learnt: how many examples have one, and which is the first."""
+        if self.numeric or not labels:
+            return
+        known = set(labels)
+        unknown = [(name, one) for one in examples for name in self.names(one) if name not in {*known, None}]
+        if unknown:
+            kinds = Counter(name for name, _ in unknown).most_common()
+            named = some_of([f"{name!r} ({count:,})" for name, count in kinds])
+            place = self.place(unknown[0][1])
+            count = len({id(one) for _, one in unknown})
+            found = (
+                f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
+            )
+            effect = f"They count as mistakes; learnt were {some_of(labels)}."
+            warn(f"{found}; the first is {place[0].lower()}{place[1:]}. {effect}")
+
+    def check_dev(self, examples: Examples, labels: Labels) -> None:
+        """Raise InputError for a label of dev that no example to learn from has."""
+        if not self.numeric and labels:
+            for example in examples:
+                self._require_known(example, labels)
+
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         learnt, measured = (Counter(n for one in part for n in self.names(one)) for part in (train, dev))
         if not (rare := [label for label in labels if learnt[label] < 2 or not measured[label]]):
@@ -123,11 +147,16 @@ class Sentences(Task):
             return None
         if self.numeric:
             return float(example.label)
-        if example.label not in numbers:
-            known = ", ".join(list(numbers)[:16])
-            what = f"the label {example.label!r}, which no example to learn from has ({known})"
+        if training:
+            self._require_known(example, numbers)
+        return numbers.get(example.label)  # None: it was never learnt, and is compared by name
+
+    def _require_known(self, example: TextExample, labels: Iterable[str]) -> None:
+        """Raise InputError where an example has a label that is none of those to learn."""
+        if unknown := [name for name in self.names(example) if name is not None and name not in labels]:
+            known = ", ".join(islice(labels, 16))
+            what = f"the label {unknown[0]!r}, which no example to learn from has ({known})"
             raise InputError(f"{self.place(example)} has {what}; correct it or add examples of it.")
-        return numbers[example.label]
 
     def predict(
         self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
@@ -138,12 +167,23 @@ class Sentences(Task):
         return [{"label": max(one, key=one.__getitem__), "probabilities": one} for one in every]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the task's metrics; a correlation with what is constant counts as 0."""
+        """Compute the task's metrics; a correlation with what is constant counts as 0.
+
+        Of numbers also R² and the errors: correlations say nothing of numbers that are all off by a constant.
+        """
         gold, found = self._numbers(examples, predictions)
-        return {name: _metric(name, gold, found) for name in self.scored}
+        names = (*self.scored, *ERRORS) if self.kind == "regress" else self.scored
+        return {name: _metric(name, gold, found) for name in names}
+
+    def constant(self, examples: Examples) -> float | None:
+        if self.kind != "regress":
+            return None
+        return float(np.mean([example.label for example in examples]))
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
         gold, found = self._numbers(examples, predictions)
+        if self.metric == "accuracy":
+            return mean_of(gold == found)
         return lambda indices: _metric(self.metric, gold[indices], found[indices])
 
     # -> (n,) (n,)
@@ -219,7 +259,7 @@ class OwnTexts(Sentences):
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
         self._files: list[Path] = []  # that were read
-        is_number = name == "regress"
+        is_number = self.standardise = name == "regress"
         scored = ("spearman", "pearson") if is_number else ("accuracy", "matthews")
         super().__init__(name, title, None if is_number else (), scored)
 

@@ -7,9 +7,9 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 import re
 from collections import Counter, abc
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from minibert.data.glue import find_file
 from minibert.data.ner import TaggedSentence
 from minibert.errors import InputError, warn
 from minibert.files import atomic_text
-from minibert.metrics import entities
+from minibert.metrics import entities, schemes
 from minibert.metrics.entities import OUTSIDE
 from minibert.metrics.intervals import Statistic
 from minibert.model.batch import Feature, Sequence
@@ -34,7 +34,7 @@ FILES = {
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
     "test": ("eng.testb", "test.txt", "test.conll", "test.bio"),
 }
-COLUMNS = ("words", "tags", "layout", "delimiter", "header")  # arguments of `tables.read_tags`
+COLUMNS = ("words", "tags", "layout", "sentence", "delimiter", "header")  # arguments of `tables.read_tags`
 NO_PIECE = 0  # in place of the row of a word without pieces: [CLS] stands there, and never a word
 
 
@@ -69,9 +69,22 @@ class Tagging(Task):
         return ner.read(find_file(Path(data), FILES[split], ("ner", "conll2003"), self.name))
 
     def labels(self, examples: Examples) -> Labels:
-        """Return O, then the others in the order of the alphabet; of every type of entity B- and I- both."""
+        """Return O, then the others in the order of the alphabet; of every type of entity B- and I- both.
+
+        Tags that look like those of entities but are of no scheme are named in a warning.
+        """
         if not (tags := {tag for example in examples for tag in _tags_of(example)}):
             return ()
+        if all(re.fullmatch("[0-9]+", tag) for tag in tags):
+            what = (
+                f"All {len(tags)} tags are numbers, which do not say what is no entity, nor where one begins"
+            )
+            warn(
+                f"{what}: F1 is the accuracy of words. Give the names of the tags to score and list entities."
+            )
+        if odd := schemes.looks_odd(tags):
+            effect = "each word that has one counts as an entity by itself"
+            warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
             return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
@@ -145,12 +158,14 @@ class Tagging(Task):
         A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
         which is accuracy where there is no O. One that was never learnt is missed.
         """
-        found = entities.conlleval(*comparable(examples, predictions))
+        sides = comparable(examples, predictions)
+        found = entities.conlleval(sides.gold, sides.predicted)
         scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
         return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        counts = entities.sentence_counts(*comparable(examples, predictions))
+        sides = comparable(examples, predictions)
+        counts = entities.sentence_counts(sides.gold, sides.predicted)
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
@@ -169,15 +184,16 @@ class Tagging(Task):
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Yield sentences, the worse the more entities were missed, made up or cut wrongly in them."""
-        gold, predicted = comparable(examples, predictions)
-        for number, (example, *tags) in enumerate(zip(examples, gold, predicted, strict=True)):
-            sides = [entities.chunks(one) for one in tags]
-            if wrong := set(sides[0]) ^ set(sides[1]):
-                expected, found = (entities_text(example.words, chunks) for chunks in sides)
+        sides = comparable(examples, predictions)
+        schemes_of_both = entities.both_schemes(sides.gold, sides.predicted)
+        for number, (example, *tags) in enumerate(zip(examples, sides.gold, sides.predicted, strict=True)):
+            both = [entities.chunks(one, scheme) for one, scheme in zip(tags, schemes_of_both, strict=True)]
+            if wrong := set(both[0]) ^ set(both[1]):
+                expected, found = (entities_text(example.words, chunks) for chunks in both)
                 yield Mistake(" ".join(example.words), expected, found, float(len(wrong)), number)
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes:
-        """Return the types of all words, without B- and I-."""
+        """Return the types of all words, without the letters of a scheme."""
         sides = comparable(examples, predictions)
         gold, found = ([tag.partition("-")[2] or tag for tags in side for tag in tags] for side in sides)
         return gold, found
@@ -210,16 +226,38 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     return example.tags
 
 
-def comparable(examples: Examples, predictions: Predictions) -> list[list[abc.Sequence[str]]]:
+class Comparable(NamedTuple):
+    """The tags of each sentence as scorers of entities take them."""
+
+    gold: list[list[str]]
+    predicted: list[list[str]]
+
+
+def comparable(examples: Examples, predictions: Predictions) -> Comparable:
     """Return true and predicted tags; those of parts of speech and the like as entities of one word each.
 
-    Each tag is looked at by itself: one in dev that is like no other changes nothing for those.
+    Tags of entities stay as they are, in whatever scheme they are. Each tag is looked at by itself: one in
+    dev that is like no other changes nothing for those.
     """
-    sides = [_tags_of(example) for example in examples], list(predictions)
-    every = {tag for side in sides for tags in side for tag in tags}
-    told = {tag for tag in every if re.fullmatch("(?s)O|[BIES]-.+", tag)}  # that scorers take as they are
-    named = {tag: tag if tag in told else f"B-{tag}" for tag in every}
-    return [[[named[tag] for tag in tags] for tags in side] for side in sides]
+    gold, predicted = [_tags_of(example) for example in examples], list(predictions)
+    scheme = schemes.most_common_scheme(Counter(chain.from_iterable(gold)))
+    counts = Counter(chain.from_iterable(predicted))
+    typed = {letter for tag in counts if schemes.is_typed(tag) and (letter := schemes.letter_of(tag))}
+    other = scheme if typed <= scheme.letters else schemes.most_common_scheme(counts)
+    return Comparable(_as_entities(gold, scheme), _as_entities(predicted, other))
+
+
+def _as_entities(sentences: Iterable[abc.Sequence[str]], scheme: schemes.Scheme) -> list[list[str]]:
+    """Return tags of a scheme as they are; any other one as that of an entity of one word."""
+    named: dict[str, str] = {OUTSIDE: OUTSIDE}
+
+    def as_entity(tag: str) -> str:
+        if tag not in named:
+            is_own = schemes.is_typed(tag) and schemes.letter_of(tag) in scheme.letters
+            named[tag] = tag if is_own else scheme.tag_of_word(tag)
+        return named[tag]
+
+    return [list(map(as_entity, tags)) for tags in sentences]
 
 
 # -> (words of all sentences,) int32

@@ -61,6 +61,7 @@ class Task(ABC):
     command: str = "predict"  # of minibert that asks such a model
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
     long: LongTexts | None = None  # how long texts become windows; None: as the task has them, or cut
+    standardise: bool = False  # whether numbers are learnt at mean 0 and standard deviation 1
     together: bool = False  # whether a prediction depends on the other examples
 
     @abstractmethod
@@ -94,8 +95,12 @@ class Task(ABC):
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of examples whose label is none of the model's; most tasks refuse such examples instead."""
+        """Warn of examples whose label is none of the model's: they count as mistakes."""
         return
+
+    def check_dev(self, examples: Examples, labels: Labels) -> None:
+        """Warn of dev examples, before a run, whose label is not among those to learn; or refuse them."""
+        self.warn_unknown(examples, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
         """Warn of classes of texts with too few examples to be learnt or measured."""
@@ -127,7 +132,7 @@ class Task(ABC):
 
     @abstractmethod
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the metric as a function of numbers of examples, repeated ones included, for a bootstrap."""
+        """Return the metric as a function of numbers of examples, some of them repeated, for its interval."""
 
     @abstractmethod
     def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
@@ -144,6 +149,10 @@ class Task(ABC):
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
         """Score what needs no model, by name, for the scores of one to be read beside."""
         return {}
+
+    def constant(self, examples: Examples) -> float | None:
+        """Return the number that predicts these examples best if it is said of each; None for other tasks."""
+        return None
 
     def asked(self, example: Any) -> dict[str, Any]:
         """Return what stands beside the prediction in JSON: the texts of a table of one's own, by role."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from minibert.data.ner import TaggedSentence, is_entity_tag
+from minibert.data.ner import TaggedSentence
+from minibert.errors import warn
 from minibert.metrics.entities import chunks
+from minibert.metrics.schemes import entity_scheme, looks_odd, unknown_scheme
 
 WITHIN = "-./&@_+"  # marks that stand within a word, as in all-rounder, U.S. or AT&T
 IN_NUMBERS = ",:"  # and those that do between digits
@@ -71,8 +73,12 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
 
     The model is `models.Finetuned` or `feature_tagger.FeatureTagger`; each text is a document of its own.
     There are `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with
-    `type`, `text`, `begin` and `end`: none where tags are not those of entities.
+    `type`, `text`, `begin` and `end`, read by the scheme of the model's tags: none where these are not of
+    entities, with a warning where they look so but are of no scheme that is known.
     """
+    scheme = entity_scheme(model.labels)
+    if odd := looks_odd(model.labels):
+        warn(f"{unknown_scheme(odd)}; no entities are listed.")
     source = iter(texts)
     while group := list(islice(source, TEXTS_AT_ONCE)):
         spans = [word_spans(model.tokenizer, text) for text in group]
@@ -88,7 +94,7 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
                 for (begin, end), tag in zip(places, own, strict=True)
             ]
             entities = []
-            for kind, first, last in chunks(own) if all(map(is_entity_tag, model.labels)) else ():
+            for kind, first, last in () if scheme is None else chunks(own, scheme):
                 begin, end = places[first][0], places[last - 1][1]
                 entities.append({"type": kind, "text": text[begin:end], "begin": begin, "end": end})
             yield {"text": text, "words": words, "entities": entities}

@@ -110,7 +110,7 @@ def test_finetune_prints_its_report_and_tells_how_it_goes(model, sst2, tmp_path,
     assert cli.main(words_of(model, sst2, out, "--lr", "5e-3")) == 0
     said = capsys.readouterr()
     assert "SST-2: is the film review good, 60 examples" in said.out
-    assert "95% of bootstrap samples" in said.out and f"Run folder: {out}" in said.out
+    assert "95% interval (Wilson): " in said.out and f"Run folder: {out}" in said.out
     assert "160 examples to learn from, 60 to measure on" in said.err
     assert "output layer with initial values" in said.err
     assert "6 epochs of 10 steps of 16: 60 steps, learning rate 0.005, seed 0." in said.err

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from real_data import real_data
 
-from minibert.data import tables
+from minibert.data import glue, tables
 from minibert.data.corpus import sentences
 from minibert.data.glue import TextExample
 from minibert.data.lines import numbered_lines
@@ -44,7 +44,8 @@ def test_what_is_written_as_csv_comes_back(tmp_path_factory, rows, delimiter, qu
 
 @given(rows=ROWS)
 def test_what_is_written_as_tsv_comes_back(tmp_path_factory, rows):
-    rows = [[" ".join(text.split()) for text in row] for row in rows]
+    # A quotation mark at its beginning may say that a column is quoted.
+    rows = [["x" * text.startswith('"') + " ".join(text.split()) for text in row] for row in rows]
     text = "".join("\t".join(row) + "\n" for row in [["a", "b", "c"], *rows])
     found = tables.read_texts(write(tmp_path_factory.mktemp("tsv"), text, "a.tsv"), "a", "b", "c")
     assert [[one.first, one.second, one.label] for one in found] == rows
@@ -133,7 +134,6 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "text,label\na,b,1\n", {}, "line 2 has 3 columns and the first row has 2; check the"),
         ("a.csv", 'text,label\na,1\n"b,1\n', {}, r"line 3: unexpected end of data; a column that holds"),
         ("a.csv", 'text,label\n"a"b,1\n', {}, r"line 2: ',' expected after '\"'"),
-        ("a.csv", 'text,label\n"' + "a" * 131_073 + '",1\n', {}, r"line 2: field larger than field limit"),
         ("a.csv", "text,label\n \t,1\n", {}, r"line 2: the column 'text' has no text"),
         ("a.csv", "text,label\na,1\nb,\n", {}, r"line 3: the column 'label' is empty; label every row"),
         ("a.csv", "text,label\na,x\n", {"numeric": True}, "line 2: .* is 'x', expected a number"),
@@ -328,3 +328,120 @@ def test_questions_of_json_lines_have_several_answers(tmp_path):
 def test_questions_that_are_wrong_are_refused_with_their_line(tmp_path, name, text, options, sentence):
     with pytest.raises(InputError, match=sentence):
         tables.read_questions(write(tmp_path, text, name), **options)
+
+
+# Tables between tabs as programs write them
+
+
+@given(rows=ROWS, quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+def test_what_is_quoted_between_tabs_comes_back(tmp_path_factory, rows, quoting):
+    out = io.StringIO()
+    csv.writer(out, delimiter="\t", quoting=quoting).writerows([("a", "b", "c"), *rows])
+    path = write(tmp_path_factory.mktemp("tsv"), out.getvalue(), "a.tsv")
+    found = tables.read_texts(path, "a", "b", "c")
+    assert [(one.first, one.second, one.label) for one in found] == [(a, b, c.strip()) for a, b, c in rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('"a ""b"" c"\t1\n', ['a "b" c']),
+        ('"a\tb"\t1\n"c\nd"\t1\n', ["a\tb", "c\nd"]),
+        ('"a"\t1\nb "c" d\t1\n', ["a", 'b "c" d']),  # within a column it is text
+        ('"a" b\t1\n', ['"a" b']),  # bare: nothing is quoted
+        ('"a\t1\nb"\t1\n', ['"a', 'b"']),  # two lines of two columns, and not one with a tab in it
+    ],
+)
+def test_quotation_marks_between_tabs(tmp_path, text, found):
+    path = write(tmp_path, "text\tlabel\n" + text, "a.tsv")
+    assert [one.first for one in tables.read_texts(path)] == found
+    assert [one.first for one in tables.read_texts(path, delimiter="\t")] == found
+
+
+def test_quoted_columns_beside_a_bare_mark_are_named(tmp_path):
+    path = write(tmp_path, 'text\tlabel\n"a ""b"""\t1\n"c" d\t1\n', "a.tsv")
+    with pytest.warns(
+        UserWarning, match="a.tsv: a column of line 3 begins with .* around 1 other column are taken as text"
+    ):
+        found = tables.read_texts(path)
+    assert [one.first for one in found] == ['"a ""b"""', '"c" d']
+
+
+def test_official_files_have_no_quoting(tmp_path):
+    path = write(tmp_path, 'sentence\tlabel\n"a ""film"" "\t1\n', "dev.tsv")
+    assert glue.read_file("sst2", path)[0].first == '"a ""film"" "'
+
+
+def test_cells_of_any_length_are_read(tmp_path):
+    limit = csv.field_size_limit()
+    path = write(tmp_path, 'text,label\n"' + "a" * 200_000 + '",1\n')
+    assert len(tables.read_texts(path)[0].first) == 200_000
+    assert csv.field_size_limit() == limit  # of the whole process
+
+
+# Tables with a word in each row
+
+A_WORD_A_ROW = [
+    ("a.csv", "sentence_id,words,tags\n0,Anna,B-PER\n0,left,O\n1,Rome,B-LOC\n", {}),
+    ("a.csv", "Sentence #,words,tags\nSentence: 1,Anna,B-PER\n,left,O\nSentence: 2,Rome,B-LOC\n", {}),
+    ("a.csv", "n,words,tags\n7,Anna,B-PER\n7,left,O\n8,Rome,B-LOC\n", {"sentence": "n"}),
+    ("a.csv", "words,tags\nAnna,B-PER\nleft,O\n,\nRome,B-LOC\n", {"layout": "words"}),
+    ("a.csv", "words,tags\nAnna,B-PER\nleft,O\n\nRome,B-LOC\n", {"layout": "words"}),
+    ("a.tsv", "sentence_id\twords\ttags\n0\tAnna\tB-PER\n0\tleft\tO\n1\tRome\tB-LOC\n", {}),
+    ("a.csv", "1,Anna,B-PER\n1,left,O\n2,Rome,B-LOC\n", {"sentence": 1, "words": 2, "tags": 3}),
+    (
+        "a.jsonl",
+        '{"sentence_id": 0, "words": "Anna", "tags": "B-PER"}\n'
+        '{"sentence_id": 0, "words": "left", "tags": "O"}\n'
+        '{"sentence_id": 1, "words": "Rome", "tags": "B-LOC"}\n',
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "options"), A_WORD_A_ROW)
+def test_words_of_rows_become_sentences(tmp_path, name, text, options):
+    found = tables.read_tags(write(tmp_path, text, name), **options)
+    first = TaggedSentence(("Anna", "left"), ("B-PER", "O"), 0)
+    assert found == [first, TaggedSentence(("Rome",), ("B-LOC",), 1)]
+    without = tables.read_tags(tmp_path / name, **options, labelled=False)
+    assert without == [one._replace(tags=None) for one in found]
+
+
+def test_a_sentence_a_row_with_a_number_stays_one(tmp_path):
+    path = write(tmp_path, "sentence_id,words,tags\n0,Anna left,B-PER O\n1,Rome,B-LOC\n")
+    assert [one.words for one in tables.read_tags(path)] == [("Anna", "left"), ("Rome",)]
+    path = write(tmp_path, "sentence_id,words,tags\n0,Anna,B-PER\n1,Rome,B-LOC\n")
+    with pytest.warns(UserWarning, match="all 2 sentences have one word"):
+        assert len(tables.read_tags(path)) == 2
+
+
+def test_sentences_that_nothing_tells_apart_are_refused(tmp_path):
+    path = write(tmp_path, "words,tags\nAnna,B-PER\nleft,O\n")
+    with pytest.raises(InputError, match="nothing tells where its sentences end; name the column"):
+        tables.read_tags(path, layout="words")
+    with pytest.warns(
+        UserWarning, match="all 2 sentences have one word.*name the column that numbers the sentences"
+    ):
+        tables.read_tags(path)
+    path = write(tmp_path, "sentence_id,words,tags\n0,a,O\n0,b,O\n1,c,O\n0,d,O\n")
+    with pytest.warns(UserWarning, match="line 5: the sentence '0' comes again after others"):
+        assert [one.words for one in tables.read_tags(path)] == [("a", "b"), ("c",), ("d",)]
+    with pytest.raises(InputError, match="line 3: the column 'words' has no word"):
+        tables.read_tags(write(tmp_path, "sentence_id,words,tags\n0,a,O\n0,,O\n"))
+    with pytest.raises(InputError, match="line 3: the column 'tags' has no tag"):
+        tables.read_tags(write(tmp_path, "sentence_id,words,tags\n0,a,O\n0,b,\n"))
+
+
+def test_tags_may_be_numbers_of_classes(tmp_path):
+    path = write(tmp_path, '{"words": ["EU", "rejects"], "ner_tags": [3, 0]}\n', "a.jsonl")
+    assert tables.read_tags(path, tags="ner_tags") == [TaggedSentence(("EU", "rejects"), ("3", "0"), 0)]
+    path = write(tmp_path, '{"words": [1, 2], "ner_tags": [3, 0]}\n', "a.jsonl")
+    with pytest.raises(InputError, match="the list 'words' holds something that is no word"):
+        tables.read_tags(path, tags="ner_tags")
+
+
+def test_a_list_written_as_text_is_named(tmp_path):
+    path = write(tmp_path, "words,tags\n\"['EU', 'rejects']\",\"['B-ORG', 'O']\"\n")
+    with pytest.raises(InputError, match=r"line 2: the column 'words' is a list written as text.*to_json"):
+        tables.read_tags(path)

@@ -886,3 +886,52 @@ def test_reports_of_classes_show_a_bag_of_words(model, tmp_path):
     assert "bag_of_words" not in kept.evaluate(OTHERS, THEIRS)  # nobody knows what it learnt from
     numbers = minibert.TextRegressor(model, **STEP).fit(TEXTS, range(160))
     assert "bag_of_words" not in numbers.report_
+
+
+# Tags in other forms
+
+
+class ClassLabel:
+    """What `datasets` knows of a column of classes."""
+
+    names = ("O", "B-GOOD", "I-GOOD")
+
+
+class TaggedRows(dict):
+    """A table as `datasets` has it: columns, and what is known of them."""
+
+    column_names = ("words", "ner_tags")
+    features = {"words": None, "ner_tags": type("List", (), {"feature": ClassLabel()})()}
+
+
+def test_numbers_of_classes_become_their_names(model):
+    words = [text.split() for text in TEXTS]
+    tags = [[int(word in GOOD) for word in row] for row in words]
+    tagger = minibert.TokenTagger(model, tags="ner_tags", **FAST | {"epochs": 2})
+    tagger.fit(TaggedRows(words=words, ner_tags=tags))
+    assert {tag for row in tagger.predict(words) for tag in row} <= {"O", "B-GOOD", "I-GOOD"}
+    assert tagger.report_["labels"] == ["O", "B-GOOD", "I-GOOD"]
+
+
+def test_numbers_of_classes_without_names_are_tags(model):
+    words = [text.split() for text in TEXTS[:40]]
+    tags = [[3 * (word in GOOD) for word in row] for row in words]
+    tagger = minibert.TokenTagger(model, **FAST | {"epochs": 1})
+    with pytest.warns(UserWarning, match="All 2 tags are numbers.* F1 is the accuracy of words"):
+        tagger.fit(words, tags)
+    assert {tag for row in tagger.predict(words) for tag in row} <= {"0", "3"}
+
+
+@pytest.mark.parametrize("letters", ["BLU", "BES"])
+def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
+    begin, end, single = letters
+    words = [["funny", "film", "was", "dull"], ["one", "warm"]] * 12
+    tags = [[f"{begin}-A", f"{end}-A", "O", f"{single}-B"], ["O", f"{single}-A"]] * 12
+    tagger = minibert.TokenTagger(model, out=tmp_path / "run", **FAST | {"epochs": 30})
+    tagger.fit(words, tags, dev=(words[:2], tags[:2]))
+    assert tagger.predict(words[:2]) == tags[:2]
+    arguments = ["tag", "--model", str(tmp_path / "run"), "--json", "--engine", "numpy"]
+    assert cli.main([*arguments, "funny film was dull", "one warm"]) == 0
+    first, second = (json.loads(line)["entities"] for line in capsys.readouterr().out.splitlines())
+    assert [(one["type"], one["text"]) for one in first] == [("A", "funny film"), ("B", "dull")]
+    assert [(one["type"], one["text"]) for one in second] == [("A", "warm")]

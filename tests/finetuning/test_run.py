@@ -167,7 +167,7 @@ def test_evaluating_a_run_gives_the_figures_of_its_report(run, sst2):
     for data in (None, sst2):
         found = evaluate([run], data, engine="numpy")
         assert found["scores"] == report["scores"] and found["interval"] == report["interval"]
-    assert "accuracy" in measured_text(found) and "95% of bootstrap samples" in measured_text(found)
+    assert "accuracy" in measured_text(found) and "95% interval (Wilson): " in measured_text(found)
 
 
 def test_one_model_and_single_texts_are_asked_as_they_are(run, sst2):

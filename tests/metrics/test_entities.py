@@ -16,6 +16,7 @@ from minibert.metrics.entities import Chunk, chunks, conlleval, f1_of, report, s
 OUTSIDE = "O"
 tags = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-LOC", "S-PER"])
 tagged = st.lists(st.lists(st.tuples(tags, tags), max_size=12), min_size=1, max_size=5).filter(any)
+SCHEME = "BIOES"  # of these, whichever are drawn
 
 
 @st.composite
@@ -54,6 +55,10 @@ def bioes(before, chunk, after):
     return "B", "I", "E"
 
 
+def bilou(before, chunk, after):
+    return "B", "I", "L"
+
+
 def written(scheme, length, found):
     """The tags of a sentence with these chunks."""
     tags = [OUTSIDE] * length
@@ -61,7 +66,8 @@ def written(scheme, length, found):
         first, inner, last = scheme(before, chunk, after)
         prefixes = [first, *[inner] * (chunk.end - chunk.start - 2), last]
         if chunk.end - chunk.start == 1:
-            prefixes = ["S" if scheme is bioes else last if scheme in (ioe1, ioe2) else first]
+            single = {bioes: "S", bilou: "U", ioe1: last, ioe2: last}
+            prefixes = [single.get(scheme, first)]
         tags[chunk.start : chunk.end] = [f"{prefix}-{chunk.kind}" for prefix in prefixes]
     return tags
 
@@ -69,7 +75,7 @@ def written(scheme, length, found):
 # Chunks
 
 
-@pytest.mark.parametrize("scheme", [iob1, iob2, ioe1, ioe2, bioes])
+@pytest.mark.parametrize("scheme", [iob1, iob2, ioe1, ioe2, bioes, bilou])
 @given(sentence=sentences())
 def test_chunks_are_read_back_from_every_scheme(scheme, sentence):
     length, found = sentence
@@ -85,9 +91,15 @@ def test_chunks_are_read_back_from_every_scheme(scheme, sentence):
         ("B-A I-B I-B", ["A 0 1", "B 1 3"]),  # another type begins another chunk
         ("I-A O-A I-A", ["A 0 1", "A 2 3"]),  # outside, whatever stands behind the hyphen
         ("B-A E-A B-A E-A", ["A 0 2", "A 2 4"]),
-        ("S-A S-A I-A", ["A 0 1", "A 1 2", "A 2 3"]),
-        ("I-A S-A B-A I-A", ["A 0 1", "A 1 2", "A 2 4"]),
-        ("B-A E-A I-A E-A", ["A 0 2", "A 2 4"]),
+        ("S-A S-A I-A", ["A 0 1", "A 1 2"]),  # in BIOES an entity has a beginning and an end
+        ("I-A S-A B-A I-A", ["A 1 2"]),
+        ("B-A E-A I-A E-A", ["A 0 2"]),
+        ("B-A I-B E-A B-A E-A", ["A 3 5"]),  # which are of one type
+        ("U-A U-A B-A I-A L-A", ["A 0 1", "A 1 2", "A 2 5"]),
+        ("B-A U-A L-A", ["A 1 2"]),
+        ("B-A B-A L-A L-A", ["A 1 3"]),
+        ("B-A M-A E-A W-A", ["A 0 3", "A 3 4"]),
+        ("B-A M-A E-A S-A", ["A 0 3", "A 3 4"]),
         ("B-x-y I-x-y I-x", ["x-y 0 2", "x 2 3"]),  # the first hyphen counts
         ("B I O I", [" 0 2", " 3 4"]),  # tags without types
         ("NOUN VERB", []),  # no tags of chunks
@@ -95,6 +107,26 @@ def test_chunks_are_read_back_from_every_scheme(scheme, sentence):
 )
 def test_chunks_by_hand(tags, found):
     assert [f"{chunk.kind} {chunk.start} {chunk.end}" for chunk in chunks(tags.split())] == found
+
+
+def test_predicted_tags_are_of_the_gold_scheme():
+    # A model that has not learnt where entities end has found none.
+    figures = conlleval([["U-A", "B-A", "L-A"]], [["B-A", "B-A", "I-A"]])
+    assert (figures["gold"], figures["found"]) == (2, 0)
+    figures = conlleval([["B-A", "B-A", "I-A"]], [["U-A", "B-A", "L-A"]])  # their own, where they have others
+    assert (figures["gold"], figures["found"], figures["correct"]) == (2, 2, 2)
+    figures = conlleval([["O", "O"]], [["B-A", "L-A"]])
+    assert (figures["gold"], figures["found"]) == (0, 1)
+
+
+@pytest.mark.parametrize("tags", [["X-PER", "O"], ["S-PER", "U-PER"], ["NOUN-x", "O"]])
+def test_an_unknown_scheme_is_named(tags):
+    with pytest.raises(InputError, match=rf"{tags[0]}.* no scheme that is known: IOB \(O B I\), IOE"):
+        conlleval([tags], [["O", "O"]])
+    with pytest.raises(InputError, match="no scheme that is known"):
+        chunks(tags)
+    with pytest.raises(InputError, match="scheme='BIX' is not known; choose from IOB, IOE, BIOES"):
+        conlleval([["O"]], [["O"]], "BIX")
 
 
 # Figures
@@ -145,12 +177,12 @@ def test_nothing_found_and_nothing_to_find_are_zeros():
 def test_sides_change_places_with_precision_and_recall(sentences):
     gold = [[tag for tag, _ in sentence] for sentence in sentences]
     predicted = [[tag for _, tag in sentence] for sentence in sentences]
-    figures, turned = conlleval(gold, predicted), conlleval(predicted, gold)
+    figures, turned = conlleval(gold, predicted, SCHEME), conlleval(predicted, gold, SCHEME)
     for name, other in {"precision": "recall", "gold": "found", "f1": "f1", "accuracy": "accuracy"}.items():
         assert figures[name] == pytest.approx(turned[other], rel=1e-14)
         assert figures["types"].keys() == turned["types"].keys()
     assert figures["correct"] == sum(row["correct"] for row in figures["types"].values())
-    itself = conlleval(gold, gold)
+    itself = conlleval(gold, gold, SCHEME)
     assert itself["correct"] == itself["gold"] == itself["found"] == figures["gold"]
 
 
@@ -158,13 +190,13 @@ def test_sides_change_places_with_precision_and_recall(sentences):
 def test_counts_of_sentences_make_the_figure_of_any_of_them(sentences):
     gold = [[tag for tag, _ in sentence] for sentence in sentences]
     predicted = [[tag for _, tag in sentence] for sentence in sentences]
-    counts = sentence_counts(gold, predicted)
-    figures = conlleval(gold, predicted)
+    counts = sentence_counts(gold, predicted, SCHEME)
+    figures = conlleval(gold, predicted, SCHEME)
     assert counts.sum(axis=0).tolist() == [figures["gold"], figures["found"], figures["correct"]]
     rows = np.array([0, 0, len(sentences) - 1])
     drawn = [gold[row] for row in rows], [predicted[row] for row in rows]
     if any(map(len, drawn[0])):
-        assert f1_of(counts[rows]) == conlleval(*drawn)["f1"]
+        assert f1_of(counts[rows]) == conlleval(*drawn, SCHEME)["f1"]
 
 
 def test_interval_over_sentences_surrounds_the_figure():
@@ -281,7 +313,7 @@ def test_score_of_two_files_reads_bioes(tmp_path, capsys):
     gold, predicted = columns(tmp_path, "gold", text, 0, 1), columns(tmp_path, "predicted", text, 0, 2)
     assert cli.main(["score", "conll", gold, predicted, "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert (figures["gold"], figures["found"], figures["correct"]) == (2, 3, 1)
+    assert (figures["gold"], figures["found"], figures["correct"]) == (2, 2, 1)  # E alone ends nothing
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,17 @@ from minibert.metrics import (
     bootstrap,
     confusion,
     f1,
+    interval,
+    mae,
     matthews,
     paired_bootstrap,
+    paired_interval,
     pearson,
+    r2,
+    rmse,
     spearman,
 )
+from minibert.metrics.intervals import mean_of
 
 labels = st.integers(0, 3)
 several = st.lists(st.tuples(labels, labels), min_size=1, max_size=40)
@@ -388,3 +394,49 @@ def test_majority_class_of_mrpc_scores_what_glue_says(tmp_path, capsys):
     file = real_data("glue/MRPC") / "dev.tsv"
     figures = scored(capsys, "mrpc", str(file), submission(tmp_path, *["1"] * 408))
     assert (round(figures["accuracy"], 1), round(figures["f1"], 1)) == (68.4, 81.2)  # 279 of 408
+
+
+# Intervals of shares, and of metrics that all samples agree in
+
+
+def test_eight_of_eight_are_not_certain():
+    low, high, method = interval(mean_of(np.ones(8, bool)), 8)
+    assert (low, high, method) == (pytest.approx(0.6756, abs=1e-4), 1.0, "wilson")
+    low, high, _ = interval(mean_of(np.zeros(8)), 8)
+    assert (low, high) == (0.0, pytest.approx(0.3244, abs=1e-4))
+
+
+@pytest.mark.parametrize(("value", "lowest", "ends"), [
+    (1.0, 0.0, (0.6756, 1.0)),  # F1 of what is right throughout
+    (0.0, 0.0, (0.0, 0.3244)),
+    (1.0, -1.0, (0.3512, 1.0)),  # a correlation, whose range is twice as wide
+    (0.0, -1.0, (-0.6488, 0.6488)),
+])  # fmt: skip
+def test_an_interval_is_never_a_point(value, lowest, ends):
+    low, high, method = interval(lambda rows: value, 8, lowest)
+    assert (low, high) == pytest.approx(ends, abs=1e-4) and method == "alike"
+    # The width goes with the number of examples.
+    low, high, _ = interval(lambda rows: value, 8000, lowest)
+    assert high - low < 0.002
+
+
+def test_a_varied_metric_keeps_the_interval_of_the_bootstrap():
+    values = np.linspace(0, 1, 50)
+    assert interval(mean_of(values), 50) == (*bootstrap(mean_of(values), 50), "bootstrap")
+    assert np.isnan(interval(lambda rows: math.nan, 3)[:2]).all()
+
+
+def test_equal_predictions_do_not_make_a_certain_difference():
+    values = np.linspace(0, 1, 8)
+    low, high, method = paired_interval(mean_of(values), mean_of(values), 8)
+    assert (low, high) == pytest.approx((-0.3244, 0.3244), abs=1e-4) and method == "alike"
+    one, other = mean_of(values), mean_of(values[::-1].copy())
+    assert paired_interval(one, other, 8) == (*paired_bootstrap(one, other, 8), "bootstrap")
+
+
+def test_errors_of_numbers_by_hand():
+    gold, found = [1.0, 3.0], [2.0, 1.0]
+    assert mae(gold, found) == 1.5 and rmse(gold, found) == pytest.approx(2.5**0.5)
+    assert r2(gold, found) == pytest.approx(1 - 5 / 2)
+    assert r2([2.0, 2.0], [2.0, 2.0]) == 1.0 and r2([2.0, 2.0], [2.0, 3.0]) == 0.0
+    assert mae([1.0], [3.0]) == rmse([1.0], [3.0]) == 2.0

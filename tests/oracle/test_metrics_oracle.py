@@ -1,4 +1,4 @@
-"""Figures against scikit-learn and SciPy, chunks against seqeval, which counts as conlleval does."""
+"""Figures against scikit-learn and SciPy, chunks against seqeval."""
 
 import warnings
 from functools import partial
@@ -99,10 +99,33 @@ def test_percentile_interval_agrees_with_scipy():
     assert found == pytest.approx((theirs.low, theirs.high), abs=0.05 * spread)  # of other draws
 
 
-@pytest.mark.parametrize("alphabet", ["BIO", "IO", "IOE", "BIOES"])
-@pytest.mark.parametrize("seed", range(20))
-def test_chunks_agree_with_seqeval(seed, alphabet):
-    seqeval = pytest.importorskip("seqeval.metrics")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_errors_of_numbers_agree_with_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 200))
+    gold = rng.normal(1e5 * rng.random(), 10 ** rng.uniform(-3, 3), n)
+    predicted = gold + rng.normal(0, 10 ** rng.uniform(-3, 3), n)
+    for name, theirs in (
+        ("mae", "mean_absolute_error"),
+        ("rmse", "root_mean_squared_error"),
+        ("r2", "r2_score"),
+    ):
+        expected = getattr(sklearn_metrics, theirs)(gold, predicted)
+        assert getattr(metrics, name)(gold, predicted) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_intervals_of_shares_agree_with_scipy(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 300))
+    right = int(rng.integers(n + 1))
+    for level in (0.9, 0.95):
+        theirs = stats.binomtest(right, n).proportion_ci(level, method="wilson")
+        assert metrics.wilson(right, n, level) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+def tag_sentences(seed, alphabet):
+    """Gold and predicted tags of 40 sentences, drawn without regard to any scheme's rules."""
     rng = np.random.default_rng(seed)
 
     def tag():
@@ -111,9 +134,59 @@ def test_chunks_agree_with_seqeval(seed, alphabet):
 
     gold = [[tag() for _ in range(rng.integers(1, 15))] for _ in range(40)]
     predicted = [[one if rng.random() < 0.7 else tag() for one in tags] for tags in gold]
+    return gold, predicted
+
+
+def rates_agree(figures, gold, predicted, **options):
+    """Whether precision, recall and F1 are those of seqeval."""
+    seqeval = pytest.importorskip("seqeval.metrics")
+    names = {"precision": "precision_score", "recall": "recall_score", "f1": "f1_score"}
+    theirs = {name: getattr(seqeval, one)(gold, predicted, **options) for name, one in names.items()}
+    return all(alike(figures[name] / 100, value) for name, value in theirs.items())
+
+
+@pytest.mark.parametrize("alphabet", ["BIO", "IO", "IOE"])
+@pytest.mark.parametrize("seed", range(20))
+def test_chunks_agree_with_seqeval(seed, alphabet):
+    labeling = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    gold, predicted = tag_sentences(seed, alphabet)
     for tags in (*gold, *predicted):
-        theirs = [(kind, start, end + 1) for kind, start, end in seqeval.sequence_labeling.get_entities(tags)]
+        theirs = [(kind, start, end + 1) for kind, start, end in labeling.get_entities(tags)]
         assert [tuple(chunk) for chunk in entities.chunks(tags)] == theirs
+    assert rates_agree(entities.conlleval(gold, predicted), gold, predicted)
+
+
+@pytest.mark.parametrize(("alphabet", "scheme"), [("BIOES", "IOBES"), ("BILOU", "BILOU")])
+@pytest.mark.parametrize("seed", range(20))
+def test_whole_entities_agree_with_strict_seqeval(seed, alphabet, scheme):
+    theirs = getattr(pytest.importorskip("seqeval.scheme"), scheme)
+    gold, predicted = tag_sentences(seed, alphabet)
+    strict = {"mode": "strict", "scheme": theirs, "zero_division": 0}
+    assert rates_agree(entities.conlleval(gold, predicted), gold, predicted, **strict)
+    assert rates_agree(entities.conlleval(gold, predicted, alphabet), gold, predicted, **strict)
+
+
+@pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "IOE2", "IOBES", "BILOU"])
+@pytest.mark.parametrize("seed", range(5))
+def test_entities_of_every_scheme_agree_with_strict_seqeval(seed, scheme):
+    theirs = getattr(pytest.importorskip("seqeval.scheme"), scheme)
+    letters = {"IOB1": "III", "IOB2": "BIB", "IOE2": "IEE", "IOBES": "BES", "BILOU": "BLU"}[scheme]
+    rng = np.random.default_rng(seed)
+
+    def sentence():
+        """Well-formed tags: two words of one type are never neighbours, where IOB1 would have a B."""
+        tags = []
+        for _ in range(rng.integers(1, 5)):
+            kind, length = rng.choice(["PER", "LOC"]), rng.integers(1, 4)
+            first, last, single = letters
+            inner = [first] + ["I"] * (length - 2) + [last] if length > 1 else [single]
+            tags += [f"{letter}-{kind}" for letter in inner] + ["O"]
+        return tags
+
+    gold = [sentence() for _ in range(30)]
+    predicted = [tags if rng.random() < 0.6 else ["O"] * len(tags) for tags in gold]
     figures = entities.conlleval(gold, predicted)
-    for name, function in (("precision", "precision_score"), ("recall", "recall_score"), ("f1", "f1_score")):
-        assert alike(figures[name] / 100, getattr(seqeval, function)(gold, predicted))
+    assert rates_agree(figures, gold, predicted, mode="strict", scheme=theirs)
+    assert rates_agree(
+        entities.conlleval(gold, predicted, scheme), gold, predicted, mode="strict", scheme=theirs
+    )

@@ -90,7 +90,7 @@ def test_a_fine_tuned_model_is_told_with_its_interval_and_the_majority(tmp_path)
     card = model_card(run, Exported("x", CONFIG, 1_500_000, "classify", ("a|b", "`c`")))
     assert "Task: SST-2: is the film review good." in card and "the weights of `books`" in card
     assert r"|  | model | always 'a\|b' |" in card and "| accuracy | 50.00 | 50.00 |" in card
-    assert "On 872 examples of dev. 95% interval of accuracy, from bootstrap samples" in card
+    assert "On 872 examples of dev. accuracy, 95% of bootstrap samples: 45.00 to" in card
     assert "before training: accuracy 25.00." in card
     assert "45.00 to 60.00" in card and "Not better than always answering" in card
     assert "Its outputs are `a|b`, `'c'`." in card

@@ -85,7 +85,13 @@ def test_a_label_is_a_yes_or_no_for_each_class_and_an_unknown_one_is_refused():
         None,
     ]
     with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
-        list(TASK.features([example("film")], tokenizer, LABELS, 8, training=False))
+        list(TASK.features([example("film")], tokenizer, LABELS, 8, training=True))
+    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+        TASK.check_dev([example("film")], LABELS)
+    [asked] = TASK.features([example("film", "art")], tokenizer, LABELS, 8, training=False)
+    assert asked.label.tolist() == [1, 0, 0]
+    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* nothing was learnt of: 'film' \(1\)"):
+        TASK.warn_unknown([example("art"), example("film")], LABELS)
     with pytest.raises(InputError, match="has no label to learn from"):
         list(TASK.features(rows[2:], tokenizer, LABELS, 8, training=True))
     with pytest.raises(InputError, match="No example to learn from has any label; give some that have"):

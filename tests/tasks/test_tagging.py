@@ -307,6 +307,34 @@ def test_tags_that_were_never_learnt_are_missed_and_change_nothing_else():
     assert Tagging().score([sentence("a", 0, "O")], [["NN"]])["precision"] == 0.0
 
 
+@pytest.mark.parametrize("tags", ["B-PER L-PER O U-LOC U-LOC", "B-PER E-PER O S-LOC S-LOC"])
+def test_entities_are_scored_in_their_scheme(tags):
+    gold = [sentence("Anna Smith left Rome Oslo", 0, tags)]
+    one, two, outside, *_ = tags.split()
+    scores = Tagging("tag").score(gold, [tags.split()])
+    assert scores["f1"] == scores["f1_PER"] == scores["f1_LOC"] == 1.0
+    found = [[one, two, outside, "O", tags.split()[4]]]  # Rome is missed
+    scores = Tagging("tag").score(gold, found)
+    assert (scores["precision"], scores["recall"]) == (1.0, pytest.approx(2 / 3))
+    [mistake] = Tagging("tag").mistakes(gold, found)
+    assert (mistake.expected, mistake.found) == (
+        "PER Anna Smith; LOC Rome; LOC Oslo",
+        "PER Anna Smith; LOC Oslo",
+    )
+    assert Tagging("tag").classes(gold, found)[0] == ["PER", "PER", "O", "LOC", "LOC"]
+
+
+@pytest.mark.parametrize("tags", ["X-PER O", "B_PER O", "PER-B O", "b-per O", "S-PER U-PER O"])
+def test_tags_of_an_unknown_scheme_are_named(tags):
+    first = sorted(tags.split()[:-1])[0]
+    with pytest.warns(UserWarning, match=f"The tags {first}.* follow no scheme that is known: IOB"):
+        Tagging("tag").labels([sentence(" ".join("abc"[: len(tags.split())]), 0, tags)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Tagging("tag").labels([sentence("a b c", 0, "U-PER B-PER O"), sentence("a b", 0, "L-PER I-PER")])
+        Tagging("tag").labels([sentence("a b", 0, "V-INF NN")])  # parts of speech
+
+
 def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):
     (tmp_path / "train.csv").write_text("text,pos\nrome is good,NN VB JJ\nanna,NN\n", "utf-8")
     (tmp_path / "test.csv").write_text("text\nthe film\n", "utf-8")

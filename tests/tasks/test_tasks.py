@@ -463,7 +463,9 @@ def test_every_task_has_its_official_figures():
     assert scored(registry.create("sst2"), gold, found) == pytest.approx({"accuracy": 0.6})
     figures = scored(registry.create("stsb"), [0.0, 1.0, 5.0], [0.1, 0.2, 9.0])
     assert figures["spearman"] == pytest.approx(1.0) and 0.9 < figures["pearson"] < 1.0
-    assert scored(registry.create("stsb"), [0.0, 1.0], [2.0, 2.0]) == {"spearman": 0.0, "pearson": 0.0}
+    constant = scored(registry.create("stsb"), [0.0, 1.0], [2.0, 2.0])
+    assert constant["spearman"] == constant["pearson"] == 0.0
+    assert (constant["r2"], constant["rmse"], constant["mae"]) == (-9.0, pytest.approx(2.5**0.5), 1.5)
 
 
 def test_the_figure_of_a_resample_is_that_of_the_score():

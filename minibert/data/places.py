@@ -1,0 +1,32 @@
+"""Where the official files of tasks are to be had: minibert fetches nothing itself."""
+
+_GLUE = "cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax qnli-dev stsb-similarity".split()
+# By the name of the task; the pages are those of its makers.
+PLACES = {
+    **dict.fromkeys(_GLUE, "https://gluebenchmark.com/tasks"),
+    **dict.fromkeys(("squad1", "squad2"), "https://rajpurkar.github.io/SQuAD-explorer"),
+    "triviaqa": "https://nlp.cs.washington.edu/triviaqa",
+    **dict.fromkeys(("ner", "ner-sentences"), "https://www.clips.uantwerpen.be/conll2003/ner"),
+    "swag": "https://rowanzellers.com/swag",
+    **dict.fromkeys(("hellaswag", "hellaswag-dev"), "https://rowanzellers.com/hellaswag"),
+    "copa": "https://super.gluebenchmark.com/tasks",
+    "csqa": "https://www.tau-nlp.org/commonsenseqa",
+    "snli": "https://nlp.stanford.edu/projects/snli",
+    **dict.fromkeys(("sick", "sick-score"), "https://marcobaroni.org/composes/sick.html"),
+    "scitail": "https://allenai.org/data/scitail",
+}
+
+
+def where_to_get(task: str) -> str:
+    """Say where the files of a task are to be had, as the end of a sentence without its full stop.
+
+    It is "" for tasks whose makers have no page.
+
+    Examples
+    --------
+    >>> where_to_get("rte")
+    '; where there are none yet, get them from https://gluebenchmark.com/tasks (minibert fetches nothing)'
+    """
+    if task not in PLACES:
+        return ""
+    return f"; where there are none yet, get them from {PLACES[task]} (minibert fetches nothing)"

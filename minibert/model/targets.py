@@ -1,0 +1,90 @@
+"""Targets of regression at a common scale: what a head learns has mean 0 and standard deviation 1.
+
+A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart,
+such as prices or years, would take it thousands of steps to come near. A run learns
+
+    z = (y - mean) / scale        of each number y to learn from
+
+and what its head x W + b predicts of z is, as a number,
+
+    y = (x W + b) scale + mean = x (W scale) + (b scale + mean)
+
+so that a model is stored with W scale and b scale + mean: whoever reads it needs to know nothing of this.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from minibert.errors import InputError
+from minibert.model.params import Parameters
+
+TARGETS = "targets"  # in the plan of a run, which every checkpoint has; runs of earlier versions have none
+LARGEST, SMALLEST = 1e36, 1e-30  # of numbers whose scaled weights float32 still holds
+COARSEST = 0.01  # how far float32 may round a number, in standard deviations
+
+
+class Targets(NamedTuple):
+    """How numbers to learn from are brought to mean 0 and standard deviation 1."""
+
+    mean: float
+    scale: float  # their standard deviation; 1 where all are equal
+
+    @classmethod
+    def of(cls, labels: Sequence[float]) -> Self:
+        """Measure the numbers to learn from.
+
+        Parameters
+        ----------
+        labels : (n,) finite numbers.
+
+        Raises
+        ------
+        InputError
+            When they are too large, or lie too near each other for their size, for weights in float32.
+        """
+        values = np.asarray(labels, np.float64)
+        if (largest := float(np.abs(values).max())) > LARGEST:
+            what = f"The labels reach {largest:g}, more than weights in float32 can predict"
+            raise InputError(f"{what}; divide all of them, or take their logarithms.")
+        if values.min() == values.max():
+            return cls(float(values[0]), 1.0)
+        if (scale := float(values.std())) < SMALLEST:
+            what = f"The labels lie within {np.ptp(values):g}, less than weights in float32 can tell apart"
+            raise InputError(f"{what}; multiply all of them.")
+        step = float(np.spacing(np.float32(largest)))
+        if step > COARSEST * scale:
+            what = f"The labels lie within {np.ptp(values):g} and reach {largest:.10g}"
+            rounded = f"numbers of that size are rounded to {step:g} in float32"
+            raise InputError(
+                f"{what}, and {rounded}; subtract one number, such as {values.min():.10g}, from all."
+            )
+        return cls(float(values.mean()), scale)
+
+    def standardised(self, label: float) -> float:
+        """Return a number at the scale that is learnt."""
+        return (label - self.mean) / self.scale
+
+    # scores (..., 1) -> (..., 1) float64
+    def restored(self, scores: Any) -> np.ndarray:
+        """Return what a head that has learnt standardised numbers predicts, as numbers."""
+        return np.asarray(scores, np.float64) * self.scale + self.mean
+
+    def folded(self, params: Parameters) -> Parameters:
+        """Return a copy of a model that predicts standardised numbers, whose head predicts numbers."""
+        found = params.like(np.array(params.flat))
+        found["head.weight"][...] = found["head.weight"].astype(np.float64) * self.scale
+        found["head.bias"][...] = self.restored(found["head.bias"])
+        return found
+
+    def unfold(self, params: Parameters) -> None:
+        """Make the head of a model that predicts numbers predict standardised ones, in place."""
+        weight, bias = params["head.weight"], params["head.bias"]
+        weight[...] = weight.astype(np.float64) / self.scale
+        bias[...] = (bias.astype(np.float64) - self.mean) / self.scale
+
+
+def targets_of(plan: dict[str, Any]) -> Targets | None:
+    """Return how a run scales its numbers, by its plan; None where it learns them as they are."""
+    return Targets(*plan[TARGETS]) if TARGETS in plan else None
