@@ -22,9 +22,9 @@ from peers.bench import VARIABLES, ended, say
 from peers.children import Child, NoJob, Unavailable, each
 from tokenizer_jobs.tables import table
 
-from minibert.errors import InputError
-from minibert.machine import cores
-from minibert.ops import Ops, random
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.core.ops import Ops, random
 
 ENGINES = {"minibert": "attention_jax:Kernels", "PyTorch": "attention_pytorch:PyTorch"}
 OPERATIONS = {"forward": 4, "backward": 10}  # times n^2 D

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.machine import cores
+from minibert.base.machine import cores
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("csrc", "minibert", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "LICENSES")

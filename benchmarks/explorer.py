@@ -25,10 +25,10 @@ from peers.bench import ended
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from minibert import BertConfig, Tokenizer, hub
-from minibert.errors import InputError
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.core.params import initialise
 from minibert.explorer import show
-from minibert.machine import cores
-from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
 MODEL = "runs/books"

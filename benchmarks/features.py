@@ -28,8 +28,8 @@ from typing import Any
 
 from peers import squad_features
 
+from minibert.base.errors import InputError, RunError
 from minibert.data import squad
-from minibert.errors import InputError, RunError
 from minibert.tasks.windows import Windows
 from minibert.tokenizer import Tokenizer, native
 

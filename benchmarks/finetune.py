@@ -29,9 +29,9 @@ from peers.tuning import Epoch
 from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import DATA, VOCABULARIES
 
-from minibert.errors import InputError
-from minibert.machine import cores
-from minibert.model.config import SIZES
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.core.config import SIZES
 from minibert.tasks import registry
 from minibert.tokenizer import Tokenizer
 

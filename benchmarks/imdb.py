@@ -37,13 +37,13 @@ from peers.bench import RESULTS, ended, require, say
 from tokenizer_jobs.tables import replace_between_marks, table
 from tokenizer_jobs.texts import DATA
 
-from minibert.errors import InputError
-from minibert.files import atomic_text
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_text
+from minibert.base.machine import cores
 from minibert.finetuning.options import FinetuneOptions
-from minibert.machine import cores
-from minibert.metrics.intervals import bootstrap
 from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order
+from minibert.tasks.metrics.intervals import bootstrap
 from minibert.tasks.stored import OPTIONS_FILE
 
 REVIEWS = DATA / "text" / "imdb.jsonl.xz"

@@ -18,7 +18,7 @@ from peers.bench import Case, Kind, main, parser
 from peers.report import INFERENCE_LIMITS
 from peers.work import Work
 
-from minibert.model.flops import encoder_operations, pooler_operations
+from minibert.engines.flops import encoder_operations, pooler_operations
 
 SLOW = ("numpy", "numba")
 PLAN = (

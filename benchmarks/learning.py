@@ -24,7 +24,7 @@ from typing import Any
 
 from peers import machine
 
-from minibert.json_files import read_json
+from minibert.base.json_files import read_json
 
 ARMS = {"adamw": [], "muon": ["--optimizer", "muon"], "no-nsp": ["--no-nsp"]}
 MINIBERT = [sys.executable, "-m", "minibert"]

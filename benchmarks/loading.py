@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from minibert import Bert, Tokenizer, engines
-from minibert.machine import cores
+from minibert.base.machine import cores
 
 SENTENCE = "Call me Ishmael."
 ROUNDS, QUICK_ROUNDS = 15, 3

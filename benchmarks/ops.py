@@ -28,7 +28,7 @@ from peers.operations import Case, plan
 from peers.ops_minibert import Reference
 
 from minibert import engines
-from minibert.machine import cores
+from minibert.base.machine import cores
 
 MARK = "<!-- written by `python benchmarks/ops.py --write-results` -->"
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results-operations.md"

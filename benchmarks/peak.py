@@ -16,8 +16,8 @@ from peers import machine
 from peers.report import SHORT
 from tokenizer_jobs.tables import table
 
-from minibert.errors import RunError
-from minibert.machine import cores
+from minibert.base.errors import RunError
+from minibert.base.machine import cores
 
 ROUNDS = {False: (9, 200.0), True: (3, 50.0)}  # quick -> rounds, milliseconds of each measurement
 COPIES = (("in the second-level cache", 200_000), ("in the third", 4_000_000), ("in memory", 256_000_000))

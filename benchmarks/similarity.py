@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from minibert import metrics
+from minibert.core.optim import warmup_linear
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import finetune
-from minibert.tasks import registry
+from minibert.tasks import metrics, registry
 from minibert.tasks.batches import drawn
-from minibert.training.optim import warmup_linear
 
 TASK = "stsb-similarity"
 

@@ -21,7 +21,7 @@ from peers.bench import Case, Kind, main, parser
 from peers.report import STEP_LIMITS
 from peers.work import Work
 
-from minibert.model.flops import step_operations
+from minibert.engines.flops import step_operations
 
 SLOW = ("numpy", "Hugging Face")  # beyond mini
 PLAN = (

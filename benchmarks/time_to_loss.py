@@ -30,14 +30,14 @@ from peers.race import Course
 from tokenizer_jobs.tables import table, times
 from tokenizer_jobs.texts import WIKIPEDIA
 
-from minibert import viz
-from minibert.errors import InputError, RunError
-from minibert.files import atomic_text, write_atomically
-from minibert.machine import cores
-from minibert.model.config import SIZES
+from minibert.base.errors import InputError, RunError
+from minibert.base.files import atomic_text, write_atomically
+from minibert.base.machine import cores
+from minibert.core.config import SIZES
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
+from minibert.reports import viz
 
 PEER, OURS = "Hugging Face", "cpp"
 RUNNERS = {PEER: "race_pytorch:HuggingFace", OURS: "race_minibert:Minibert"}

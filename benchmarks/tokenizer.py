@@ -23,8 +23,8 @@ from typing import Any
 from tokenizer_jobs import texts
 from tokenizer_jobs.tables import Tables, replace_between_marks
 
-from minibert.errors import InputError, RunError
-from minibert.machine import cores
+from minibert.base.errors import InputError, RunError
+from minibert.base.machine import cores
 from minibert.tokenizer import native
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results.md"

@@ -7,19 +7,19 @@ nothing, so that `minibert --help` and a script that only wants the tokenizer st
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what an editor is to know
-    from minibert.errors import InputError as InputError, RunError as RunError
-    from minibert.estimators.loading import load as load
-    from minibert.estimators.texts import (
+    from minibert.api.loading import load as load
+    from minibert.api.runs import Run as Run, finetune as finetune, pretrain as pretrain
+    from minibert.api.texts import (
         MultilabelClassifier as MultilabelClassifier,
         TextClassifier as TextClassifier,
         TextRegressor as TextRegressor,
     )
-    from minibert.estimators.words import QuestionAnswerer as QuestionAnswerer, TokenTagger as TokenTagger
+    from minibert.api.words import QuestionAnswerer as QuestionAnswerer, TokenTagger as TokenTagger
+    from minibert.ask.inference import Bert as Bert
+    from minibert.base.errors import InputError as InputError, RunError as RunError
+    from minibert.core.batch import Batch as Batch
+    from minibert.core.config import BertConfig as BertConfig
     from minibert.explorer import show as show
-    from minibert.inference import Bert as Bert
-    from minibert.model.batch import Batch as Batch
-    from minibert.model.config import BertConfig as BertConfig
-    from minibert.runs import Run as Run, finetune as finetune, pretrain as pretrain
     from minibert.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.2.0.dev0"
@@ -43,7 +43,7 @@ __all__ = sorted([*_HOME, "__version__"])
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        from minibert.errors import did_you_mean
+        from minibert.base.errors import did_you_mean
 
         offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, __all__)}".rstrip("; ")
         raise AttributeError(f"module 'minibert' has no attribute {name!r}; {offer}")

@@ -39,13 +39,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import Bert, BertConfig, Tokenizer, course, show, viz
+from minibert import Bert, BertConfig, Tokenizer, course, show
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.ops import Ops
+from minibert.core.params import Parameters, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.gradcheck.sheet import complex_step
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.params import Parameters, initialise
-from minibert.ops import Ops
+from minibert.reports import viz
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}

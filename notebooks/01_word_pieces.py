@@ -49,8 +49,9 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from minibert import Tokenizer, course
+from minibert.core import wordpiece as simple
 from minibert.data.corpus import embedded_corpus
-from minibert.tokenizer import BasicTokenizer, count_files, learn_vocab, simple
+from minibert.tokenizer import BasicTokenizer, count_files, learn_vocab
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.report import nats_per_byte, segmented
 

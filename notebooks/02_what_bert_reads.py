@@ -38,13 +38,13 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from minibert import BertConfig, Tokenizer, course
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.ops import Ops
+from minibert.core.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved  # noqa: F401, for your answers
+from minibert.core.ops.primitives import EmbeddingSaved  # noqa: F401, for your answers
+from minibert.core.params import Parameters, initialise
 from minibert.data.corpus import embedded_corpus, sentences
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.params import Parameters, initialise
-from minibert.ops import Ops
-from minibert.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved  # noqa: F401, for your answers
-from minibert.ops.primitives import EmbeddingSaved  # noqa: F401, for your answers
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
@@ -283,7 +283,7 @@ lesson.check(embedding)
 # </details>
 
 # %% [markdown]
-# The original, in `minibert/ops/primitives.py`:
+# The original, in `minibert/core/ops/primitives.py`:
 
 # %%
 course.source(Ops.embedding)
@@ -942,7 +942,7 @@ lesson.check(groups_of_equal_length, draw=some_borders, same_as=by_sorting_seque
 # </details>
 
 # %%
-from minibert.ops.attention import equal_length_groups
+from minibert.core.ops.attention import equal_length_groups
 
 course.source(equal_length_groups)
 
@@ -1050,6 +1050,6 @@ lesson.keep()
 #
 # * [Chapter 03](03_masks_and_next_sentences.ipynb), *Masks and next sentences*: what BERT is asked about the input that
 #   you can build now.
-# * `minibert/model/batch.py` is the packed batch of the library, with weights and labels beside the ids.
+# * `minibert/core/batch.py` is the packed batch of the library, with weights and labels beside the ids.
 # * Section 3.5 of [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762) has the sinusoids; figure 2 of
 #   [Devlin et al. 2019](https://arxiv.org/abs/1810.04805) the three tables.

@@ -40,15 +40,15 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from minibert import BertConfig, Tokenizer, course
+from minibert.core import bert
+from minibert.core.batch import Batch
+from minibert.core.ops import Ops
+from minibert.core.ops.losses import CrossEntropySaved  # noqa: F401, for your answers
+from minibert.core.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances
 from minibert.data.masking import choose_words, visible_tokens
 from minibert.data.shards.store import write_shards
-from minibert.model import bert
-from minibert.model.batch import Batch
-from minibert.model.params import initialise
-from minibert.ops import Ops
-from minibert.ops.losses import CrossEntropySaved  # noqa: F401, for your answers
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}

@@ -33,12 +33,13 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import BertConfig, course, viz
-from minibert.model.batch import Batch, Sequence
-from minibert.model.bert import encoder_layer
-from minibert.model.params import initialise
-from minibert.ops import Ops
-from minibert.ops.attention import AttentionSaved, GroupSaved, equal_length_groups  # noqa: F401  for exercise 04.4
+from minibert import BertConfig, course
+from minibert.core.batch import Batch, Sequence
+from minibert.core.bert import encoder_layer
+from minibert.core.ops import Ops
+from minibert.core.ops.attention import AttentionSaved, GroupSaved, equal_length_groups  # noqa: F401  for exercise 04.4
+from minibert.core.params import initialise
+from minibert.reports import viz
 
 plt.rcParams |= {
     "figure.dpi": 80,
@@ -1023,5 +1024,5 @@ lesson.sheet()
 # ## Where to go next
 #
 # * [Chapter 05](05_gradients_you_can_trust.ipynb) turns round: it goes backwards through a model, and proves every step.
-# * `minibert/ops/attention.py` has forward and backward on one page.
+# * `minibert/core/ops/attention.py` has forward and backward on one page.
 # * Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.

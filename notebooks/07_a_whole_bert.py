@@ -35,14 +35,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import course
-from minibert.gradcheck.cases import Size, config_of, random_batch, random_parameters
-from minibert.gradcheck.sheet import complex_step
-from minibert.model import bert
-from minibert.model.config import BertConfig
-from minibert.model.flops import layer_operations, step_operations
-from minibert.model.params import Parameters, initialise
-from minibert.ops import Ops
-from minibert.ops.blocks import (
+from minibert.core import bert
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.ops.blocks import (
     AttentionBlockSaved,
     FeedForwardBlockSaved,
     MaskedLmHeadSaved,
@@ -50,6 +46,10 @@ from minibert.ops.blocks import (
     PoolerSaved,
     layer_sites,
 )
+from minibert.core.params import Parameters, initialise
+from minibert.engines.flops import layer_operations, step_operations
+from minibert.gradcheck.cases import Size, config_of, random_batch, random_parameters
+from minibert.gradcheck.sheet import complex_step
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
 lesson = course.begin("07")
@@ -1247,5 +1247,5 @@ lesson.sheet()
 #
 # [Chapter 08](08_why_the_loss_sticks.ipynb) lets this BERT train and watches the loss get stuck, as happens in many
 # first runs.
-# `minibert/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs this chapter's judge
+# `minibert/core/ops/blocks.py` holds minibert's own blocks, and `minibert gradcheck` runs this chapter's judge
 # over all of them.

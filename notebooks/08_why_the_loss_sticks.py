@@ -32,16 +32,17 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import BertConfig, Tokenizer, course, viz
+from minibert import BertConfig, Tokenizer, course
+from minibert.core import bert
+from minibert.core.batch import Batch
+from minibert.core.ops import AdamRule, Ops
+from minibert.core.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
-from minibert.model import bert
-from minibert.model.batch import Batch
-from minibert.model.params import initialise
-from minibert.ops import AdamRule, Ops
 from minibert.pretraining.evaluation import shuffle_contexts
 from minibert.pretraining.recipes import SCHEDULES
+from minibert.reports import viz
+from minibert.reports.viz import smoothed
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
-from minibert.viz import smoothed
 
 plt.rcParams |= {
     "figure.dpi": 80,

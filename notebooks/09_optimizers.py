@@ -37,13 +37,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import BertConfig, course
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.ops import AdamRule, Ops
+from minibert.core.optim import warmup_linear
+from minibert.core.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.params import initialise
-from minibert.ops import AdamRule, Ops
-from minibert.training.optim import warmup_linear
-from minibert.viz import smoothed
+from minibert.reports.viz import smoothed
 
 plt.rcParams |= {
     "figure.dpi": 80,
@@ -1235,7 +1235,7 @@ lesson.sheet()
 # ## Where to go next
 #
 # [Chapter 10](10_pretrain_yours.ipynb) puts your operations together and pre-trains with them.
-# `minibert/ops/updates.py` has the arithmetic of this chapter, and `minibert/training/optim.py` what is kept from one
+# `minibert/core/ops/updates.py` has the arithmetic of this chapter, and `minibert/core/optim.py` what is kept from one
 # step to the next. In the first of them you also find a newer optimizer, `muon` (Jordan et al. 2024). Adam and LAMB
 # treat a matrix as a list of numbers. Muon treats it as a matrix: whatever the singular values of its gradient are, it
 # sets them all to about 1 before it moves along it. How it does so with nothing but products of matrices is worth an

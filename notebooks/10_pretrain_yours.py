@@ -39,17 +39,19 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minibert import Bert, Tokenizer, course, viz
+from minibert import Bert, Tokenizer, course
+from minibert.core.batch import Batch
+from minibert.core.bert import pretraining_loss, pretraining_loss_backward
+from minibert.core.config import BertConfig
+from minibert.core.ops import AdamRule, Ops
+from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.params import Parameters, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.store import write_shards
 from minibert.engines import limited_threads
+from minibert.engines.trace import watch
 from minibert.hub import save_hf
-from minibert.model.batch import Batch
-from minibert.model.bert import pretraining_loss, pretraining_loss_backward
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, initialise
-from minibert.ops import AdamRule, Ops
 from minibert.pretraining.evaluation import (
     evaluation_batches,
     per_position,
@@ -60,9 +62,8 @@ from minibert.pretraining.objective import MaskedAndNext
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.pretraining.run import pretrain
+from minibert.reports import viz
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
-from minibert.trace import watch
-from minibert.training.optim import AdamW, warmup_linear
 from minibert.training.step import start
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
@@ -318,7 +319,7 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 def stream_of_small(rng):
     """Yield sequences over a vocabulary of 17, with one or two pieces to predict and a next-sentence label."""
-    from minibert.model.batch import Sequence
+    from minibert.core.batch import Sequence
 
     while True:
         n = int(rng.integers(3, length + 1))

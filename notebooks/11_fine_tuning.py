@@ -34,16 +34,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import Bert, Tokenizer
+from minibert.core import heads
+from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.ops import Ops
+from minibert.core.params import Head, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, finetune
-from minibert.metrics import bootstrap, confusion, paired_bootstrap
-from minibert.model import heads
-from minibert.model.batch import Feature, Sequence, TaskBatch
-from minibert.model.params import Head, initialise
-from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
+from minibert.tasks.metrics import bootstrap, confusion, paired_bootstrap
 
 plt.rcParams |= {"figure.dpi": 110, "axes.spines.top": False, "axes.spines.right": False}
 warnings.formatwarning = lambda message, *_, **__: f"{message}\n"  # the sentence alone
@@ -108,7 +108,7 @@ print(f"{config.L} layers of {config.H}, {tokenizer.vocab_size:,} pieces")
 # ## 3. One output layer
 #
 # The pooled vector of `[CLS]`, $c = \tanh(h_{\text{[CLS]}} W + b)$, goes through one new linear layer with an output
-# for each author, and the softmax of that is the answer. `minibert/model/heads.py` has it, forward and backward, in
+# for each author, and the softmax of that is the answer. `minibert/core/heads.py` has it, forward and backward, in
 # some 200 lines with the heads of the other tasks.
 #
 # The paper fine-tunes in four ways (its figure 4), and only the place where the new layer reads differs. One text or two

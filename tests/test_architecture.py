@@ -7,7 +7,7 @@ import threading
 import pytest
 from paths import PACKAGE, ROOT
 
-from minibert.ops import Ops
+from minibert.core.ops import Ops
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
@@ -105,12 +105,12 @@ def test_every_call_on_the_page_is_a_real_one_and_comes_in_this_order(calls):
 def test_from_the_loop_to_the_model_are_at_most_four_frames(calls):
     step = next(paths(PAGE.read_text(encoding="utf-8")))
     chain = [name for depth, name in step[:MOST_FRAMES] if step.index((depth, name)) == depth]
-    assert chain[0] == "training/loop.py:train" and chain[-1] == "model/bert.py:pretraining_loss"
+    assert chain[0] == "training/loop.py:train" and chain[-1] == "core/bert.py:pretraining_loss"
     assert len(chain) == MOST_FRAMES
 
 
 @pytest.mark.parametrize(
-    "wrong", ["training/loop.py:train\n  model/bert.py:encoder", "training/loop.py:no_such_function"]
+    "wrong", ["training/loop.py:train\n  core/bert.py:encoder", "training/loop.py:no_such_function"]
 )
 def test_a_path_that_is_not_taken_is_found(calls, wrong):
     [lines] = paths(f"```text path\n{wrong}\n```")
@@ -122,5 +122,5 @@ def test_a_path_that_is_not_taken_is_found(calls, wrong):
 
 
 def test_only_direct_calls_count(calls):
-    assert ("training/step.py:HostSteps.step", "ops/updates.py:Updates.zero") in calls.edges
-    assert ("training/step.py:HostSteps.step", "model/bert.py:encoder") not in calls.edges
+    assert ("training/step.py:HostSteps.step", "core/ops/updates.py:Updates.zero") in calls.edges
+    assert ("training/step.py:HostSteps.step", "core/bert.py:encoder") not in calls.edges

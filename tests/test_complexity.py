@@ -22,18 +22,18 @@ import numpy as np
 import pytest
 from paths import GOLDEN, PACKAGE
 
+from minibert.base.errors import InputError
+from minibert.base.json_files import read_json
+from minibert.base.reading import whole_lines
+from minibert.base.terminal import json_text, printable
 from minibert.cli import answer, tokenize
 from minibert.cli.shared import texts as cli_texts
 from minibert.cli.shared.parser import Parser
 from minibert.data import corpus, json_items, lines, ner, squad, tables, trivia
-from minibert.errors import InputError
-from minibert.json_files import read_json
-from minibert.metrics import entities, squad as squad_metric
-from minibert.reading import whole_lines
 from minibert.reports import markup
 from minibert.tasks import contexts, words
 from minibert.tasks.answering import passage
-from minibert.terminal import json_text, printable
+from minibert.tasks.metrics import entities, squad as squad_metric
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, formats, native
 from minibert.tokenizer.counting import count_files, count_words
 from minibert.training import runlog
@@ -88,7 +88,7 @@ METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"
 # Those that are put together while the program runs; below, their functions are called.
 COMPUTED = {
     "data/trivia.py": ["trivia.find_answers"],
-    "files.py": [],  # of names of files, 255 characters at most
+    "base/files.py": [],  # of names of files, 255 characters at most
     "tokenizer/greedy.py": ["python, google"],
     "tokenizer/normalize.py": ["python, google"],
 }

@@ -41,8 +41,8 @@ def test_the_code_and_the_test_are_there_and_the_fault_fits_in_one_place(row):
 
 def test_a_fault_that_fits_nowhere_or_twice_is_refused():
     for old, times in (("no such text", 0), ("x", 17)):
-        with pytest.raises(ValueError, match=f"{times} times in ops/blocks.py:Blocks.attention_block"):
-            with_fault(FAULTY[0]._replace(code="ops/blocks.py:Blocks.attention_block", old=old))
+        with pytest.raises(ValueError, match=f"{times} times in core/ops/blocks.py:Blocks.attention_block"):
+            with_fault(FAULTY[0]._replace(code="core/ops/blocks.py:Blocks.attention_block", old=old))
 
 
 def test_the_page_is_that_of_the_rows():

@@ -13,7 +13,7 @@ from faults import KILLED
 from marks import seldom
 from small_tasks import reviews, write_model, write_sst2
 
-from minibert.training.checkpoint import load_checkpoint
+from minibert.hub.checkpoint import load_checkpoint
 from minibert.training.runlog import SPEEDS, read_metrics
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

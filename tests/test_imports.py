@@ -200,7 +200,7 @@ class Import(NamedTuple):
     """One import as it stands in a source."""
 
     line: int
-    name: str  # dotted and absolute: "numpy", "minibert.ops.random"
+    name: str  # dotted and absolute: "numpy", "minibert.core.ops.random"
 
 
 def rows() -> list[Row]:
@@ -239,7 +239,7 @@ def _absolute(node: ast.ImportFrom, file: str) -> str:
 
 
 def _deepest(base: str, name: str, package: Path) -> str:
-    """`from minibert.ops import random` imports a module, `from minibert.ops import Ops` a name from one."""
+    """`from minibert.core.ops import random` imports a module, `from minibert.core.ops import Ops` a name from one."""
     if base.split(".")[0] != "minibert":
         return base
     folders = base.split(".")[1:]
@@ -253,7 +253,7 @@ def _called(call: ast.Call) -> str:
 
 
 def file_of(module: str, package: Path = PACKAGE) -> str:
-    """`minibert.ops.random` -> `ops/random`; a package is its `__init__`."""
+    """`minibert.core.ops.random` -> `ops/random`; a package is its `__init__`."""
     parts = module.split(".")[1:]
     return "/".join([*parts, "__init__"] if package.joinpath(*parts).is_dir() else parts)
 
@@ -330,10 +330,10 @@ def test_a_planted_circle_is_found_inside_a_room_and_in_a_function(tmp_path):
     package = tmp_path / "minibert"
     sources = {
         "ops/__init__": "",
-        "ops/a": "from minibert.ops.b import B",
-        "ops/b": "from minibert.ops import c",
-        "ops/c": "def late():\n    from minibert.ops.a import A",
-        "ops/d": "import minibert.ops.a",
+        "ops/a": "from minibert.core.ops.b import B",
+        "ops/b": "from minibert.core.ops import c",
+        "ops/c": "def late():\n    from minibert.core.ops.a import A",
+        "ops/d": "import minibert.core.ops.a",
     }
     for file, source in sources.items():
         path = package / f"{file}.py"
@@ -385,18 +385,18 @@ def test_one_file_alone_imports_the_extension(extension):
         ("tokenizer/wordpiece", "from minibert.data import corpus"),
         ("tokenizer/wordpiece", "from ..data.corpus import sentences"),
         ("tokenizer/wordpiece", "import torch"),
-        ("data/instances", "from minibert.ops import Ops"),
+        ("data/instances", "from minibert.core.ops import Ops"),
         ("data/instances", "def draw():\n    from minibert import ops"),
-        ("data/instances", "import importlib\nimportlib.import_module('minibert.ops.random')"),
+        ("data/instances", "import importlib\nimportlib.import_module('minibert.core.ops.random')"),
         ("ops/primitives", "import scipy.special"),
-        ("ops/primitives", "from minibert.model.params import Parameters"),
+        ("ops/primitives", "from minibert.core.params import Parameters"),
         ("ops/primitives", "import jax.numpy"),
         ("model/bert", "import numpy as np"),
         ("model/bert", "from minibert.engines import create"),
         ("engines/numba/ops", "from minibert.engines.jax.ops import JaxOps"),
         ("engines/numba/ops", "from ..jax.ops import JaxOps"),
         ("engines/__init__", "from minibert.engines.cpp import _kernels"),
-        ("model/params", "from minibert.model.bert import encoder"),
+        ("model/params", "from minibert.core.bert import encoder"),
         ("pretraining/run", "from minibert.cli import main"),
         ("pretraining/run", "from minibert import Tokenizer"),
         ("training/loop", "from minibert.pretraining import run"),
@@ -417,9 +417,9 @@ def test_planted_wrong_import_is_found(file, source):
         ("tokenizer/native", "from minibert.tokenizer import _wordpiece"),
         (
             "data/instances",
-            "from minibert.model.batch import Batch\nfrom minibert.tokenizer import Tokenizer",
+            "from minibert.core.batch import Batch\nfrom minibert.tokenizer import Tokenizer",
         ),
-        ("ops/primitives", "from minibert.ops import random\nfrom minibert.errors import InputError"),
+        ("ops/primitives", "from minibert.core.ops import random\nfrom minibert.base.errors import InputError"),
         ("viz", "def picture():\n    from matplotlib import pyplot"),
         ("cli/__init__", "def main():\n    from minibert.pretraining.run import pretrain"),
     ],
@@ -432,6 +432,6 @@ def test_relative_and_lazy_imports_are_read_with_their_lines():
     source = "import os\ndef f():\n    from ..model.config import BertConfig\n    from . import random\n"
     assert imports(source, "ops/primitives") == [
         Import(1, "os"),
-        Import(3, "minibert.model.config"),
-        Import(4, "minibert.ops.random"),
+        Import(3, "minibert.core.config"),
+        Import(4, "minibert.core.ops.random"),
     ]

@@ -66,7 +66,7 @@ def test_every_public_name_resolves_to_the_object_of_its_module():
     for name in minibert.__all__:
         assert getattr(minibert, name) is not None
         assert name in dir(minibert)
-    from minibert.model.config import BertConfig
+    from minibert.core.config import BertConfig
 
     assert minibert.BertConfig is BertConfig
 

@@ -25,37 +25,37 @@ from small_corpus import write_corpus
 from small_tasks import write_model, write_table
 
 from minibert import cli, hub
+from minibert.api.loading import load
+from minibert.api.runs import Run
+from minibert.api.texts import TextClassifier
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError, RunError
+from minibert.core.params import Head, initialise
 from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, trivia
 from minibert.data.corpus import sentences
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
-from minibert.errors import InputError, RunError
-from minibert.estimators.loading import load
-from minibert.estimators.texts import TextClassifier
 from minibert.experiments.cells import Cell, Plan
 from minibert.experiments.runner import Results, _check_folder
 from minibert.experiments.scales import SCALES
 from minibert.experiments.verdicts import Outcomes
 from minibert.finetuning import sweep
 from minibert.finetuning.best import best_epoch
+from minibert.finetuning.frozen import activations
+from minibert.finetuning.frozen.activations import stored_vectors
+from minibert.finetuning.frozen.feature_tagger import FeatureTagger
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
-from minibert.frozen import activations
-from minibert.frozen.activations import stored_vectors
-from minibert.frozen.feature_tagger import FeatureTagger
-from minibert.inference import Bert
-from minibert.model.params import Head, initialise
+from minibert.hub.checkpoint import checkpoint_path, latest, save_checkpoint
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
 from minibert.reports.results import report_text
-from minibert.runs import Run
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.submissions import pack
 from minibert.tasks.tagging import Tagging, sentence_bounds
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer
 from minibert.tokenizer.counting import count_files
-from minibert.training.checkpoint import checkpoint_path, latest, save_checkpoint
 from minibert.training.runlog import read_metrics
 
 PACKAGE = TESTS.parent / "minibert"
@@ -519,7 +519,7 @@ OF_NO_USER = {
     "engines/numba/jit.py": "sources of the package",
     "explorer/page.py": "scripts and styles of the package; `read_model` reads what a user has",
     "engines/jax/cluster.py": "what the processes of a run tell each other",
-    "machine.py": "the kernel's files",
+    "base/machine.py": "the kernel's files",
     "tokenizer/unicode.py": "a file of the package",
 }
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from minibert.base.machine import cores
 from minibert.engines.jax import attention, flash
 from minibert.engines.jax.flash import Blocks, Plan
-from minibert.machine import cores
 from peers.children import seconds_of
 
 CHAIN = 8  # calls in one, each of what the one before gave: to begin one takes longer than some last

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 
 try:
     import fcntl

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizer_jobs.learn import peak_memory
 
-from minibert.errors import RunError
-from minibert.model.batch import Batch
-from minibert.model.config import BertConfig
+from minibert.base.errors import RunError
+from minibert.core.batch import Batch
+from minibert.core.config import BertConfig
 from peers.work import Work
 
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -3,10 +3,10 @@
 import numpy as np
 
 from minibert import engines
-from minibert.inference import Bert, Encoded
-from minibert.model.batch import Batch
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters
+from minibert.ask.inference import Bert, Encoded
+from minibert.core.batch import Batch
+from minibert.core.config import BertConfig
+from minibert.core.params import Parameters
 
 
 class Minibert:

@@ -5,8 +5,8 @@ import torch
 import transformers
 
 from minibert import engines
-from minibert.model.batch import Batch
-from minibert.model.config import BertConfig
+from minibert.core.batch import Batch
+from minibert.core.config import BertConfig
 from peers.train_pytorch import load_weights
 from peers.work import Rectangle
 

@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from minibert.errors import RunError
-from minibert.machine import cores
+from minibert.base.errors import RunError
+from minibert.base.machine import cores
 
 SOURCE = Path(__file__).with_name("rates.cpp")
 COMPILERS = ("c++", "g++", "clang++")

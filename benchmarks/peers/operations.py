@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.ops import random
+from minibert.core.ops import random
 
 RATE = 0.1  # of dropout
 SITE = 5  # where dropout stands in the network

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minibert import engines
-from minibert.ops import AdamRule, Ops, random
+from minibert.core.ops import AdamRule, Ops, random
 from peers.operations import EPS, SITE, STEP, Arrays, Case, halves
 
 Run = Callable[[], tuple]

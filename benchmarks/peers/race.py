@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.model.batch import Batch
-from minibert.ops import Ops
+from minibert.core.batch import Batch
+from minibert.core.ops import Ops
 from minibert.pretraining.evaluation import scored_positions
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions

@@ -3,8 +3,8 @@
 import numpy as np
 
 from minibert import engines
+from minibert.core.batch import Batch
 from minibert.engines.runtime import runtime_of
-from minibert.model.batch import Batch
 from minibert.pretraining.evaluation import per_position
 from minibert.training.step import start
 from peers.race import Course, Runner

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from minibert.model.batch import Batch
+from minibert.core.batch import Batch
 from peers.race import Course, Runner
 from peers.train_pytorch import HuggingFace as Step, padded_inputs
 from peers.work import Rectangle

@@ -6,7 +6,7 @@ from typing import Any
 
 from tokenizer_jobs.tables import table, times
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from peers.work import Work
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tokenizer_jobs.tables import table
 
-from minibert import metrics
+from minibert.tasks import metrics
 from minibert.tasks.task import Task
 
 SIDES = {"minibert": "minibert", "huggingface": "Hugging Face"}

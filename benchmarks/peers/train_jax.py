@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert import engines
-from minibert.model.batch import Batch
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, nest
+from minibert.core.batch import Batch
+from minibert.core.config import BertConfig
+from minibert.core.params import Parameters, nest
 from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
 from peers.work import Rectangle
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.model.batch import Feature, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, Parameters, initialise
+from minibert.core.batch import Feature, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.params import Head, Parameters, initialise
 from minibert.tasks.batches import epoch_order
 from peers.work import SPREAD
 

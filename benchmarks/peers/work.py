@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import initialise
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.params import initialise
 
 CLS, SEP, MASK = 101, 102, 103  # as in the published English vocabulary
 MASKED = 0.15

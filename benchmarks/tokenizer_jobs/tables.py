@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 
 BEGIN = "<!-- written by `python benchmarks/tokenizer.py --write-results` -->"
 END = "<!-- end of what is written -->"

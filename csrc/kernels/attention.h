@@ -1,4 +1,4 @@
-// Attention within each sequence of a flat batch: minibert/ops/attention.py without the (n,n) matrices in memory.
+// Attention within each sequence of a flat batch: minibert/core/ops/attention.py without the (n,n) matrices in memory.
 #pragma once
 
 #include <cstdint>

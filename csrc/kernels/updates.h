@@ -1,4 +1,4 @@
-// What happens to parameters once their gradients are known, over flat buffers (minibert/ops/updates.py).
+// What happens to parameters once their gradients are known, over flat buffers (minibert/core/ops/updates.py).
 #pragma once
 
 #include <cstdint>

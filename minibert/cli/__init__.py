@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
+from minibert.base.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
+from minibert.base.terminal import emit, flush_errors, flush_output, printable, write_what_can_be_written
 from minibert.cli.shared.parser import parse_arguments
-from minibert.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
-from minibert.terminal import emit, flush_errors, flush_output, printable, write_what_can_be_written
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 

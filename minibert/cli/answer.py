@@ -16,12 +16,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.files import LARGEST_WHOLE
+from minibert.base.reading import byte_pieces, too_much
+from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import JSON, QUIET, add_engine, add_flag, add_model, add_switches, renamed
 from minibert.cli.shared.texts import STANDARD_INPUT, as_utf8, refuse_file, tell_terminal
-from minibert.errors import InputError
-from minibert.files import LARGEST_WHOLE
-from minibert.reading import byte_pieces, too_much
-from minibert.terminal import emit, json_text, printable
 
 
 def add(parser: ArgumentParser) -> None:

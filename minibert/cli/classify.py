@@ -23,10 +23,10 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, answers, given_texts
-from minibert.errors import InputError
-from minibert.terminal import emit, json_text, printable
 
 
 def add(parser: ArgumentParser) -> None:

@@ -15,9 +15,9 @@ examples:
 
 from argparse import ArgumentParser, Namespace
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import flags
-from minibert.errors import InputError
-from minibert.terminal import emit, json_text
 
 
 def add(parser: ArgumentParser) -> None:
@@ -30,8 +30,8 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    from minibert.comparison import compare
-    from minibert.files import page_path, require_folder
+    from minibert.base.files import page_path, require_folder
+    from minibert.experiments.comparison import compare
 
     if arguments.by and not arguments.out:
         raise InputError("--by is for the curves, which only a page has; name it with --out.")

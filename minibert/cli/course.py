@@ -13,11 +13,11 @@ examples:
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json, require_folder
+from minibert.base.json_files import read_json
+from minibert.base.terminal import emit, json_text, some_of
 from minibert.cli.shared.flags import JSON, add_switches
-from minibert.errors import InputError
-from minibert.files import atomic_json, require_folder
-from minibert.json_files import read_json
-from minibert.terminal import emit, json_text, some_of
 
 
 def add(parser: ArgumentParser) -> None:

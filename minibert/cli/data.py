@@ -37,6 +37,9 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import InputError
+from minibert.base.files import require_folder
+from minibert.base.terminal import counted, emit, json_text, printable
 from minibert.cli.shared.flags import (
     JSON,
     KEEP_ACCENTS,
@@ -48,9 +51,6 @@ from minibert.cli.shared.flags import (
     add_layout,
     add_switches,
 )
-from minibert.errors import InputError
-from minibert.files import require_folder
-from minibert.terminal import counted, emit, json_text, printable
 
 NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
@@ -76,13 +76,13 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.base.options import MOST
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
     from minibert.data.marks import MarkCounts
     from minibert.data.shards.joined import missing_parts
     from minibert.data.shards.parts import Part, finished_part, parts_in, plan_part, write_part
     from minibert.data.shards.store import TokenShards
-    from minibert.options import MOST
     from minibert.pretraining.preparation import watched
 
     part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)

@@ -16,10 +16,10 @@ examples:
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
 from minibert.cli.shared.measured import add_measured, measured_as
-from minibert.errors import InputError
-from minibert.terminal import counted, emit, json_text
 
 TARGETS = 20000
 

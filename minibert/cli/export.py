@@ -27,12 +27,12 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.files import require_folder, write_folder_atomically
+from minibert.base.json_files import read_json
+from minibert.base.reading import byte_pieces
+from minibert.base.terminal import emit, json_text, printable, some_of
 from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches, renamed
-from minibert.errors import InputError
-from minibert.files import require_folder, write_folder_atomically
-from minibert.json_files import read_json
-from minibert.reading import byte_pieces
-from minibert.terminal import emit, json_text, printable, some_of
 
 # What goes with a vocabulary, in any format.
 TOKENIZER = "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
@@ -60,9 +60,9 @@ def add(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     from minibert import hub
+    from minibert.base.model_names import MODULES_FILE, folder_of
     from minibert.hub.onnx import require_libraries, write_onnx
     from minibert.hub.sentence_transformers import module_files, write_modules
-    from minibert.model_names import MODULES_FILE, folder_of
     from minibert.reports.card import CARD, Exported, is_own, model_card, renewed
     from minibert.tasks.stored import TaskFile
 

@@ -19,8 +19,8 @@ examples:
 
 from argparse import ArgumentParser, Namespace
 
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared.flags import JSON, QUIET_REPORT, add_engine, add_flag, add_model, add_switches, given
-from minibert.terminal import emit, json_text
 
 
 def add(parser: ArgumentParser) -> None:

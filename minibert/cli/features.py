@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.files import require_folder
+from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
 from minibert.cli.shared.texts import add_texts, given_texts
-from minibert.errors import InputError
-from minibert.files import require_folder
-from minibert.terminal import counted, emit, json_text
 
 
 def add(parser: ArgumentParser) -> None:
@@ -49,9 +49,9 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
-    from minibert.frozen.features import Extractor, check_format, write_features
-    from minibert.inference import Bert
+    from minibert.finetuning.frozen.features import Extractor, check_format, write_features
     from minibert.training.runlog import Progress
 
     out = Path(arguments.out)

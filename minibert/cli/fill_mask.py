@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import add_engine, add_flag, add_model, add_switches, given
 from minibert.cli.shared.texts import add_texts, answers, given_texts
-from minibert.terminal import emit, json_text, printable
 
 
 def add(parser: ArgumentParser) -> None:
@@ -38,8 +38,8 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
-    from minibert.inference import Bert
 
     texts = given_texts(arguments)
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)

@@ -24,11 +24,11 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from functools import partial
 from pathlib import Path
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import accelerators, flags
-from minibert.errors import InputError
 from minibert.finetuning.options import FEATURE_BASED, RECIPES, FinetuneOptions, rate_for_width
 from minibert.tasks.registry import TASKS
-from minibert.terminal import counted, emit, json_text
 
 TASK_TABLE = "\n".join(f"  {name:<16}{task.about}" for name, task in TASKS.items())
 RECIPE_TABLE = "\n".join(

@@ -17,10 +17,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from minibert import engines
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_text, require_folder
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_switches
-from minibert.errors import InputError
-from minibert.files import atomic_text, require_folder
-from minibert.terminal import emit, json_text
 from minibert.training.runlog import say
 
 

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from minibert import __version__, engines
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_switches
 from minibert.data.corpus import embedded_corpus
-from minibert.errors import InputError
-from minibert.machine import cores
-from minibert.terminal import counted, emit, json_text
 from minibert.tokenizer import native
 from minibert.tokenizer.unicode import UNICODE_VERSION
 

@@ -14,9 +14,9 @@ examples:
 
 from argparse import ArgumentParser, Namespace
 
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared.flags import JSON, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.measured import add_measured, measured_as
-from minibert.terminal import emit, json_text
 
 
 def add(parser: ArgumentParser) -> None:

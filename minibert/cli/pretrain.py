@@ -34,11 +34,11 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import accelerators, flags
-from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.recipes import FURTHER, NEW_HEAD_RATE, RECIPES, SCHEDULES
-from minibert.terminal import emit, json_text
 from minibert.training.runlog import say
 
 MOST_EXPLORED = 8_000_000  # parameters of a model whose explorer is written by itself, of some 20 MB
@@ -102,8 +102,8 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.api.runs import run_folder
     from minibert.pretraining.run import pretrain, report_text
-    from minibert.runs import run_folder
 
     began = time.monotonic()
     given = flags.given_fields(PretrainOptions, arguments)

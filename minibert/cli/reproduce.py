@@ -17,9 +17,9 @@ examples:
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import flags
-from minibert.errors import InputError
-from minibert.terminal import emit, json_text
 
 NAMES = ("table1", "table5", "table6", "table7", "table8", "figure5")
 SIZES = ("smoke", "laptop", "day")

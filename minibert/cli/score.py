@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from minibert import metrics
+from minibert.base.errors import InputError
+from minibert.base.files import LARGEST_WHOLE
+from minibert.base.json_files import read_json
+from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared.flags import JSON, add_flag, add_switches
 from minibert.data.glue import TASKS, GlueTask, read_file
 from minibert.data.lines import numbered_lines, rows, shown
-from minibert.errors import InputError
-from minibert.files import LARGEST_WHOLE
-from minibert.json_files import read_json
-from minibert.metrics import entities, squad
-from minibert.metrics.intervals import Statistic, lowest_of, mean_of
-from minibert.terminal import counted, emit, json_text
+from minibert.tasks import metrics
+from minibert.tasks.metrics import entities, squad
+from minibert.tasks.metrics.intervals import Statistic, lowest_of, mean_of
 
 BOUNDARY = "-X-"  # where it is the first column, the line parts sentences, as a blank one does
 Percentages = dict[str, tuple[float, float, float]]  # by name: a percentage, the ends of its 95% interval

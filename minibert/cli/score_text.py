@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from minibert.base.terminal import counted, emit, json_text, printable
 from minibert.cli.shared.flags import QUIET, add_engine, add_flag, add_model, add_switches
 from minibert.cli.shared.texts import add_texts, answers, given_texts
-from minibert.terminal import counted, emit, json_text, printable
 
 ONE_LINE = "{log_probability:.4f}\t{mean:.4f}\t{perplexity:.2f}\t"
 SUMS = "{log_probability:9.3f}  in all: {pieces}, mean {mean:.3f}, pseudo-perplexity {perplexity:.2f}"
@@ -39,9 +39,9 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.ask.inference import Bert
+    from minibert.ask.scoring import score_texts
     from minibert.engines import limited_threads
-    from minibert.inference import Bert
-    from minibert.pretraining.scoring import score_texts
     from minibert.training.runlog import Progress
 
     texts = given_texts(arguments)

@@ -18,9 +18,9 @@ examples:
 
 from argparse import ArgumentParser, Namespace
 
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared.flags import JSON, add_flag, add_switches, given
 from minibert.cli.shared.texts import refuse_file
-from minibert.terminal import emit, json_text
 
 
 def add(parser: ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    from minibert.base.files import page_path, require_folder
     from minibert.explorer import show
-    from minibert.files import page_path, require_folder
 
     require_folder(page_path(arguments.out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):

@@ -12,10 +12,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import aligned, emit, json_text, printable
 from minibert.cli.shared.flags import add_engine, add_model, add_switches, renamed
 from minibert.cli.shared.texts import add_texts, given_texts
-from minibert.errors import InputError
-from minibert.terminal import aligned, emit, json_text, printable
 
 
 def add(parser: ArgumentParser) -> None:

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from minibert.base.errors import InputError, warn
+from minibert.base.reading import byte_pieces, whole_lines
+from minibert.base.terminal import emit, json_text, printable
 from minibert.cli.shared.flags import KEEP_ACCENTS, add_core, add_flag, add_switches, given, invalid_text
 from minibert.cli.shared.texts import ONE_A_LINE, STANDARD_INPUT, add_texts, as_utf8, tell_terminal
-from minibert.errors import InputError, warn
-from minibert.reading import byte_pieces, whole_lines
-from minibert.terminal import emit, json_text, printable
 from minibert.tokenizer import COMPAT, TRUNCATION, BatchEncoding, Encoding, Tokenizer, text_rules
 from minibert.tokenizer.encoding import LongPair
 from minibert.tokenizer.unicode import NONSPACING, flags

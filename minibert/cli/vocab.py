@@ -16,10 +16,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError, warn
+from minibert.base.files import atomic_json, require_folder, write_folder_atomically
+from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import flags
-from minibert.errors import InputError, warn
-from minibert.files import atomic_json, require_folder, write_folder_atomically
-from minibert.terminal import emit, json_text
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import minibert
-from minibert.errors import InputError
-from minibert.files import read_bytes
+from minibert.base.errors import InputError
+from minibert.base.files import read_bytes
 
 _CELL = re.compile(r"^# %%(.*)\n", re.M)
 _NUMBER = re.compile(r"# Exercise (\d\d\.\d+)")

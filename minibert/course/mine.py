@@ -9,9 +9,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.files import read_bytes
 from minibert.course.judging import is_operation
-from minibert.errors import InputError
-from minibert.files import read_bytes
 
 FILE = Path("mine.py")
 VERSION = "minibert course, version 1"
@@ -24,7 +24,7 @@ def text_of(methods: dict[str, FunctionType]) -> str:
 
     Raise InputError when a method uses something of its notebook that can't be written down.
     """
-    needed: dict[str, str] = {"Ops": "from minibert.ops import Ops"}
+    needed: dict[str, str] = {"Ops": "from minibert.core.ops import Ops"}
     for method in methods.values():
         _collect(method, needed)
     imports = sorted({one for one in needed.values() if one.startswith(("import ", "from "))})

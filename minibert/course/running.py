@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.terminal import counted
+from minibert.base.terminal import counted
 
 SECONDS = 10.0  # of processor time that one check may take
 LATER = 0.01  # seconds until it is looked again whether Numba is still compiling

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.base.errors import InputError
 from minibert.course.judging import BOUND, compare
 from minibert.course.running import Rejected
-from minibert.errors import InputError
-from minibert.metrics.intervals import bootstrap, mean_of
+from minibert.tasks.metrics.intervals import bootstrap, mean_of
 
 MARKS = {"passed": "✓", "failed": "✗", "open": "·"}
 COLOURS = {"passed": "#22863a", "failed": "#b85c00", "open": "inherit"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.base.errors import InputError
 from minibert.data.lines import field_of, json_lines, shown, table_rows
-from minibert.errors import InputError
 
 ENDINGS = [f"ending{i}" for i in range(4)]
 SWAG = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *ENDINGS, "label"]

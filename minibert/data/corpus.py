@@ -15,10 +15,10 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import NoReturn
 
+from minibert.base.errors import InputError
+from minibert.base.reading import PACKED, decoded
+from minibert.base.terminal import counted, some_of
 from minibert.data.documents import DOCUMENTS, format_of, text_of
-from minibert.errors import InputError
-from minibert.reading import PACKED, decoded
-from minibert.terminal import counted, some_of
 
 LAYOUTS = {
     "auto": "found from the text of each file",

@@ -5,11 +5,11 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from minibert.base.errors import InputError, did_you_mean
+from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
+from minibert.base.terminal import counted
 from minibert.data.lines import JSON_LINES, json_lines, rows, shown, table_rows
 from minibert.data.wikipedia import articles
-from minibert.errors import InputError, did_you_mean
-from minibert.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
-from minibert.terminal import counted
 
 DOCUMENTS = {
     "jsonl": "a document on each line, in JSON",

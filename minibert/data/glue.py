@@ -11,11 +11,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.base.errors import InputError, MissingFile, warn
+from minibert.base.reading import PACKED
+from minibert.base.terminal import counted
 from minibert.data.lines import number_in, numbered_lines, rows, shown
 from minibert.data.places import where_to_get
-from minibert.errors import InputError, MissingFile, warn
-from minibert.reading import PACKED
-from minibert.terminal import counted
 
 HIGHEST_SCORE = 5.0  # of STS-B: the same meaning; 0 is the lowest
 

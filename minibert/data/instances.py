@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.data.draws import draw, key, permutation
+from minibert.base.errors import Arguments, InputError
+from minibert.base.terminal import counted
+from minibert.core.batch import Sequence
+from minibert.core.draws import draw, key, permutation
 from minibert.data.layout import Block, lay_out
 from minibert.data.masking import POSITION_BITS, choose_positions, choose_words, visible_tokens
 from minibert.data.nsp_spans import Borders, Spans, contiguous_spans, span_pairs
 from minibert.data.shards.store import TokenShards
-from minibert.errors import Arguments, InputError
-from minibert.model.batch import Sequence
-from minibert.terminal import counted
 from minibert.tokenizer import Tokenizer
 from minibert.tokenizer.written import is_control
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError
+from minibert.base.reading import byte_pieces, decoded
 from minibert.data.lines import shown
-from minibert.errors import InputError
-from minibert.reading import byte_pieces, decoded
 
 LOOKED_AHEAD = 1 << 16  # characters, at first
 _DECODER = json.JSONDecoder()

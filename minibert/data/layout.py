@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from minibert.core.batch import NOTHING, Sequence
 from minibert.data.shards.store import TokenShards
-from minibert.model.batch import NOTHING, Sequence
 from minibert.tokenizer import Tokenizer
 from minibert.tokenizer.encoding import ranges
 

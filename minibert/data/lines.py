@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import InputError, warn
-from minibert.json_files import parse_json
-from minibert.reading import byte_pieces, not_utf8, whole_lines
-from minibert.terminal import counted
+from minibert.base.errors import InputError, warn
+from minibert.base.json_files import parse_json
+from minibert.base.reading import byte_pieces, not_utf8, whole_lines
+from minibert.base.terminal import counted
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error

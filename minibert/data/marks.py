@@ -7,7 +7,7 @@ of "é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the 
 import re
 from functools import cache
 
-from minibert.errors import warn
+from minibert.base.errors import warn
 from minibert.tokenizer import BasicTokenizer
 from minibert.tokenizer.unicode import NONSPACING, data, decompose, flags
 

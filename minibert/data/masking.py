@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from minibert.data.draws import below, draw, uniform
+from minibert.core.draws import below, draw, uniform
 
 POSITION_BITS = 16  # sequences of up to 65,535 tokens
 DRAW_BITS = 24

@@ -9,9 +9,9 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import counted
 from minibert.data.lines import numbered_lines
-from minibert.errors import InputError
-from minibert.terminal import counted
 
 DOCUMENT_START = "-DOCSTART-"
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.base.errors import InputError, warn
 from minibert.data.json_items import array_items
 from minibert.data.lines import field_of
-from minibert.errors import InputError, warn
 
 _WORD = re.compile(r"\S+")
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.base.errors import InputError, naming, warn
+from minibert.base.terminal import counted
 from minibert.data import glue
 from minibert.data.glue import TextExample, find_file, label_in
 from minibert.data.lines import rows, shown
-from minibert.errors import InputError, naming, warn
-from minibert.terminal import counted
 
 STAYS_DEV = 5  # one in so many, where a dev file is divided
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from minibert.base.errors import InputError, warn
+from minibert.base.reading import byte_pieces, suffix_of
+from minibert.base.terminal import counted
 from minibert.data import ner
 from minibert.data.glue import TextExample
 from minibert.data.lines import JSON_LINES, json_lines, number_in, shown, table_rows
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
-from minibert.errors import InputError, warn
-from minibert.reading import byte_pieces, suffix_of
-from minibert.terminal import counted
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": "\t"}
 SEPARATOR = "|"  # of several labels in a column

@@ -11,11 +11,11 @@ from os.path import isfile
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError, warn
+from minibert.base.reading import byte_pieces, decoded
 from minibert.data.json_items import array_items
 from minibert.data.lines import field_of
 from minibert.data.squad import Answer, Question, article_questions
-from minibert.errors import InputError, warn
-from minibert.reading import byte_pieces, decoded
 
 TOKENS = 400  # of a document, from its beginning
 _TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one mark of punctuation

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from minibert.errors import InputError, warn
-from minibert.reading import LONGEST_LINE, byte_pieces
-from minibert.terminal import counted
+from minibert.base.errors import InputError, warn
+from minibert.base.reading import LONGEST_LINE, byte_pieces
+from minibert.base.terminal import counted
 
 LONGEST = 1 << 22  # characters of an article: twice what Wikipedia allows in bytes
 # mwparserfromhell reads to the end for each bracket that nothing closes, of which an article has up to three.

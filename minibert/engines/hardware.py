@@ -8,9 +8,9 @@ from typing import Any
 
 import threadpoolctl
 
-from minibert.errors import InputError
-from minibert.machine import cores
-from minibert.ops import Ops
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.core.ops import Ops
 
 MOST_THREADS = 4096  # that may be asked for
 LOOK_SECONDS = 0.02  # to see in whether one thread is faster in bfloat16

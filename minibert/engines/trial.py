@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import initialise
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.params import initialise
 
 TRIES = 3  # the fastest counts: other programs only make a step slower
 

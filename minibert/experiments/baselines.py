@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from minibert.experiments.outcomes import measured
-from minibert.metrics.entities import OUTSIDE, chunks
 from minibert.tasks.bag_of_words import WORD, NaiveBayes, features_of, words_of
+from minibert.tasks.metrics.entities import OUTSIDE, chunks
 from minibert.tasks.task import Examples, Labels, Predictions, Task
 
 COMMON = 100  # most frequent words, of which no answer is made

@@ -16,34 +16,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert import hub
+from minibert.base.errors import InputError, MissingFile, naming
+from minibert.base.files import atomic_json
+from minibert.base.json_files import read_json
+from minibert.base.model_names import kept_steps
+from minibert.base.options import MOST, RunOptions
+from minibert.core.config import BertConfig
+from minibert.core.params import initialise
 from minibert.data.corpus import embedded_corpus, find_files, sentences
 from minibert.data.glue import TASKS as GLUE
 from minibert.data.shards.joined import vocabulary_of
 from minibert.data.shards.parts import Manifest, Part, finished_part, plan_part, write_part
-from minibert.errors import InputError, MissingFile, naming
+from minibert.engines.flops import encoder_operations, step_operations
 from minibert.experiments.baselines import strongest
 from minibert.experiments.outcomes import measured
 from minibert.experiments.scales import COLUMNS, MADE, Scale, Source, find_source
 from minibert.experiments.tables import BERT, MODELS, SHARES, UNTRAINED, Column, Row, Table
-from minibert.files import atomic_json
+from minibert.finetuning.frozen.activations import layers_of
 from minibert.finetuning.models import open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import read_examples, subset
 from minibert.finetuning.run import finetune, predict
-from minibert.frozen.activations import layers_of
-from minibert.json_files import read_json
-from minibert.model.config import BertConfig
-from minibert.model.flops import encoder_operations, step_operations
-from minibert.model.params import initialise
-from minibert.model_names import kept_steps
-from minibert.options import MOST, RunOptions
+from minibert.hub.vocabularies import read_tokenizer
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import learn_vocabulary, watched
 from minibert.pretraining.run import pretrain
 from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.vocabularies import read_tokenizer
 
 TEXT = "text"  # the folder of vocabulary and shards, which all pre-trainings share
 ASKED = "vocabulary.json"  # says for how many pieces the vocabulary was learnt; of little text it has fewer

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from minibert.experiments.verdicts import Outcomes
-from minibert.metrics.entities import sentence_counts
 from minibert.tasks.answering import Answering
 from minibert.tasks.choices import Choices
+from minibert.tasks.metrics.entities import sentence_counts
 from minibert.tasks.sentences import Sentences
 from minibert.tasks.tagging import Tagging, comparable
 from minibert.tasks.task import Examples, Predictions, Task

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from minibert import __version__
+from minibert.base.files import atomic_text
+from minibert.base.terminal import aligned
 from minibert.experiments.cells import Plan
 from minibert.experiments.judged import Judged
 from minibert.experiments.plots import drawn, number
 from minibert.experiments.runner import Results
 from minibert.experiments.tables import Column, Ordering
 from minibert.experiments.verdicts import NOT_RUN, Outcomes, effect_text
-from minibert.files import atomic_text
 from minibert.reports.markup import rendered, shown
-from minibert.terminal import aligned
 
 PAGE, TEXT, WIDTH = "index.html", "tables.txt", 110
 

@@ -15,17 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from minibert import engines
-from minibert.errors import DivergedError, InputError
+from minibert.base.errors import DivergedError, InputError
+from minibert.base.files import (
+    atomic_text,
+    read_bytes,
+    remove_unfinished,
+    sole_writer,
+    write_folder_atomically,
+)
+from minibert.base.json_files import parse_json, read_json
+from minibert.base.machine import cores
+from minibert.base.terminal import some_of
 from minibert.experiments import smoke_tasks
 from minibert.experiments.cells import ASKED, SUBMISSION, Cell, Plan, Result
 from minibert.experiments.scales import MADE
 from minibert.experiments.tables import Table
 from minibert.experiments.verdicts import Outcomes
-from minibert.files import atomic_text, read_bytes, remove_unfinished, sole_writer, write_folder_atomically
-from minibert.json_files import parse_json, read_json
-from minibert.machine import cores
 from minibert.tasks import submissions
-from minibert.terminal import some_of
 from minibert.training.runlog import say
 
 RESULTS, TIMES = "results.jsonl", "times.jsonl"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.errors import MissingFile
+from minibert.base.errors import MissingFile
 from minibert.experiments import smoke_tasks
 from minibert.experiments.tables import SHAPES
 from minibert.finetuning.preparation import fingerprint

@@ -18,8 +18,8 @@ from itertools import cycle, groupby, islice
 from pathlib import Path
 from typing import Any
 
+from minibert.base.files import atomic_json, atomic_text
 from minibert.data.corpus import SentenceStream, embedded_corpus
-from minibert.files import atomic_json, atomic_text
 
 # The authors of the books in their order, and how many chapters each book has.
 BOOKS = (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 
 DIGITS = {"mean": "01", "f1": "0123456789"}  # of the values that JSON has as one string
 NOT_RUN = "not run"  # in place of an answer

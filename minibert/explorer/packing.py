@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert import hub
-from minibert.arrays import Array
-from minibert.errors import InputError, MissingFile
-from minibert.inference import Bert
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import Parameters
-from minibert.model_names import folder_of, locate, step_of
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError, MissingFile
+from minibert.base.model_names import folder_of, locate, step_of
+from minibert.core.arrays import Array
+from minibert.core.head_kinds import KINDS
+from minibert.core.params import Parameters
+from minibert.hub.vocabularies import read_tokenizer
 from minibert.tokenizer import Tokenizer, unicode
 from minibert.training.runlog import read_metrics
-from minibert.vocabularies import read_tokenizer
 
 # Fields of the configuration that the scripts read.
 FIELDS = "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size".split()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_text, page_path
 from minibert.explorer.packing import Model, packed_checkpoint, packed_size, packed_tokenizer, read_model
-from minibert.files import atomic_text, page_path
-from minibert.inference import Bert
 from minibert.reports.markup import framed, rendered
 
 STATIC = Path(__file__).with_name("static")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.finetuning.options import BALANCED, FinetuneOptions, weights_by_name
 from minibert.tasks.task import Labels, Task
 

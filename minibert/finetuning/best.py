@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import InputError
-from minibert.files import atomic_json, crc32_of
-from minibert.json_files import read_json
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json, crc32_of
+from minibert.base.json_files import read_json
 from minibert.training.loop import State
 
 BEST, BEST_FILE = "best", "dev.json"

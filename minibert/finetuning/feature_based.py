@@ -14,24 +14,24 @@ from typing import Any
 import numpy as np
 
 from minibert import hub
-from minibert.arrays import Grads, Params, Saved
-from minibert.errors import InputError
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.core.arrays import Grads, Params, Saved
+from minibert.core.batch import VectorBatch
+from minibert.core.params import PRETRAINING, precision_for
+from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
+from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared, read_labelled
 from minibert.finetuning.running import Run
-from minibert.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
-from minibert.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
-from minibert.inference import Bert
+from minibert.hub.vocabularies import read_tokenizer
 from minibert.model import bilstm
-from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
-from minibert.model.params import PRETRAINING, precision_for
 from minibert.reports.results import learnt_text
 from minibert.tasks import registry
 from minibert.tasks.batches import Position, drawn, require_finite_outputs
 from minibert.tasks.tagging import Tagging, predicted_tags, sentence_bounds, tag_numbers
 from minibert.training.loop import State
-from minibert.vocabularies import read_tokenizer
 
 ACTIVATIONS = "activations"
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibert import hub
-from minibert.errors import InputError
+from minibert.ask.inference import FINETUNED
+from minibert.base.errors import InputError
+from minibert.base.json_files import read_json
+from minibert.core.config import BertConfig
+from minibert.core.params import Parameters, precision_for
 from minibert.hub import LoadReport
-from minibert.inference import FINETUNED
-from minibert.json_files import read_json
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, precision_for
 from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import Task

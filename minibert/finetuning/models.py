@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from minibert import engines, hub
-from minibert.arrays import Array
-from minibert.errors import InputError, warn
+from minibert.ask.inference import FINETUNED
+from minibert.base.errors import InputError, warn
+from minibert.base.model_names import folder_of
+from minibert.core.arrays import Array
+from minibert.core.batch import Feature
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import KINDS
+from minibert.core.params import Head, Parameters, precision_for, reset
 from minibert.finetuning import foreign
+from minibert.finetuning.frozen.feature_tagger import FeatureTagger
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
-from minibert.frozen.feature_tagger import FeatureTagger
 from minibert.hub.names import LSTM
 from minibert.hub.sentence_transformers import Normalize, read_modules
-from minibert.inference import FINETUNED
-from minibert.model.batch import Feature
-from minibert.model.config import BertConfig
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import Head, Parameters, precision_for, reset
+from minibert.hub.vocabularies import check_vocabulary
 from minibert.model.positions import with_positions
-from minibert.model_names import folder_of
 from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing
 from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import check_vocabulary
 
 OUTPUT_LAYER = "output layer"  # what a run says of a head with its initial values
 HEAD = ("head.weight", "head.bias", "head.query")

@@ -7,11 +7,22 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
-from minibert.errors import InputError
-from minibert.model.config import BertConfig
-from minibert.model.head_kinds import POOLS
+from minibert.base.errors import InputError
+from minibert.base.options import (
+    AT_MOST,
+    COUNT,
+    LAMB_RATE,
+    RATE,
+    SHARE,
+    WHOLE,
+    Rules,
+    RunOptions,
+    one_of,
+    option,
+)
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import POOLS
 from minibert.model.positions import check_extension
-from minibert.options import AT_MOST, COUNT, LAMB_RATE, RATE, SHARE, WHOLE, Rules, RunOptions, one_of, option
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first
 SWEEP = (5e-5, 4e-5, 3e-5, 2e-5)  # learning rates of GLUE (Devlin et al. 2019, section 4.1)

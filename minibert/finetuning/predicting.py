@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError, naming
+from minibert.base.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
 from minibert.tasks import similarity_losses
 from minibert.tasks.batches import lengths

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from minibert import hub
+from minibert.base.errors import InputError, MissingFile, naming
+from minibert.core.head_kinds import POOLS
+from minibert.core.params import Head
 from minibert.data.tables import MissingColumn
-from minibert.errors import InputError, MissingFile, naming
 from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
-from minibert.model.head_kinds import POOLS
-from minibert.model.params import Head
+from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.targets import Targets
 from minibert.tasks import registry
 from minibert.tasks.bag_of_words import BagOfWords
@@ -28,7 +29,6 @@ from minibert.tasks.sentences import Sentences
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Labels, Task
 from minibert.tokenizer import Tokenizer
-from minibert.vocabularies import read_tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917

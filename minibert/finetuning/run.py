@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from minibert import engines, hub
+from minibert.base.errors import InputError
+from minibert.base.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
+from minibert.base.machine import cores
+from minibert.base.terminal import counted, printable
+from minibert.core.ops import Ops
 from minibert.data.glue import TextExample
-from minibert.errors import InputError
-from minibert.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
@@ -28,14 +31,11 @@ from minibert.finetuning.preparation import asked_examples, bag_of_words_in, sou
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
-from minibert.machine import cores
-from minibert.ops import Ops
 from minibert.reports import results
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.terminal import counted, printable
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged

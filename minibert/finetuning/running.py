@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from minibert.errors import InputError
-from minibert.files import atomic_json, atomic_text, crc32_of, remove_leftovers
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json, atomic_text, crc32_of, remove_leftovers
+from minibert.base.json_files import parse_json
+from minibert.base.machine import cores
+from minibert.base.reading import byte_pieces
+from minibert.base.terminal import counted
+from minibert.core.batch import TaskBatch
+from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
+from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
-from minibert.json_files import parse_json
-from minibert.machine import cores
-from minibert.model.batch import TaskBatch
-from minibert.model.params import FlatParameters
-from minibert.reading import byte_pieces
+from minibert.hub.checkpoint import Checkpoint, latest
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.terminal import counted
-from minibert.training.checkpoint import Checkpoint, latest
 from minibert.training.loop import Loop, State, train
-from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.training.runlog import OnLog, RunLog, say
 
 CHECKPOINTS = "checkpoints"

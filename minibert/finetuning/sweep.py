@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import DivergedError, MissingFile, RunError
-from minibert.files import atomic_json, require_intact, write_atomically
+from minibert.base.errors import DivergedError, MissingFile, RunError
+from minibert.base.files import atomic_json, require_intact, write_atomically
+from minibert.base.json_files import read_json
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import Run, run_once, write_sweep_page
-from minibert.json_files import read_json
 from minibert.reports.results import REPORT, RUN, SETTING, finished_report, remove_spent, settings
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.runlog import METRICS, say

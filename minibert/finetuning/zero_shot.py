@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minibert import engines
+from minibert.base.errors import InputError
 from minibert.data.glue import TextExample
-from minibert.errors import InputError
 from minibert.finetuning.models import Finetuned
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.task import softmax

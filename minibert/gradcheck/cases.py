@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.head_kinds import KINDS, LABELS
-from minibert.model.params import PRETRAINING, FlatParameters, Head, Parameters
+from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import KINDS, LABELS
+from minibert.core.params import PRETRAINING, FlatParameters, Head, Parameters
 from minibert.tasks import similarity_losses
 
 Arrays = dict[str, Any]

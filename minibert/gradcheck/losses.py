@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from minibert.core import bert
+from minibert.core.batch import Batch, VectorBatch
+from minibert.core.params import Head, Parameters
 from minibert.engines.runtime import runtime_of
 from minibert.gradcheck import cases
 from minibert.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch
-from minibert.model import bert, bilstm
-from minibert.model.batch import Batch, VectorBatch
-from minibert.model.params import Head, Parameters
+from minibert.model import bilstm
 from minibert.tasks import batches
 
 # These add the same to everything that a softmax compares: choices, tokens as starts and ends.

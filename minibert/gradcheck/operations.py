@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from minibert.core.batch import Batch
+from minibert.core.config import BertConfig
+from minibert.core.params import Parameters, lstm_table
 from minibert.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch
-from minibert.model.batch import Batch
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, lstm_table
 
 TREE = object()  # in place of the parameters of a block, among what it is called with
 

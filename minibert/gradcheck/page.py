@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from minibert.core import bert
+from minibert.core.ops import Ops
+from minibert.core.params import Head
 from minibert.gradcheck.sheet import Row
-from minibert.model import bert, bilstm
-from minibert.model.params import Head
-from minibert.ops import Ops
+from minibert.model import bilstm
 from minibert.reports.markup import rendered
 from minibert.tasks import batches
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
+from minibert.base.terminal import aligned
+from minibert.core.ops import Ops
+from minibert.core.params import leaf_of, nest
 from minibert.gradcheck.cases import SIZES, Arrays, Case, Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.losses import pretraining_losses, task_losses
 from minibert.gradcheck.operations import heads, primitives, sublayers
-from minibert.model.params import leaf_of, nest
-from minibert.ops import Ops
-from minibert.terminal import aligned
 
 STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
 

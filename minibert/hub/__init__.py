@@ -5,8 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError, warn
+from minibert.base.errors import InputError, warn
+from minibert.base.model_names import locate, no_such_model
+from minibert.core.config import BertConfig
+from minibert.core.params import Head, Parameters
 from minibert.hub import hugging_face
+from minibert.hub.checkpoint import load_checkpoint
 from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
 from minibert.hub.loading import LoadReport, Source, kind_named, load_source, read_config
 from minibert.hub.names import to_hf
@@ -18,11 +22,7 @@ from minibert.hub.tensorflow.google import (
     load_tf,
     save_tf,
 )
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, Parameters
 from minibert.model.targets import targets_of
-from minibert.model_names import locate, no_such_model
-from minibert.training.checkpoint import load_checkpoint
 
 __all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "hidden_size"]
 __all__ += ["fields_in", "kind_in_config", "load", "load_hf", "load_labels", "load_tf", "save_hf", "save_tf"]

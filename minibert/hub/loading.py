@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError, MissingFile, warn
+from minibert.base.errors import InputError, MissingFile, warn
+from minibert.base.json_files import fits, read_json
+from minibert.base.machine import cores
+from minibert.base.terminal import counted, some_of
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import KINDS
+from minibert.core.params import PRETRAINING, Head, Parameters, check_head, parameter_table, reset
 from minibert.hub.names import (
     DECODER,
     LSTM,
@@ -21,12 +27,6 @@ from minibert.hub.names import (
     shapes,
     to_hf,
 )
-from minibert.json_files import fits, read_json
-from minibert.machine import cores
-from minibert.model.config import BertConfig
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table, reset
-from minibert.terminal import counted, some_of
 
 Tensors = dict[str, np.ndarray]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError
+from minibert.base.json_files import read_json
 from minibert.hub.hugging_face import CONFIG_FILE
-from minibert.json_files import read_json
 
 ONNX_FILE = "model.onnx"
 LIBRARIES = ("torch", "transformers", "onnx", "onnxruntime")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 
 STORED = ("float32", "float16", "bfloat16")
 

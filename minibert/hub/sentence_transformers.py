@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.files import atomic_json
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json
+from minibert.base.json_files import read_json
+from minibert.base.model_names import MODULES_FILE, locate, modules_in
+from minibert.base.reading import byte_pieces
+from minibert.core.config import BertConfig
 from minibert.hub.hugging_face import CONFIG_FILE, PICKLED_FILE, WEIGHTS_FILE, read_tensors
-from minibert.json_files import read_json
-from minibert.model.config import BertConfig
-from minibert.model_names import MODULES_FILE, locate, modules_in
-from minibert.reading import byte_pieces
 
 POOLING = "1_Pooling"  # the folder of the module that is written
 POOLS = ("mean", "cls")  # what is written: what it has in common with `minibert features`

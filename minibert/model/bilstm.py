@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from minibert.arrays import Array, Grads, Params, Saved
-from minibert.errors import InputError
-from minibert.model.batch import VectorBatch
-from minibert.model.heads import HeadLoss, LossSaved
-from minibert.model.params import Entry, FlatParameters, lstm_table, reset
-from minibert.ops import Dropout, Ops
+from minibert.base.errors import InputError
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.batch import VectorBatch
+from minibert.core.heads import HeadLoss, LossSaved
+from minibert.core.ops import Dropout, Ops
+from minibert.core.params import Entry, FlatParameters, lstm_table, reset
 
 MODEL_TYPE = "bilstm"  # as `config.json` and checkpoints have it
 SITE = 0  # of dropout behind the first LSTM

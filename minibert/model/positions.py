@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.model.config import BertConfig
-from minibert.model.params import FlatParameters, Parameters
+from minibert.base.errors import InputError
+from minibert.core.config import BertConfig
+from minibert.core.params import FlatParameters, Parameters
 
 TABLE = "embeddings.position"
 

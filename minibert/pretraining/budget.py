@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
+from minibert.base.errors import InputError
+from minibert.base.terminal import counted
+from minibert.core.params import Parameters
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError
-from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Timetable
-from minibert.terminal import counted
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.step import start
 

@@ -19,15 +19,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from minibert.arrays import Array, Params
+from minibert.base.errors import InputError
+from minibert.base.terminal import counted
+from minibert.core.arrays import Array, Params
+from minibert.core.batch import Batch, Sequence
+from minibert.core.bert import pretraining_loss
+from minibert.core.config import BertConfig
 from minibert.data.instances import Instances
 from minibert.data.nsp_spans import Spans
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError
-from minibert.model.batch import Batch, Sequence
-from minibert.model.bert import pretraining_loss
-from minibert.model.config import BertConfig
-from minibert.terminal import counted
 from minibert.training.runlog import Progress
 
 SHUFFLING_SEED = 20181011

@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import InputError, warn
+from minibert.base.files import atomic_json, require_folder, write_folder_atomically
+from minibert.base.terminal import counted as counted_text, printable, some_of
+from minibert.core.params import Parameters
 from minibert.data.lines import numbered_lines
-from minibert.errors import InputError, warn
-from minibert.files import atomic_json, require_folder, write_folder_atomically
 from minibert.hub import load, save_hf
-from minibert.model.params import Parameters
+from minibert.hub.vocabularies import check_vocabulary, read_tokenizer
 from minibert.pretraining.predict import evaluate_words
 from minibert.pretraining.preparation import count_corpus
-from minibert.terminal import counted as counted_text, printable, some_of
 from minibert.tokenizer import Tokenizer, WordCounts, extending
 from minibert.tokenizer.report import segmented
-from minibert.vocabularies import check_vocabulary, read_tokenizer
 
 REPORT = "extension.json"
 PIECES = 500  # that are learned where nobody says how many

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from minibert.arrays import Array, Grads, Params
+from minibert.base.errors import InputError, warn
+from minibert.core.arrays import Array, Grads, Params
+from minibert.core.batch import Batch, BatchPart
+from minibert.core.bert import pretraining_loss, pretraining_loss_backward
+from minibert.core.config import BertConfig
+from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
+from minibert.core.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
 from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError, warn
 from minibert.hub import load
-from minibert.model.batch import Batch, BatchPart
-from minibert.model.bert import pretraining_loss, pretraining_loss_backward
-from minibert.model.config import BertConfig
-from minibert.model.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
 from minibert.model.positions import begin_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text, require_segments
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import State
-from minibert.training.optim import Optimizer, optimizer_for, warmup_linear
 
 PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
 # Of a run with a given number of steps, measuring takes at most this share of the work of training, which is

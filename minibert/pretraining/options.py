@@ -8,11 +8,22 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
 from typing import Any
 
+from minibert.base.errors import Arguments, InputError
+from minibert.base.options import (
+    AT_MOST,
+    COUNT,
+    LAMB_RATE,
+    POSITIVE,
+    RATE,
+    REAL,
+    SHARE,
+    WHOLE,
+    RunOptions,
+    option,
+)
+from minibert.core.config import GELU_FORMS, BertConfig
 from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
-from minibert.errors import Arguments, InputError
-from minibert.model.config import GELU_FORMS, BertConfig
-from minibert.options import AT_MOST, COUNT, LAMB_RATE, POSITIVE, RATE, REAL, SHARE, WHOLE, RunOptions, option
 from minibert.pretraining import recipes
 from minibert.pretraining.recipes import FURTHER, MINUTES, SizeRecipe, Stage, parse_lengths
 

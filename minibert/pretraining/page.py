@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minibert.errors import RunError
-from minibert.files import atomic_text
+from minibert.base.errors import RunError
+from minibert.base.files import atomic_text
+from minibert.base.terminal import counted
 from minibert.pretraining.budget import timetable_of
 from minibert.pretraining.evaluation import entropy_of_counts
 from minibert.pretraining.objective import Pretraining
@@ -22,7 +23,6 @@ from minibert.reports.markup import rendered
 from minibert.reports.page import REPORT_FILE, duration, option_rows
 from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import held_out_rows
-from minibert.terminal import counted
 from minibert.training.loop import State
 from minibert.training.runlog import METRICS, OnLog, read_metrics
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from minibert import engines
+from minibert.ask.gaps import require_masked_lm
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.base.model_names import folder_of
+from minibert.core.batch import Batch
 from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
 from minibert.data.shards.joined import open_shards
 from minibert.data.shards.store import write_shards
-from minibert.errors import InputError
-from minibert.gaps import require_masked_lm
-from minibert.inference import Bert
-from minibert.model.batch import Batch
-from minibert.model_names import folder_of
 from minibert.pretraining import evaluation
 from minibert.pretraining.evaluation import TARGETS, HeldOut
 from minibert.pretraining.options import PretrainOptions

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import InputError, warn
+from minibert.base.files import write_atomically
+from minibert.base.model_names import folder_of, no_such_model
+from minibert.base.terminal import counted
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import text_of
 from minibert.data.instances import InstanceOptions, Instances, share_in_pairs, split_documents
 from minibert.data.marks import MUCH as MANY_MARKED, MarkCounts
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
-from minibert.errors import InputError, warn
-from minibert.files import write_atomically
 from minibert.hub.loading import read_config
-from minibert.model_names import folder_of, no_such_model
 from minibert.pretraining.options import PretrainOptions
-from minibert.terminal import counted
 from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab, text_rules
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS

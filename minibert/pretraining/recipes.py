@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.model.config import SIZES, BertConfig
+from minibert.base.errors import InputError
+from minibert.core.config import SIZES, BertConfig
 
 MOST_LENGTHS = 100  # of a schedule
 MINUTES = 8.0  # of a run that is given neither minutes nor steps

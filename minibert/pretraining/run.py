@@ -20,15 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from minibert import engines
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError, RunError
+from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
+from minibert.base.machine import cores
+from minibert.base.terminal import counted, printable
+from minibert.core.ops import Ops
+from minibert.core.params import Parameters
+from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError, RunError
-from minibert.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
+from minibert.engines.trace import Trace, watch
 from minibert.hub import save_hf
-from minibert.inference import Bert
-from minibert.machine import cores
-from minibert.model.flops import step_operations
-from minibert.model.params import Parameters
-from minibert.ops import Ops
+from minibert.hub.checkpoint import checkpoints, latest
 from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
 from minibert.pretraining.objective import Pretraining
@@ -37,9 +40,6 @@ from minibert.pretraining.page import RunPage
 from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
-from minibert.terminal import counted, printable
-from minibert.trace import Trace, watch
-from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.loop import Batches, Loop, State, train
 from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
 

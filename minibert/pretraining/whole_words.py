@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import InputError
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
+from minibert.base.errors import InputError
+from minibert.core.arrays import Array
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
 from minibert.pretraining import evaluation
 from minibert.pretraining.preparation import HELD_OUT_SEED, Text
 from minibert.tokenizer import Tokenizer

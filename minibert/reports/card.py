@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minibert.errors import InputError
-from minibert.json_files import fits, misfit, parse_json, read_json
-from minibert.model.config import BertConfig
+from minibert.base.errors import InputError
+from minibert.base.json_files import fits, misfit, parse_json, read_json
+from minibert.base.terminal import counted, printable, printable_text
+from minibert.core.config import BertConfig
 from minibert.reports import results
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.terminal import counted, printable, printable_text
 
 CARD = "README.md"
 PRETRAINED = "training.json"

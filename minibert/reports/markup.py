@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.terminal import counted
+from minibert.base.terminal import counted
 
 TEMPLATES = Path(__file__).with_name("templates")
 # What no HTML may hold: control characters, halves of surrogate pairs, non-characters.

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from minibert import metrics
-from minibert.files import atomic_json, atomic_text
+from minibert.base.files import atomic_json, atomic_text
 from minibert.reports import results
 from minibert.reports.markup import rendered, shown
 from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import WORST, Measured, metric_name, metric_number
+from minibert.tasks import metrics
 from minibert.tasks.task import Mistake
 from minibert.training.runlog import METRICS, read_metrics
 

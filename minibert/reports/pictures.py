@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.viz import smoothed
+from minibert.reports.viz import smoothed
 
 MOST_POINTS = 600  # of a curve; more are averaged
 LARGEST = 1e100  # of a value; a larger one is no more drawn than one that is not a number

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert import metrics
-from minibert.errors import InputError, MissingFile, warn
-from minibert.json_files import misfit, read_json
-from minibert.metrics.intervals import ALIKE, WILSON, lowest_of, mean_of
-from minibert.tasks import submissions
+from minibert.base.errors import InputError, MissingFile, warn
+from minibert.base.json_files import misfit, read_json
+from minibert.base.terminal import aligned, counted, printable
+from minibert.tasks import metrics, submissions
 from minibert.tasks.bag_of_words import BagOfWords
+from minibert.tasks.metrics.intervals import ALIKE, WILSON, lowest_of, mean_of
 from minibert.tasks.multilabel import ManyLabels
 from minibert.tasks.task import Labels, Mistake, Predictions, Task
-from minibert.terminal import aligned, counted, printable
 
 REPORT = "report.json"
 SPENT = ("checkpoints", "best", "activations")  # what a run has in its folder until it is finished

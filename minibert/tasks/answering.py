@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import InputError, MissingFile
+from minibert.base.files import atomic_json
 from minibert.data import squad, tables, trivia
 from minibert.data.places import where_to_get
 from minibert.data.squad import Question
-from minibert.errors import InputError, MissingFile
-from minibert.files import atomic_json
-from minibert.metrics import squad as metrics
-from minibert.metrics.intervals import Statistic, mean_of
 from minibert.tasks.answer_spans import Answers, Candidate, decode
+from minibert.tasks.metrics import squad as metrics
+from minibert.tasks.metrics.intervals import Statistic, mean_of
 from minibert.tasks.own_files import check_columns, matching, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows

@@ -6,15 +6,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minibert.arrays import Array, Params
-from minibert.data import draws
+from minibert.base.errors import DivergedError
+from minibert.core import draws, heads
+from minibert.core.arrays import Array, Params
+from minibert.core.batch import TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import KINDS, SEQUENCES
+from minibert.core.params import Head, Parameters
 from minibert.engines.runtime import runtime_of
-from minibert.errors import DivergedError
-from minibert.model import heads
-from minibert.model.batch import TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.head_kinds import KINDS, SEQUENCES
-from minibert.model.params import Head, Parameters
 from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
 

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert import metrics
+from minibert.base.errors import InputError, MissingFile
+from minibert.base.files import atomic_text
+from minibert.core.batch import Feature, Sequence
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
 from minibert.data.places import where_to_get
 from minibert.data.stand_ins import divided
-from minibert.errors import InputError, MissingFile
-from minibert.files import atomic_text
-from minibert.metrics.intervals import Statistic, mean_of
-from minibert.model.batch import Feature, Sequence
+from minibert.tasks import metrics
 from minibert.tasks.cuts import with_marks
+from minibert.tasks.metrics.intervals import Statistic, mean_of
 from minibert.tasks.own_files import matching
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tokenizer.written import WrittenTokens

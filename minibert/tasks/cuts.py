@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.errors import warn
+from minibert.base.errors import warn
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Features
 from minibert.tasks.windows import Windows

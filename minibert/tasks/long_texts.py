@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.model.batch import Sequence
-from minibert.model.head_kinds import POOLS
+from minibert.base.errors import InputError
+from minibert.core.batch import Sequence
+from minibert.core.head_kinds import POOLS
 from minibert.tokenizer.encoding import Encoding, whole_number
 
 SINGLE, PAIR = 2, 3  # [CLS] and [SEP] of a sequence

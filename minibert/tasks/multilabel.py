@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from minibert import metrics
+from minibert.base.errors import InputError
 from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
-from minibert.errors import InputError
-from minibert.metrics.intervals import Statistic
+from minibert.tasks import metrics
+from minibert.tasks.metrics.intervals import Statistic
 from minibert.tasks.sentences import OwnTexts, in_order
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
 

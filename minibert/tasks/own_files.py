@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError, MissingFile
+from minibert.base.reading import PACKED
 from minibert.data.tables import MissingColumn
-from minibert.errors import InputError, MissingFile
-from minibert.reading import PACKED
 
 ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError, did_you_mean
+from minibert.base.errors import InputError, did_you_mean
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
 

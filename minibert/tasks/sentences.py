@@ -16,24 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from minibert import metrics
+from minibert.base.errors import InputError, warn
+from minibert.base.files import atomic_text
+from minibert.base.terminal import counted, some_of
+from minibert.core.batch import Feature, Sequence
 from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
-from minibert.errors import InputError, warn
-from minibert.files import atomic_text
-from minibert.metrics.intervals import Statistic, mean_of
-from minibert.model.batch import Feature, Sequence
-from minibert.tasks import submissions
+from minibert.tasks import metrics, submissions
 from minibert.tasks.cuts import with_marks
+from minibert.tasks.metrics.intervals import Statistic, mean_of
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
-from minibert.terminal import counted, some_of
 from minibert.tokenizer.written import WrittenTokens
 
 UNLABELLED = {"label": None}  # how a table without labels is read
 COLUMNS = ("text", "second", "label", "id", "delimiter", "header")  # arguments of `tables.read_texts`
 MOST_RARE = 5  # classes that a warning names
-ERRORS = ("r2", "rmse", "mae")  # functions in `minibert.metrics` that see numbers off by a constant
+ERRORS = ("r2", "rmse", "mae")  # functions in `minibert.tasks.metrics` that see numbers off by a constant
 BLOCK = 4096  # examples that are tokenised together
 
 
@@ -48,7 +47,7 @@ class Sentences(Task):
     refuses_blanks = False  # official files are taken as they are, with a warning
     numeric = False  # whether the answer is a number
     kind = ""
-    scored: tuple[str, ...] = ()  # functions in `minibert.metrics`, the one that models are chosen by first
+    scored: tuple[str, ...] = ()  # functions in `minibert.tasks.metrics`, the one that models are chosen by first
 
     def __init__(self, name: str, title: str, classes: Labels | None, scored: tuple[str, ...]) -> None:
         self.name, self.title = name, title

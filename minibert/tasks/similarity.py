@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import InputError
+from minibert.core.batch import Feature, Sequence
 from minibert.data import glue
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
-from minibert.errors import InputError
-from minibert.metrics.intervals import Statistic, mean_of
-from minibert.model.batch import Feature, Sequence
 from minibert.tasks.cuts import with_marks
+from minibert.tasks.metrics.intervals import Statistic, mean_of
 from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
 from minibert.tokenizer.written import WrittenTokens

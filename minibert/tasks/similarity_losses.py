@@ -6,20 +6,20 @@ A text's vector is the mean of its last hidden states, at length one. What cosin
     contrastive   all cosines, times 20     (E,E)   softmax over the second texts of the batch, of which the
                                                     pair's own is right (Henderson et al. 2017, section 4.3)
 
-The functions are those of `model/heads.py`, which this takes the place of: such a head has no output layer
+The functions are those of `core/heads.py`, which this takes the place of: such a head has no output layer
 and no weights, and no dropout beyond the encoder's. Everything is holomorphic, and written for any array
 library: `batch` is flat tokens, or the rows of an engine that pads.
 """
 
 from collections import namedtuple
 
-from minibert.arrays import Array, Grads, Params, Saved
-from minibert.model import bert
-from minibert.model.batch import TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.heads import HeadLoss
-from minibert.model.params import Head
-from minibert.ops import Dropout, Ops
+from minibert.core import bert
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.batch import TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.heads import HeadLoss
+from minibert.core.ops import Dropout, Ops
+from minibert.core.params import Head
 
 KINDS = ("cosine", "contrastive")  # of heads
 SCALE = 20.0  # of cosines in the softmax, as MultipleNegativesRankingLoss of sentence-transformers has it

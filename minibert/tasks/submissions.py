@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import InputError, warn
+from minibert.base.files import atomic_text, write_atomically
+from minibert.base.reading import byte_pieces
 from minibert.data.glue import HIGHEST_SCORE, TASKS, TextExample
-from minibert.errors import InputError, warn
-from minibert.files import atomic_text, write_atomically
-from minibert.reading import byte_pieces
 from minibert.tasks.task import Predictions
 
 

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.base.errors import InputError, warn
+from minibert.base.files import atomic_text
+from minibert.base.terminal import some_of
+from minibert.core.batch import Feature, Sequence
 from minibert.data import ner, tables
 from minibert.data.glue import find_file
 from minibert.data.ner import TaggedSentence
-from minibert.errors import InputError, warn
-from minibert.files import atomic_text
-from minibert.metrics import entities, schemes
-from minibert.metrics.entities import OUTSIDE
-from minibert.metrics.intervals import Statistic
-from minibert.model.batch import Feature, Sequence
 from minibert.tasks.contexts import longest_word, windows
+from minibert.tasks.metrics import entities, schemes
+from minibert.tasks.metrics.entities import OUTSIDE
+from minibert.tasks.metrics.intervals import Statistic
 from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
-from minibert.terminal import some_of
 from minibert.tokenizer.written import WrittenTokens
 
 # What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import InputError
-from minibert.metrics.intervals import Statistic
-from minibert.model.batch import Feature
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import Head
+from minibert.base.errors import InputError
+from minibert.core.arrays import Array
+from minibert.core.batch import Feature
+from minibert.core.head_kinds import KINDS
+from minibert.core.params import Head
 from minibert.tasks.long_texts import LongTexts
+from minibert.tasks.metrics.intervals import Statistic
 
 SPLITS = ("train", "dev", "test")
 Labels: TypeAlias = tuple[str, ...]  # of classes or tags in the order of the outputs; () without classes

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minibert.base.errors import InputError, warn
+from minibert.core.batch import Feature, Sequence
 from minibert.data.squad import Question
-from minibert.errors import InputError, warn
-from minibert.model.batch import Feature, Sequence
 from minibert.tokenizer import BatchEncoding
 from minibert.tokenizer.encoding import ranges, whole_number
 from minibert.tokenizer.written import WrittenTokens

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import warn
 from minibert.data.ner import TaggedSentence
-from minibert.errors import warn
-from minibert.metrics.entities import chunks
-from minibert.metrics.schemes import entity_scheme, looks_odd, unknown_scheme
+from minibert.tasks.metrics.entities import chunks
+from minibert.tasks.metrics.schemes import entity_scheme, looks_odd, unknown_scheme
 
 WITHIN = "-./&@_+"  # marks that stand within a word, as in all-rounder, U.S. or AT&T
 IN_NUMBERS = ",:"  # and those that do between digits

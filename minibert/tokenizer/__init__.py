@@ -1,10 +1,10 @@
 """Text to WordPiece ids and back, and learning the vocabulary for it."""
 
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.counting import WordCounts, count_files, count_words
 from minibert.tokenizer.encoding import TRUNCATION, BatchEncoding, Encoding
 from minibert.tokenizer.learner import learn_vocab
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import CASED, Tokenizer, text_rules
 
 __all__ = ["CASED", "COMPAT", "SPECIAL_TOKENS", "TRUNCATION", "BasicTokenizer", "BatchEncoding"]

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import InputError
-from minibert.machine import cores
-from minibert.reading import byte_pieces, decoded
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.base.reading import byte_pieces, decoded
+from minibert.core.arrays import Array
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import native
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, split_at_whitespace
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 MAX_MODULUS = 1 << 31  # one line of more than that is none
 PIECE_BYTES = 1 << 22  # of text, counted at once

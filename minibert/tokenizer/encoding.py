@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import InputError
-from minibert.terminal import counted
+from minibert.base.errors import InputError
+from minibert.base.terminal import counted
+from minibert.core.arrays import Array
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.native import Alignment, Encoded
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 PAD = SPECIAL_TOKENS[0]
 TRUNCATION = ("longest_first", "only_first", "only_second")

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.terminal import some_of
+from minibert.base.errors import InputError
+from minibert.base.terminal import some_of
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import native
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import Tokenizer
 
 MOST_WRONG = 20  # words that an error names

@@ -10,13 +10,13 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError
-from minibert.files import atomic_json, atomic_text, nearest_folder, read_bytes
-from minibert.json_files import fits, read_json, words
-from minibert.model_names import locate, no_such_model
-from minibert.reading import not_utf8
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json, atomic_text, nearest_folder, read_bytes
+from minibert.base.json_files import fits, read_json, words
+from minibert.base.model_names import locate, no_such_model
+from minibert.base.reading import not_utf8
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.added import AddedToken, is_found_by_cores
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 _CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 

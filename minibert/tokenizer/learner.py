@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import InputError, warn
-from minibert.terminal import counted
+from minibert.base.errors import InputError, warn
+from minibert.base.terminal import counted
+from minibert.core.arrays import Array
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import native, unicode
 from minibert.tokenizer.counting import WordCounts
 from minibert.tokenizer.encoding import whole_number
 from minibert.tokenizer.merging import Merger
 from minibert.tokenizer.native import OBJECTIVES
 from minibert.tokenizer.normalize import MAX_CHARS
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 MOST_UNUSED = 1_000_000
 WORTH_TELLING = 0.01  # of the words, that are left out for their characters

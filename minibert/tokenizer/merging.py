@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from minibert.arrays import Array
+from minibert.core.arrays import Array
+from minibert.core.wordpiece import join, neighbours
 from minibert.tokenizer.native import Symbols
-from minibert.tokenizer.simple import join, neighbours
 
 # Gains are rounded to multiples of this many nats: pairs that differ only in the last bits of a logarithm
 # are equal, and the tie rule decides between them. A power of two keeps that exact.

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import InputError, warn
-from minibert.machine import cores
+from minibert.base.errors import InputError, warn
+from minibert.base.machine import cores
+from minibert.core.arrays import Array
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 
 OBJECTIVES = ("likelihood", "frequency")  # in C, 0 and 1

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.tokenizer import unicode
 
 COMPAT = ("google", "hf-slow", "hf-fast")

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.terminal import aligned, counted, printable
+from minibert.base.terminal import aligned, counted, printable
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.counting import WordCounts
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 from minibert.tokenizer.wordpiece import Tokenizer
 
 SHOWN = 10  # longest and rarest pieces

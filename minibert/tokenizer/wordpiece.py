@@ -13,13 +13,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from minibert.errors import InputError, naming, warn
+from minibert.base.errors import InputError, naming, warn
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased, whatever a folder says
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.errors import warn
-from minibert.terminal import counted
+from minibert.base.errors import warn
+from minibert.base.terminal import counted
+from minibert.core.arrays import Array
+from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.encoding import BatchEncoding
-from minibert.tokenizer.simple import SPECIAL_TOKENS
 
 
 class WrittenTokens:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minibert.base.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
+from minibert.base.model_names import kept_steps
+from minibert.core.batch import Batch
+from minibert.core.optim import Optimizer
+from minibert.core.params import FlatParameters
 from minibert.engines.runtime import runtime_of
-from minibert.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
-from minibert.model.batch import Batch
-from minibert.model.params import FlatParameters
-from minibert.model_names import kept_steps
-from minibert.training.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
-from minibert.training.optim import Optimizer
+from minibert.hub.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
 from minibert.training.runlog import Log, say
 from minibert.training.step import Objective, Steps, start
 

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias, cast
 
 from tqdm import tqdm
 
-from minibert.files import atomic_text, require_same, writing
-from minibert.json_files import fits, parse_json
-from minibert.reading import byte_pieces
-from minibert.terminal import printable_text
+from minibert.base.files import atomic_text, require_same, writing
+from minibert.base.json_files import fits, parse_json
+from minibert.base.reading import byte_pieces
+from minibert.base.terminal import printable_text
 
 METRICS = "metrics.jsonl"
 SMOOTHING = 0.95  # of the values on the screen; the files hold every step as it was

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minibert.arrays import Grads, Params
+from minibert.core.arrays import Grads, Params
+from minibert.core.batch import Batch
+from minibert.core.optim import Optimizer
+from minibert.core.params import FlatParameters
 from minibert.engines.runtime import runtime_of
-from minibert.model.batch import Batch
-from minibert.model.params import FlatParameters
-from minibert.training.optim import Optimizer
 
 
 class Objective(Protocol):

@@ -26,12 +26,12 @@ from peers.train_minibert import Minibert
 from peers.work import PHRASES, Rectangle, Work, weights
 
 from minibert import engines
-from minibert.errors import InputError
-from minibert.model import bert
-from minibert.model.config import BertConfig
-from minibert.model.flops import encoder_operations, layer_operations, step_operations
-from minibert.model.params import Parameters
-from minibert.ops import Ops
+from minibert.base.errors import InputError
+from minibert.core import bert
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import Parameters
+from minibert.engines.flops import encoder_operations, layer_operations, step_operations
 
 SMALL = BertConfig(
     vocab_size=99,

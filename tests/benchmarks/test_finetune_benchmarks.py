@@ -16,12 +16,12 @@ from small_tasks import reviews, write_model as small_model
 from tokenizer_jobs import tables
 from tuning_files import documents, write_data, write_model, write_vocabulary
 
+from minibert.base.errors import InputError
+from minibert.base.options import DTYPES
+from minibert.core.batch import TaskBatch
 from minibert.data import ner
 from minibert.data.glue import TextExample
 from minibert.data.squad import Question
-from minibert.errors import InputError
-from minibert.model.batch import TaskBatch
-from minibert.options import DTYPES
 from minibert.tasks import registry
 from minibert.tasks.batches import training_batches
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from minibert import Bert, Tokenizer, cli, hub
-from minibert.model.config import BertConfig
-from minibert.model.params import PRETRAINING, Head, initialise
+from minibert.core.config import BertConfig
+from minibert.core.params import PRETRAINING, Head, initialise
 from minibert.tasks.stored import TaskFile
 
 LETTERS = [chr(97 + number) for number in range(26)]

@@ -27,13 +27,13 @@ from command import (
 from marks import seldom
 
 from minibert import cli, engines
+from minibert.api.runs import run_folder
+from minibert.base.errors import InputError, RunError
 from minibert.cli import pretrain as pretrain_command
 from minibert.cli.info import information
 from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import commands
-from minibert.errors import InputError, RunError
 from minibert.pretraining.options import PretrainOptions
-from minibert.runs import run_folder
 from minibert.tokenizer import Tokenizer
 
 COMMANDS = commands()
@@ -643,7 +643,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
 
     for name in ("minibert.pretraining.preparation.count_files", "minibert.data.corpus.text_of"):
         monkeypatch.setattr(name, None)
-    monkeypatch.setattr("minibert.files.tempfile.mkdtemp", closed)
+    monkeypatch.setattr("minibert.base.files.tempfile.mkdtemp", closed)
     words = [word.format(run=run) for word in words]
     line = ends_badly(capsys, 2, *words, str(corpus), "--out", str(tmp_path / "new"))
     assert f"new can't be made in {tmp_path} (Permission denied); choose another --out" in line
@@ -654,7 +654,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
     [
         ("export --model {run} --out {taken}", "minibert.hub.load", "--out"),
         ("show {run} --out {taken}.html", "minibert.explorer.page.read_model", "--out"),
-        ("features --model {run} --out {taken}.npy", "minibert.inference.Bert.from_pretrained", "--out"),
+        ("features --model {run} --out {taken}.npy", "minibert.ask.inference.Bert.from_pretrained", "--out"),
         ("gradcheck --html {taken}", "minibert.gradcheck.sheet.proof_sheet", "--html"),
         ("course {taken}", "minibert.cli.course.read_json", "folder"),
     ],

@@ -14,10 +14,10 @@ from command import ends_badly, notice  # noqa: F401 (a fixture)
 from paths import GOLDEN
 
 from minibert import cli, hub
+from minibert.core.config import BertConfig
+from minibert.core.params import Head, initialise
 from minibert.finetuning.run import classify
 from minibert.hub.tensorflow.bundle import Bundle
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, initialise
 from minibert.tasks.stored import TaskFile
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 

@@ -17,12 +17,12 @@ from command import PATIENCE, ROOT, ends_badly, notice, start, wait_for_step  # 
 from small_tasks import reviews, write_model, write_rte, write_table
 
 from minibert import cli
+from minibert.base.errors import Differences, InputError, naming
 from minibert.cli.shared.flags import given_fields
-from minibert.errors import Differences, InputError, naming
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.options import FinetuneOptions
+from minibert.hub.checkpoint import checkpoints
 from minibert.tasks import registry
-from minibert.training.checkpoint import checkpoints
 from minibert.training.runlog import SPEEDS, read_metrics
 
 QUICK = "--batch-size 16 --lr 5e-3 --engine numpy --epochs 6".split()

@@ -14,13 +14,13 @@ from small_corpus import write_corpus
 from small_tasks import small_config, write_model, write_sst2
 
 from minibert import cli, engines
+from minibert.base.errors import InputError, OutOfMemory, RunError
 from minibert.cli.shared.accelerators import CLUSTER
+from minibert.core.ops import Ops
+from minibert.core.params import Head
 from minibert.engines import hardware, registry
-from minibert.errors import InputError, OutOfMemory, RunError
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.model.params import Head
-from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.loop import Loop, train
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
@@ -29,10 +29,10 @@ jax = pytest.importorskip("jax")
 
 from objectives import OfFunction  # noqa: E402
 
+from minibert.core.optim import AdamW  # noqa: E402
 from minibert.engines.jax import devices as jax_devices, failures as jax_failures  # noqa: E402
 from minibert.engines.jax.ops import JaxOps  # noqa: E402
 from minibert.engines.runtime import runtime_of  # noqa: E402
-from minibert.training.optim import AdamW  # noqa: E402
 from minibert.training.step import start  # noqa: E402
 
 OTHERS = ("auto", "numpy", "numba")

@@ -14,9 +14,9 @@ from command import PATIENCE, ends_badly, environment, notice  # noqa: F401 (a f
 from paths import ROOT
 
 from minibert import cli
+from minibert.base.errors import InputError
 from minibert.cli.shared.flags import given_fields
 from minibert.cli.shared.parser import commands
-from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer

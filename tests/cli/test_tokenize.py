@@ -14,9 +14,9 @@ import pytest
 from command import PATIENCE, notice, start, without_notice  # noqa: F401 (a fixture)
 
 from minibert import cli
+from minibert.base.errors import InputError
+from minibert.base.reading import decoded
 from minibert.cli import tokenize
-from minibert.errors import InputError
-from minibert.reading import decoded
 from minibert.tokenizer import SPECIAL_TOKENS
 
 

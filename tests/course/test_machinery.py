@@ -15,14 +15,14 @@ import minibert.course.judging as judging
 import minibert.course.lesson as lessons
 import minibert.course.running as running
 from minibert import course
+from minibert.base.errors import InputError
 from minibert.cli import main
+from minibert.core.ops import Ops
+from minibert.core.ops.attention import Attention
+from minibert.core.ops.updates import AdamRule
 from minibert.course.showing import claim
 from minibert.engines.numba.ops import NumbaOps
-from minibert.errors import InputError
 from minibert.gradcheck.cases import Size
-from minibert.ops import Ops
-from minibert.ops.attention import Attention
-from minibert.ops.updates import AdamRule
 
 NOTEBOOK = """
 # ---
@@ -136,7 +136,7 @@ def test_single_precision_and_derivatives_have_to_come_through(lesson):
     variance = "np.var(x, axis=-1, keepdims=True)"
     for spread, state in ((variance, "failed"), ("(c * c).mean(-1, keepdims=True)", "passed")):
         norm = defined(
-            "from minibert.ops.primitives import LayerNormSaved\n"
+            "from minibert.core.ops.primitives import LayerNormSaved\n"
             "def layer_norm(self, x, gamma, beta, eps):\n"
             "    c = x - x.mean(-1, keepdims=True)\n"
             f"    r = 1 / np.sqrt({spread} + eps)\n"
@@ -152,7 +152,7 @@ def test_other_parameters_and_a_lone_result_are_told(lesson):
     lone = defined("def linear(self, x, weight, bias):\n    return x @ weight + bias\n")
     assert "it has to return a pair" in said(lesson, lone)[1]
     useless = defined(
-        "from minibert.ops.primitives import LinearSaved\n"
+        "from minibert.core.ops.primitives import LinearSaved\n"
         "def linear(self, x, weight, bias):\n    return x @ weight + bias, LinearSaved(x + 1, weight)\n"
     )
     assert "what is saved serves no backward" in said(lesson, useless)[1]
@@ -165,7 +165,7 @@ DIFFERENCES = {
 }
 DIFFERENCE = """
 import math
-from minibert.ops.erf import erfc
+from minibert.core.ops.erf import erfc
 def gelu_backward(self, dy, saved, form):
     def f(x):
         if form == "erf":
@@ -353,7 +353,7 @@ def test_a_forward_alone_is_used_only_if_minibert_can_go_back_through_it(lesson)
     assert said(lesson, other)[0] == "passed"
     assert "linear" not in vars(type(lesson.engine()))
     same = defined(
-        "from minibert.ops.primitives import LinearSaved\n"
+        "from minibert.core.ops.primitives import LinearSaved\n"
         "def linear(self, x, weight, bias):\n    return x @ weight + bias, LinearSaved(x, weight)\n"
     )
     assert said(lesson, same)[0] == "passed"

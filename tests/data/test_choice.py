@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 from real_data import FIXTURES, real_data
 
+from minibert.base.errors import InputError
 from minibert.data import choice
 from minibert.data.choice import ChoiceExample
 from minibert.data.stand_ins import divided
-from minibert.errors import InputError
 
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 from real_data import real_data
 
+from minibert.base.errors import InputError
 from minibert.data import corpus
 from minibert.data.corpus import (
     SENTENCE_CHARACTERS,
@@ -25,7 +26,6 @@ from minibert.data.corpus import (
     sniff,
     split_sentences,
 )
-from minibert.errors import InputError
 from minibert.tokenizer import BasicTokenizer
 from minibert.tokenizer.counting import count_files
 

@@ -11,10 +11,10 @@ import pytest
 from paths import TESTS
 
 from minibert import cli
+from minibert.base.errors import InputError
 from minibert.data import wikipedia
 from minibert.data.corpus import find_files, sentences
 from minibert.data.documents import format_of, text_of
-from minibert.errors import InputError
 from minibert.pretraining.preparation import count_corpus, watched
 from minibert.tokenizer import BasicTokenizer
 

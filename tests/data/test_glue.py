@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 from real_data import FIXTURES, real_data
 
+from minibert.base.errors import InputError
 from minibert.data import glue, stand_ins as pairs
 from minibert.data.glue import TASKS, TextExample
-from minibert.errors import InputError
 
 QUESTIONS = "index|question|sentence|label\n"
 SENTENCES = "index|sentence1|sentence2|label\n"

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from minibert.base.errors import InputError
 from minibert.data import instances as instances_module
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, Position, split_documents
 from minibert.data.nsp_spans import Spans, cut_sentences, truncated
 from minibert.data.shards.store import write_shards
-from minibert.errors import InputError
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 from real_data import FIXTURES, real_data
 
+from minibert.base.errors import InputError
 from minibert.data import ner
 from minibert.data.ner import TaggedSentence, to_bio
-from minibert.errors import InputError
 
 ODD = {"eng.train": [(10227, "Atlanta", "I-MISC", "B-MISC"), (11569, "Urdu-speaking", "I-MISC", "B-MISC")]}
 TAGS = st.lists(st.sampled_from(["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]), max_size=12)

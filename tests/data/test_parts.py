@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from small_corpus import write_corpus
 
 from minibert import cli
+from minibert.base.errors import InputError, RunError
 from minibert.data import instances as instances_module
 from minibert.data.instances import InstanceOptions, Instances, Position
 from minibert.data.shards.joined import (
@@ -32,7 +33,7 @@ from minibert.data.shards.parts import (
     write_part,
 )
 from minibert.data.shards.store import TokenShards, write_shards
-from minibert.errors import InputError, RunError
+from minibert.hub.checkpoint import checkpoints, latest
 from minibert.pretraining import evaluation
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
@@ -40,7 +41,6 @@ from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.run import pretrain
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
-from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.runlog import SPEEDS, read_metrics
 
 BINARY = ("tokens.bin", "sentences.bin", "documents.bin")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from mutations import spoiled
 
+from minibert.base.errors import InputError, RunError
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.shards import store as shards_module
 from minibert.data.shards.store import (
@@ -20,7 +21,6 @@ from minibert.data.shards.store import (
     TokenShards,
     write_shards,
 )
-from minibert.errors import InputError, RunError
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 LETTERS = [*SPECIAL_TOKENS, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "."]

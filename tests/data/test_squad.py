@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, strategies as st
 from real_data import FIXTURES, real_data
 
+from minibert.base.errors import InputError
 from minibert.data import json_items, squad, trivia
 from minibert.data.json_items import array_items
 from minibert.data.squad import Answer, Question, locate
-from minibert.errors import InputError
 
 LIGHTHOUSE = "The lighthouse was lit in 1841 by Ann Gray, its first keeper."
 

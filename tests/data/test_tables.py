@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, strategies as st
 from real_data import real_data
 
+from minibert.base.errors import InputError
+from minibert.base.reading import LONGEST_LINE
 from minibert.data import glue, tables
 from minibert.data.corpus import sentences
 from minibert.data.glue import TextExample
 from minibert.data.lines import numbered_lines
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question
-from minibert.errors import InputError
-from minibert.reading import LONGEST_LINE
 from minibert.tokenizer import BasicTokenizer
 from minibert.tokenizer.counting import count_files
 

@@ -9,8 +9,11 @@ from engines import ENGINES, EVERY
 from planted import plant
 
 from minibert import engines
+from minibert.base.errors import InputError
+from minibert.core import bert
+from minibert.core.ops import Ops
+from minibert.core.params import nest
 from minibert.engines.runtime import runtime_of
-from minibert.errors import InputError
 from minibert.gradcheck.cases import (
     SIZES,
     config_of,
@@ -19,9 +22,6 @@ from minibert.gradcheck.cases import (
     random_parameters,
 )
 from minibert.gradcheck.sheet import cases, upstream
-from minibert.model import bert
-from minibert.model.params import nest
-from minibert.ops import Ops
 
 CASES = {case.label: case for case in cases(SIZES["ugly"])}
 every_engine = pytest.mark.parametrize("ops", ENGINES, indirect=True)
@@ -259,7 +259,7 @@ def test_accumulators_are_added_to_where_they_are(ops, label):
     assert all(map(np.shares_memory, done.totals, done.zeros))
 
 
-# Rule 3 has a file of its own: tests/ops/test_random.py.
+# Rule 3 has a file of its own: tests/core/test_random.py.
 # Rule 4: losses are sums of rows with weights, which is what their backward takes.
 
 

@@ -11,8 +11,8 @@ from engines import EVERY
 from small_corpus import write_corpus
 
 from minibert import engines
+from minibert.base.errors import InputError
 from minibert.engines import hardware, registry, trial
-from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
 

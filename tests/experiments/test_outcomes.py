@@ -10,7 +10,7 @@ from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.experiments.outcomes import measured, outcomes
 from minibert.experiments.verdicts import Outcomes
-from minibert.metrics.entities import chunks
+from minibert.tasks.metrics.entities import chunks
 from minibert.tasks.registry import create
 
 RNG = random.Random(0)

@@ -18,8 +18,9 @@ from paths import ROOT, TESTS
 from small_tasks import write_model
 
 from minibert import cli
+from minibert.base.errors import DivergedError, InputError
+from minibert.base.files import sole_writer
 from minibert.cli.reproduce import NAMES, SIZES
-from minibert.errors import DivergedError, InputError
 from minibert.experiments import cells, runner, smoke_tasks
 from minibert.experiments.cells import Cell, Plan
 from minibert.experiments.judged import judge
@@ -28,7 +29,6 @@ from minibert.experiments.runner import RESULTS, TIMES, Results, digest, reprodu
 from minibert.experiments.scales import ROLES, SCALES, SHAPES, find_source
 from minibert.experiments.tables import MODELS, TABLES, Column, Ordering, Row, Table
 from minibert.experiments.verdicts import Outcomes
-from minibert.files import sole_writer
 
 TINY = SCALES["smoke"]._replace(
     pretraining={**SCALES["smoke"].pretraining, "steps": 20},

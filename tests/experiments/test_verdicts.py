@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.experiments.verdicts import Judge, Outcomes, effect_text, t_quantile
-from minibert.metrics import paired_bootstrap
+from minibert.tasks.metrics import paired_bootstrap
 
 N = 1000  # examples
 # Of 3,000 contrasts without an effect, of 15 seeds of this simulation, 3.8 to 4.4% are a yes or a no.

@@ -5,10 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
-from minibert.model import bert, heads
-from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.model.config import BertConfig
-from minibert.ops import Ops
+from minibert.core import bert, heads
+from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
 
 
 @pytest.fixture(scope="session")

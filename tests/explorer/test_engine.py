@@ -11,15 +11,15 @@ import pytest
 from paths import TESTS
 
 from minibert import hub
+from minibert.ask.inference import Bert
+from minibert.core import bert, heads
+from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import PRETRAINING, Head
 from minibert.explorer import packing, show
 from minibert.gradcheck.cases import random_parameters
 from minibert.gradcheck.sheet import complex_step
-from minibert.inference import Bert
-from minibert.model import bert, heads
-from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.params import PRETRAINING, Head
-from minibert.ops import Ops
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 from minibert.tokenizer.added import AddedToken
 

@@ -8,7 +8,7 @@ from small_tasks import write_model
 
 import minibert
 from minibert import Bert
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import pytest
 import small_entities
 from small_tasks import report_in, small_options
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.finetuning import running, whole_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
+from minibert.hub.checkpoint import checkpoints, latest, save_checkpoint
 from minibert.reports import results
-from minibert.training.checkpoint import checkpoints, latest, save_checkpoint
 
 
 class Cut(Exception):

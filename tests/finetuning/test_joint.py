@@ -8,8 +8,8 @@ import pytest
 from paths import ROOT
 from small_tasks import report_in, reviews, small_options, write_table
 
+from minibert.base.errors import InputError
 from minibert.data import squad, trivia
-from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import read_labelled
 from minibert.finetuning.run import evaluate, finetune

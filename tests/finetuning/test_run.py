@@ -22,21 +22,23 @@ from small_tasks import (
     write_table,
 )
 
-from minibert import files, hub
+from minibert import hub
+from minibert.ask.inference import Bert
+from minibert.base import files
+from minibert.base.errors import InputError, RunError
+from minibert.base.files import RUN_FILES
+from minibert.base.machine import cores
+from minibert.core import heads
+from minibert.core.ops import Ops
+from minibert.core.optim import Lamb
+from minibert.core.params import Head
 from minibert.data.glue import TextExample
-from minibert.errors import InputError, RunError
-from minibert.files import RUN_FILES
 from minibert.finetuning import predicting, running, whole_model
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
-from minibert.inference import Bert
-from minibert.machine import cores
-from minibert.model import heads
-from minibert.model.params import Head
-from minibert.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
 from minibert.reports.results import measured_text, report_text
@@ -44,7 +46,6 @@ from minibert.tasks import registry
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.sentences import Sentences
 from minibert.tokenizer import Tokenizer
-from minibert.training.optim import Lamb
 from minibert.training.runlog import read_metrics
 
 # what a run starts from

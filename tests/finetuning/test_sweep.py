@@ -15,7 +15,7 @@ from small_tasks import (
     write_table,
 )
 
-from minibert.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError
 from minibert.finetuning import predicting, running, sweep
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions

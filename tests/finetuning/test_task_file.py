@@ -6,10 +6,10 @@ import pytest
 from small_tasks import write_model
 
 from minibert import Tokenizer, hub
-from minibert.errors import InputError
+from minibert.base.errors import InputError
+from minibert.core.params import Head, initialise
+from minibert.finetuning.frozen.feature_tagger import TaggerFile
 from minibert.finetuning.models import Finetuned
-from minibert.frozen.feature_tagger import TaggerFile
-from minibert.model.params import Head, initialise
 from minibert.tasks.stored import TaskFile
 
 STORED = {

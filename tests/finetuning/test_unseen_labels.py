@@ -8,7 +8,7 @@ from small_tasks import reviews, small_options, write_model, write_several, writ
 
 import minibert
 from minibert import cli
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.finetuning.run import evaluate, finetune
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from minibert.data.corpus import split_sentences
 from minibert.files import write_atomically
 from minibert.terminal import emit
+
+from minibert.data.corpus import split_sentences
 
 BOOKS_FILE = Path(__file__).parents[2] / "minibert" / "corpora" / "books.txt.xz"
 FEWEST_WORDS, MOST_WORDS = 500, 12_000  # of a document: short poems are joined, Milton's books are halved

@@ -8,6 +8,8 @@ import pytest
 from engines import ENGINES
 
 from minibert import engines
+from minibert.core.ops import Ops
+from minibert.core.ops.primitives import LinearSaved
 from minibert.gradcheck.cases import SIZES
 from minibert.gradcheck.sheet import (
     Row,
@@ -23,8 +25,6 @@ from minibert.gradcheck.sheet import (
     upstream,
     worst,
 )
-from minibert.ops import Ops
-from minibert.ops.primitives import LinearSaved
 
 CASES = {(size, case.label): case for size, shape in SIZES.items() for case in cases(shape)}
 UGLY = {label: case for (size, label), case in CASES.items() if size == "ugly"}

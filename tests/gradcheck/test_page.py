@@ -11,11 +11,11 @@ from html_page import Page
 from paths import ROOT
 
 from minibert import cli, engines
+from minibert.core.ops import Ops
 from minibert.gradcheck import page
 from minibert.gradcheck.cases import SIZES
 from minibert.gradcheck.page import proof_page, repository_url, source_of
 from minibert.gradcheck.sheet import Row, cases, proof_sheet
-from minibert.ops import Ops
 
 SOME = ("linear", "tanh", "take_rows", "head_loss")
 ROWS = proof_sheet([Ops()], {"ugly": SIZES["ugly"]}, operations=SOME)
@@ -117,7 +117,7 @@ def test_sources_are_links_where_the_package_says_where_its_repository_is(monkey
     assert repository_url() == expected.rstrip("/")
     links = [one["href"] for one in Page(proof_page(ROWS, [Ops()])).of("a")]
     line = source_of(Ops(), "linear")[1]
-    first = f"https://code.example/mini/blob/HEAD/minibert/ops/primitives.py#L{line}"
+    first = f"https://code.example/mini/blob/HEAD/minibert/core/ops/primitives.py#L{line}"
     assert links[:1] == [first] * bool(expected)
     assert len(links) == (len({row.operation for row in ROWS}) if expected else 0)
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings, strategies as st
 from paths import GOLDEN as FOLDER
 from safetensors.numpy import load_file, save_file
 
-from minibert.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError
+from minibert.core.config import BertConfig
+from minibert.core.params import Head, initialise
 from minibert.hub import load_hf, save_hf, to_hf
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, initialise
 
 GOLDEN = FOLDER / "hf_tiny"  # written by transformers
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)

@@ -8,17 +8,17 @@ import pytest
 from engines import ENGINES
 
 from minibert import engines
-from minibert.errors import InputError
+from minibert.base.errors import InputError
+from minibert.core.batch import VectorBatch
+from minibert.core.ops import Ops
+from minibert.core.optim import AdamW
 from minibert.finetuning.feature_based import LstmObjective
-from minibert.frozen.feature_tagger import batch_scores, load_tagger, save_tagger
+from minibert.finetuning.frozen.feature_tagger import batch_scores, load_tagger, save_tagger
 from minibert.gradcheck.sheet import distance
+from minibert.hub.checkpoint import load_checkpoint
 from minibert.model import bilstm
-from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
-from minibert.ops import Ops
-from minibert.training.checkpoint import load_checkpoint
 from minibert.training.loop import Loop, State, train
-from minibert.training.optim import AdamW
 from minibert.training.runlog import RunLog, read_metrics
 
 CONFIG = BilstmConfig(inputs=6, outputs=5, width=7)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from small_tasks import small_config
 
-from minibert.errors import InputError
-from minibert.model.params import Head, initialise
+from minibert.base.errors import InputError
+from minibert.core.params import Head, initialise
 from minibert.model.targets import Targets, targets_of
 
 

@@ -13,7 +13,7 @@ from paths import ROOT
 from tokenizer_jobs import encode, learn, texts
 from tokenizer_jobs.tables import BEGIN, END, replace_between_marks
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.tokenizer import native
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the C core is not installed")

@@ -9,19 +9,19 @@ import pytest
 from safetensors import safe_open
 
 from minibert import cli, hub
-from minibert.errors import InputError
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.core import bert, heads
+from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import Head, Parameters, initialise
 from minibert.hub.loading import read_json
 from minibert.hub.names import parts
 from minibert.hub.pytorch.pickled import read_pickled
 from minibert.hub.tensorflow.bundle import Bundle
 from minibert.hub.tensorflow.google import google_name
 from minibert.hub.tensorflow.sstable import read_table, write_table
-from minibert.inference import Bert
-from minibert.model import bert, heads
-from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, Parameters, initialise
-from minibert.ops import Ops
 from minibert.tokenizer import Tokenizer
 
 torch = pytest.importorskip("torch")

@@ -13,8 +13,8 @@ from huggingface_hub import ModelCard
 from one_text import fill_masks
 
 from minibert import Bert, cli
+from minibert.finetuning.frozen.features import Extractor
 from minibert.finetuning.run import classify
-from minibert.frozen.features import Extractor
 
 TEXTS = ["the whale was good", "a poor captain, and a very bad ship", "of the sea"]
 QUICK = (

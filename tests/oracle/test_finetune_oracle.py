@@ -5,14 +5,14 @@ import pytest
 from small_tasks import write_model, write_rte, write_several, write_sst2
 
 from minibert import hub
+from minibert.core import heads
+from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.ops import Ops
+from minibert.core.params import Head
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
-from minibert.model import heads
-from minibert.model.batch import Feature, Sequence, TaskBatch
-from minibert.model.params import Head
-from minibert.ops import Ops
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

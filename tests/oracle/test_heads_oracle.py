@@ -5,15 +5,16 @@ import numpy as np
 import pytest
 
 from minibert import hub
+from minibert.core import heads
+from minibert.core.batch import Feature, Sequence, TaskBatch, VectorBatch
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.params import Head, Parameters, initialise
 from minibert.gradcheck.sheet import distance
-from minibert.model import bilstm, heads
-from minibert.model.batch import Feature, Sequence, TaskBatch, VectorBatch
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, Parameters, initialise
-from minibert.ops import Ops
+from minibert.model import bilstm
 from minibert.tasks.batches import weighted
 from minibert.tokenizer import Tokenizer
-from minibert.training.optim import AdamW, warmup_linear
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from agreement import stored_tensors
 
-from minibert.errors import InputError
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import Parameters
 from minibert.hub import load_hf, save_hf, to_hf
-from minibert.inference import Bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters
-from minibert.ops import Ops
 from minibert.tokenizer import Tokenizer
 
 torch = pytest.importorskip("torch")

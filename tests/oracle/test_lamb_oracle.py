@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from minibert.core.ops import AdamRule, Ops
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
-from minibert.ops import AdamRule, Ops
 
 jax = pytest.importorskip("jax")
 optax = pytest.importorskip("optax")

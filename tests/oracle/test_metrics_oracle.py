@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from minibert import metrics
-from minibert.metrics import entities
+from minibert.tasks import metrics
+from minibert.tasks.metrics import entities
 
 sklearn_metrics = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 from small_tasks import small_options, write_model, write_table
 
+from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.ops import Ops
+from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.params import Head, initialise
 from minibert.data.glue import TextExample
 from minibert.finetuning.run import classify, finetune
 from minibert.hub import to_hf
-from minibert.metrics import spearman
-from minibert.model.batch import Feature, Sequence, TaskBatch
-from minibert.model.params import Head, initialise
-from minibert.ops import Ops
 from minibert.tasks import registry, similarity_losses
+from minibert.tasks.metrics import spearman
 from minibert.tasks.similarity import _ranked, _word_vectors
-from minibert.training.optim import AdamW, warmup_linear
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 
 from paths import ROOT  # noqa: E402
 
-from minibert.errors import InputError  # noqa: E402
+from minibert.base.errors import InputError  # noqa: E402
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab  # noqa: E402
 from minibert.tokenizer.added import AddedToken  # noqa: E402
 

@@ -11,8 +11,8 @@ from small_corpus import write_corpus
 
 import minibert
 from minibert import Bert, InputError, Tokenizer, cli
+from minibert.ask.scoring import score_texts
 from minibert.pretraining.predict import evaluate
-from minibert.pretraining.scoring import score_texts
 
 LETTERS = [chr(97 + number) for number in range(26)]
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]

@@ -4,8 +4,8 @@ import pytest
 from small_corpus import write_corpus
 
 from minibert import cli
+from minibert.base.errors import InputError
 from minibert.data.shards.joined import open_shards
-from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
 

@@ -9,6 +9,7 @@ from small_corpus import write_corpus
 
 import minibert
 from minibert import cli
+from minibert.api.runs import Run
 from minibert.data.instances import InstanceOptions, Instances
 from minibert.engines import create
 from minibert.pretraining import budget
@@ -19,7 +20,6 @@ from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import Timetable
 from minibert.pretraining.run import pretrain, report_text
-from minibert.runs import Run
 from minibert.training.runlog import read_metrics
 
 

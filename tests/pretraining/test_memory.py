@@ -10,7 +10,7 @@ import pytest
 from small_corpus import write_corpus
 
 import minibert
-from minibert.estimators.corpora import texts_or_names
+from minibert.api.corpora import texts_or_names
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import TEXTS
 from minibert.pretraining.run import pretrain as pretrain_options

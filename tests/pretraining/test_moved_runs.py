@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from small_tasks import reviews, write_model, write_table
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import evaluate, finetune
 

@@ -7,8 +7,8 @@ import warnings
 import pytest
 from small_corpus import write_corpus
 
+from minibert.base.errors import InputError
 from minibert.data.shards.joined import open_shards
-from minibert.errors import InputError
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import prepare_text

@@ -17,16 +17,17 @@ from one_text import fill_masks
 from small_corpus import ANIMALS, PLACES, write_corpus
 
 from minibert import cli
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError, RunError
+from minibert.base.files import RUN_FILES
+from minibert.core.batch import Batch, Sequence
+from minibert.core.bert import pretraining_loss
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import Parameters, initialise
 from minibert.data.instances import InstanceOptions
-from minibert.errors import InputError, RunError
-from minibert.files import RUN_FILES
 from minibert.hub import load_hf
-from minibert.inference import Bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.bert import pretraining_loss
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, initialise
-from minibert.ops import Ops
+from minibert.hub.checkpoint import checkpoints, latest, load_checkpoint
 from minibert.pretraining import budget, evaluation, objective, run as pretraining
 from minibert.pretraining.evaluation import entropy_of_counts, evaluation_batches, score, shuffle_contexts
 from minibert.pretraining.objective import MaskedAndNext, Pretraining
@@ -37,7 +38,6 @@ from minibert.pretraining.recipes import RECIPES, Stage, Timetable, parse_length
 from minibert.pretraining.run import pretrain, report_text
 from minibert.tokenizer import Tokenizer
 from minibert.training import loop
-from minibert.training.checkpoint import checkpoints, latest, load_checkpoint
 from minibert.training.runlog import NoLog, read_metrics
 
 pytestmark = pytest.mark.usefixtures("few_passes")

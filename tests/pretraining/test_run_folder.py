@@ -7,8 +7,8 @@ import pytest
 from command import ends_badly
 from small_tasks import reviews, small_options
 
-from minibert import files
-from minibert.errors import InputError, RunError
+from minibert.base import files
+from minibert.base.errors import InputError, RunError
 from minibert.finetuning.feature_based import ACTIVATIONS
 from minibert.finetuning.run import finetune
 from minibert.finetuning.running import BEST, CHECKPOINTS

@@ -12,15 +12,16 @@ from command import ends_badly
 from small_corpus import write_corpus
 
 from minibert import cli
-from minibert.errors import InputError
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.base.machine import cores
+from minibert.core import config as configuration
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import Head, initialise
 from minibert.hub import load_hf, save_hf
-from minibert.inference import Bert
-from minibert.machine import cores
-from minibert.model import config as configuration
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, initialise
-from minibert.ops import Ops
+from minibert.hub.checkpoint import latest
 from minibert.pretraining import budget, evaluation
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
@@ -29,7 +30,6 @@ from minibert.pretraining.preparation import prepare_text
 from minibert.pretraining.recipes import RECIPES, SCHEDULES, parse_lengths, schedule_for
 from minibert.pretraining.run import pretrain, report_text
 from minibert.tokenizer import Tokenizer
-from minibert.training.checkpoint import latest
 
 PAPER = {size for size, recipe in RECIPES.items() if recipe.paper}
 SMALL = {"vocab_size": 120, "batch_size": 2, "held_out": 0.2, "evaluations": 0, "engine": "numpy"}

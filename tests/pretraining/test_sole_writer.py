@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from minibert.errors import InputError
-from minibert.files import sole_writer
+from minibert.base.errors import InputError
+from minibert.base.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.pretraining.options import PretrainOptions
@@ -17,7 +17,7 @@ from minibert.pretraining.run import pretrain
 fcntl = pytest.importorskip("fcntl", reason="this system has no locks of this kind")
 HOLDER = """
 import sys
-from minibert.files import sole_writer
+from minibert.base.files import sole_writer
 with sole_writer(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from html_page import Page, require_self_contained
 
+from minibert.base.terminal import printable
 from minibert.data.ner import TaggedSentence
 from minibert.reports import page as report, pictures
 from minibert.reports.page import Facts, page, save_report
 from minibert.reports.results import measured_text
 from minibert.tasks.tagging import Tagging
 from minibert.tasks.task import Mistake
-from minibert.terminal import printable
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" </td></table><!-- \x00\ud800\x1b[31m"
 

@@ -6,12 +6,12 @@ import numpy as np
 from objectives import update_once
 from safetensors import safe_open
 
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, initialise
-from minibert.ops import Ops
-from minibert.training.optim import AdamW, warmup_linear
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.params import Parameters, initialise
 
 STATES = 1e-10  # hidden states, attention maps, logits and the loss, in float64
 GRADIENTS = 1e-8

@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 
 from minibert import cli
-from minibert.errors import MissingFile
+from minibert.base.errors import MissingFile
 from minibert.tokenizer import native
 from minibert.training.runlog import read_metrics
 

@@ -13,11 +13,11 @@ import sys
 import numpy as np
 
 from minibert import engines
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import initialise
-from minibert.ops import AdamRule
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops import AdamRule
+from minibert.core.params import initialise
 
 CONFIG = BertConfig(
     vocab_size=99,

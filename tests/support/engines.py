@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from minibert import engines
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 
 
 def missing(name):

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import initialise
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.optim import AdamW
+from minibert.core.params import initialise
 from minibert.training.loop import State
-from minibert.training.optim import AdamW
 
 CONFIG = BertConfig.from_size(
     "tiny",

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from minibert.model import bert, heads
-from minibert.model.params import PRETRAINING
+from minibert.core import bert, heads
+from minibert.core.params import PRETRAINING
 
 
 class OfFunction:

@@ -1,6 +1,6 @@
 """Guesses for the gaps of one text."""
 
-from minibert.gaps import fill_texts
+from minibert.ask.gaps import fill_texts
 
 
 def fill_masks(model, text, top=5, **asked):

@@ -54,8 +54,8 @@ SECTIONS = {
 ROWS = (
     Row(
         "3-a", "“all of the parameters are fine-tuned using labeled data from the downstream tasks”",
-        "model/bert.py:encoder_backward",
-        "model/test_heads.py::test_frozen_layers_have_no_gradient_and_the_others_the_same_bits_as_"
+        "core/bert.py:encoder_backward",
+        "core/test_heads.py::test_frozen_layers_have_no_gradient_and_the_others_the_same_bits_as_"
         "ever[0-numpy-classify]",
         "if frozen is not None:", "if True:",
         note="`--freeze` leaves layers out, which the paper does not do.",
@@ -69,45 +69,45 @@ ROWS = (
     ),
     Row(
         "3-c", "“multi-layer bidirectional Transformer encoder”: L layers, one after another",
-        "ops/blocks.py:Blocks.layers",
-        "ops/test_ops.py::test_layers_run_in_order_and_back_in_reverse",
+        "core/ops/blocks.py:Blocks.layers",
+        "core/test_ops.py::test_layers_run_in_order_and_back_in_reverse",
         "enumerate(params)", "enumerate(params[:-1])",
     ),
     Row(
         "3-d", "attention, by reference to Vaswani et al.: softmax(QKᵀ/√d)V",
-        "ops/attention.py:Attention._probabilities",
-        "ops/test_ops.py::test_attention_is_a_softmax_over_the_keys_of_the_same_sequence[both ways]",
+        "core/ops/attention.py:Attention._probabilities",
+        "core/test_ops.py::test_attention_is_a_softmax_over_the_keys_of_the_same_sequence[both ways]",
         "* (1 / math.sqrt(q.shape[-1]))", "* (1 / q.shape[-1])",
     ),
     Row(
         "3-e", "multi-head attention, likewise: A heads of H/A dimensions side by side, then projected",
-        "ops/blocks.py:Blocks.attention_block",
-        "ops/test_ops.py::test_attention_block_is_a_residual_around_projected_attention[both ways]",
+        "core/ops/blocks.py:Blocks.attention_block",
+        "core/test_ops.py::test_attention_block_is_a_residual_around_projected_attention[both ways]",
         "qkv.reshape(T, 3, config.A, config.D)", "qkv.reshape(T, 3, config.D, config.A).swapaxes(2, 3)",
     ),
     Row(
         "3-f", "residual and LayerNorm after attention, likewise: LayerNorm(x + Sublayer(x))",
-        "ops/blocks.py:Blocks.attention_block",
-        "ops/test_ops.py::test_attention_block_is_a_residual_around_projected_attention[both ways]",
+        "core/ops/blocks.py:Blocks.attention_block",
+        "core/test_ops.py::test_attention_block_is_a_residual_around_projected_attention[both ways]",
         "self.layer_norm(x + out,", "self.layer_norm(out,",
     ),
     Row(
         "3-g", "feed-forward sublayer, likewise: two linear maps, residual and LayerNorm",
-        "ops/blocks.py:Blocks.feed_forward_block",
-        "ops/test_ops.py::test_feed_forward_block_is_a_residual_around_two_layers_with_gelu",
+        "core/ops/blocks.py:Blocks.feed_forward_block",
+        "core/test_ops.py::test_feed_forward_block_is_a_residual_around_two_layers_with_gelu",
         "self.layer_norm(x + out,", "self.layer_norm(out,",
     ),
     Row(
         "3-h", "LayerNorm itself, likewise (Ba et al. 2016)",
-        "ops/primitives.py:Primitives.layer_norm",
-        "ops/test_ops.py::test_layer_norm_rows_have_the_mean_and_spread_they_are_given",
+        "core/ops/primitives.py:Primitives.layer_norm",
+        "core/test_ops.py::test_layer_norm_rows_have_the_mean_and_spread_they_are_given",
         "(centred * centred).mean(-1, keepdims=True)",
         "(centred * centred).sum(-1, keepdims=True) / (x.shape[-1] - 1)",
     ),
     Row(
         "3-i", "“BERT-BASE (L=12, H=768, A=12, Total Parameters=110M)”",
-        "model/config.py:SIZES",
-        "model/test_params.py::test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_"
+        "core/config.py:SIZES",
+        "core/test_params.py::test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_"
         "paper[base-shape0]",
         '"base": (12, 768, 12)', '"base": (12, 768, 8)',
         note=(
@@ -117,23 +117,23 @@ ROWS = (
     ),
     Row(
         "3-j", "“BERT-LARGE (L=24, H=1024, A=16, Total Parameters=340M)”",
-        "model/config.py:SIZES",
-        "model/test_params.py::test_encoder_and_pooler_have_the_published_number_of_"
+        "core/config.py:SIZES",
+        "core/test_params.py::test_encoder_and_pooler_have_the_published_number_of_"
         "parameters[large-335141888]",
         '"large": (24, 1024, 16)', '"large": (23, 1024, 16)',
     ),
     Row(
         "3-k", "“we set the feed-forward/filter size to be 4H”",
-        "model/config.py:BertConfig.from_size",
-        "model/test_params.py::test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_"
+        "core/config.py:BertConfig.from_size",
+        "core/test_params.py::test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_"
         "paper[large-shape1]",
         "4 * hidden", "3 * hidden",
     ),
     Row(
         "3-l",
         "“uses bidirectional self-attention”, not one where a token attends “to context to its left” only",
-        "ops/attention.py:Attention._probabilities",
-        "model/test_bert.py::test_every_token_sees_every_other_both_ways",
+        "core/ops/attention.py:Attention._probabilities",
+        "core/test_bert.py::test_every_token_sees_every_other_both_ways",
         "if causal:", "if True:",
     ),
     Row(
@@ -153,7 +153,7 @@ ROWS = (
     ),
     Row(
         "3-o", "“with a 30,000 token vocabulary”",
-        "tokenizer/simple.py:learn",
+        "core/wordpiece.py:learn",
         "tokenizer/test_learner.py::test_vocabulary_and_ids_are_those_of_the_plain_learner[python]",
         "while len(vocab) < vocab_size:", "while len(vocab) <= vocab_size:",
         note=(
@@ -175,27 +175,27 @@ ROWS = (
     ),
     Row(
         "3-r", "“a learned embedding … indicating whether it belongs to sentence A or sentence B”",
-        "ops/blocks.py:Blocks.embedding_block",
-        "ops/test_ops.py::test_embedding_block_is_the_norm_of_three_embeddings",
+        "core/ops/blocks.py:Blocks.embedding_block",
+        "core/test_ops.py::test_embedding_block_is_the_norm_of_three_embeddings",
         "self.embedding(batch.token_type_ids,", "self.embedding(0 * batch.token_type_ids,",
     ),
     Row(
         "3-s", "“constructed by summing the corresponding token, segment, and position embeddings”",
-        "ops/blocks.py:Blocks.embedding_block",
-        "ops/test_ops.py::test_embedding_block_is_the_norm_of_three_embeddings",
+        "core/ops/blocks.py:Blocks.embedding_block",
+        "core/test_ops.py::test_embedding_block_is_the_norm_of_three_embeddings",
         "x = word + position + segment", "x = word + segment",
     ),
     Row(
         "3-t", "“the final hidden vector of the special [CLS] token as C”, the aggregate for classification",
-        "ops/blocks.py:Blocks.pooler",
-        "ops/test_ops.py::test_pooler_looks_at_the_first_token_of_each_sequence",
+        "core/ops/blocks.py:Blocks.pooler",
+        "core/test_ops.py::test_pooler_looks_at_the_first_token_of_each_sequence",
         "self.take_rows(x, first_rows)", "self.take_rows(x, 0 * first_rows)",
         note="As in the released code, a dense layer with tanh stands behind it.",
     ),
     Row(
         "3-u", "“the final hidden vector for the iᵗʰ input token as Tᵢ”",
-        "model/heads.py:_output_layer",
-        "model/test_heads.py::test_tags_are_asked_at_their_rows_alone",
+        "core/heads.py:_output_layer",
+        "core/test_heads.py::test_tags_are_asked_at_their_rows_alone",
         "ops.take_rows(x, places)", "ops.take_rows(x, places[::-1])",
     ),
     Row(
@@ -210,8 +210,8 @@ ROWS = (
         "3.1-b",
         "“final hidden vectors corresponding to the mask tokens … into an output softmax over the "
         "vocabulary”",
-        "ops/blocks.py:Blocks.masked_lm_logits",
-        "ops/test_ops.py::test_masked_lm_head_scores_the_masked_rows_alone_with_the_tied_embedding",
+        "core/ops/blocks.py:Blocks.masked_lm_logits",
+        "core/test_ops.py::test_masked_lm_head_scores_the_masked_rows_alone_with_the_tied_embedding",
         'self.linear(x, table.T, params["output_bias"])',
         'self.linear(x, table.T, 0 * params["output_bias"])',
         note="As in the released code: dense, GELU and LayerNorm, then the word embedding as decoder.",
@@ -243,8 +243,8 @@ ROWS = (
     ),
     Row(
         "3.1-g", "“Tᵢ will be used to predict the original token with cross entropy loss”",
-        "ops/losses.py:Losses.softmax_cross_entropy",
-        "ops/test_ops.py::test_cross_entropy_is_minus_the_logarithm_of_a_softmax",
+        "core/ops/losses.py:Losses.softmax_cross_entropy",
+        "core/test_ops.py::test_cross_entropy_is_minus_the_logarithm_of_a_softmax",
         "- shifted[rows, labels]", "- shifted[rows, 0 * labels]",
     ),
     Row(
@@ -262,8 +262,8 @@ ROWS = (
     ),
     Row(
         "3.1-j", "“C is used for next sentence prediction”",
-        "model/bert.py:pretraining_loss",
-        "model/test_bert.py::test_packed_batch_equals_each_sequence_alone[both ways]",
+        "core/bert.py:pretraining_loss",
+        "core/test_bert.py::test_packed_batch_equals_each_sequence_alone[both ways]",
         'ops.pooler(x, first, params["pooler"])', 'ops.pooler(x, 0 * first, params["pooler"])',
     ),
     Row(
@@ -309,8 +309,8 @@ ROWS = (
         "3.2-a",
         "“encoding a concatenated text pair with self-attention effectively includes bidirectional "
         "cross attention”",
-        "ops/attention.py:Attention.attention",
-        "model/test_bert.py::test_every_token_sees_every_other_both_ways",
+        "core/ops/attention.py:Attention.attention",
+        "core/test_bert.py::test_every_token_sees_every_other_both_ways",
         "groups, back = equal_length_groups(cu_seqlens)",
         "groups, back = equal_length_groups(np.union1d(cu_seqlens, (cu_seqlens[:-1] + cu_seqlens[1:]) // 2))",
     ),
@@ -322,15 +322,15 @@ ROWS = (
     ),
     Row(
         "3.2-c", "“token representations are fed into an output layer for token-level tasks”",
-        "model/heads.py:_output_layer",
-        "model/test_heads.py::test_the_score_of_a_token_as_start_and_as_end_is_its_product_with_a_"
+        "core/heads.py:_output_layer",
+        "core/test_heads.py::test_the_score_of_a_token_as_start_and_as_end_is_its_product_with_a_"
         "vector_each",
         "    else:\n        read = ops.upcast(x)", "    else:\n        read = ops.upcast(x)[::-1]",
     ),
     Row(
         "3.2-d", "“the [CLS] representation is fed into an output layer for classification”",
-        "model/heads.py:_rows_read",
-        "model/test_heads.py::test_a_class_is_read_from_cls_and_under_causal_attention_from_the_last_"
+        "core/heads.py:_rows_read",
+        "core/test_heads.py::test_a_class_is_read_from_cls_and_under_causal_attention_from_the_last_"
         "token[first token]",
         "batch.last_rows if config.is_decoder else batch.first_rows", "batch.last_rows",
     ),
@@ -349,16 +349,16 @@ ROWS = (
     ),
     Row(
         "4.1-a", "“a standard classification loss with C and W, i.e., log(softmax(CWᵀ))”",
-        "model/heads.py:loss",
-        "model/test_heads.py::test_a_class_is_read_from_cls_and_under_causal_attention_from_the_last_"
+        "core/heads.py:loss",
+        "core/test_heads.py::test_a_class_is_read_from_cls_and_under_causal_attention_from_the_last_"
         "token[first token]",
         "ops.softmax_cross_entropy(scores, batch.labels)",
         "ops.softmax_cross_entropy(scores, 0 * batch.labels)",
     ),
     Row(
         "4.1-b", "“The only new parameters … are classification layer weights W ∈ ℝ^{K×H}”",
-        "model/params.py:parameter_table",
-        "model/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
+        "core/params.py:parameter_table",
+        "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
         "a_whole_sequence[classify]",
         'weight("head.weight", H, head.outputs)', 'weight("head.weight", H, head.outputs + 1)',
         note="And a bias, as in the released code.",
@@ -393,26 +393,26 @@ ROWS = (
     ),
     Row(
         "4.1-g", "“F1 scores are reported for QQP and MRPC”",
-        "metrics/scores.py:f1",
-        "metrics/test_scores.py::test_f1_counts_hits_twice_and_both_kinds_of_error_once",
+        "tasks/metrics/scores.py:f1",
+        "tasks/metrics/test_scores.py::test_f1_counts_hits_twice_and_both_kinds_of_error_once",
         "int(is_gold.sum() + is_predicted.sum())", "int(2 * is_predicted.sum())",
     ),
     Row(
         "4.1-h", "“Spearman correlations are reported for STS-B”",
-        "metrics/scores.py:spearman",
-        "metrics/test_scores.py::test_correlations_of_a_permutation_agree",
+        "tasks/metrics/scores.py:spearman",
+        "tasks/metrics/test_scores.py::test_correlations_of_a_permutation_agree",
         "pearson(_ranks(x), _ranks(y))", "pearson(x, y)",
     ),
     Row(
         "4.1-i", "“accuracy scores are reported for the other tasks”",
-        "metrics/scores.py:accuracy",
-        "metrics/test_scores.py::test_accuracy_is_the_share_of_equal_labels",
+        "tasks/metrics/scores.py:accuracy",
+        "tasks/metrics/test_scores.py::test_accuracy_is_the_share_of_equal_labels",
         "np.mean(gold == predicted)", "np.mean(gold != predicted)",
     ),
     Row(
         "4.1-j", "the CoLA column, called accuracy in the caption, which is Matthews' correlation in GLUE",
-        "metrics/scores.py:matthews",
-        "metrics/test_scores.py::test_matthews_of_two_classes_is_the_formula_of_the_four_counts",
+        "tasks/metrics/scores.py:matthews",
+        "tasks/metrics/test_scores.py::test_matthews_of_two_classes_is_the_formula_of_the_four_counts",
         "(n * n - sum(p * p for p in of_predicted))", "(n * n - sum(g * g for g in of_gold))",
     ),
     Row(
@@ -456,16 +456,16 @@ ROWS = (
     ),
     Row(
         "4.2-b", "“We only introduce a start vector S … and an end vector E”",
-        "model/params.py:parameter_table",
-        "model/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
+        "core/params.py:parameter_table",
+        "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
         "a_whole_sequence[span]",
         "if head.pooled:", "if True:",
         note="And a bias for each of the two, as in the released code.",
     ),
     Row(
         "4.2-c", "Pᵢ = exp(S·Tᵢ) / Σⱼ exp(S·Tⱼ), “a softmax over all of the words in the paragraph”",
-        "model/heads.py:loss",
-        "model/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
+        "core/heads.py:loss",
+        "core/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
         "scores[:, 0], batch.cu_seqlens, starts", "scores[:, 1], batch.cu_seqlens, starts",
         note=(
             "As in the released code, the softmax is over all tokens of the sequence, those of the "
@@ -474,8 +474,8 @@ ROWS = (
     ),
     Row(
         "4.2-d", "“The analogous formula is used for the end”",
-        "model/heads.py:loss",
-        "model/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
+        "core/heads.py:loss",
+        "core/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
         "scores[:, 1], batch.cu_seqlens, ends", "scores[:, 1], batch.cu_seqlens, starts",
     ),
     Row(
@@ -493,8 +493,8 @@ ROWS = (
     ),
     Row(
         "4.2-g", "“the sum of the log-likelihoods of the correct start and end positions”",
-        "model/heads.py:loss",
-        "model/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
+        "core/heads.py:loss",
+        "core/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
         "span_weight * (start_nll + end_nll)", "span_weight * start_nll",
         note="Their mean by default, as in the released code; `--span-weight 1` gives the sum.",
     ),
@@ -525,8 +525,8 @@ ROWS = (
     ),
     Row(
         "4.2-k", "Table 2's columns: exact match and F1",
-        "metrics/squad.py:_overlap",
-        "metrics/test_squad.py::test_exact_match_and_f1_by_hand",
+        "tasks/metrics/squad.py:_overlap",
+        "tasks/metrics/test_squad.py::test_exact_match_and_f1_by_hand",
         "2 * precision * recall / (precision + recall)", "(precision + recall) / 2",
     ),
     Row(
@@ -551,8 +551,8 @@ ROWS = (
     ),
     Row(
         "4.3-b", "“The probability space … is extended to include the position of the [CLS] token”",
-        "ops/losses.py:Losses.segment_softmax_cross_entropy",
-        "ops/test_ops.py::test_segment_cross_entropy_is_a_cross_entropy_of_each_segment",
+        "core/ops/losses.py:Losses.segment_softmax_cross_entropy",
+        "core/test_ops.py::test_segment_cross_entropy_is_a_cross_entropy_of_each_segment",
         "self.softmax_cross_entropy(scores[rows],",
         "self.softmax_cross_entropy(scores[rows] - 50 * (rows == rows[:, :1]),",
         note="So it is for 1.1 as well, where a window without the answer has it at [CLS].",
@@ -604,14 +604,14 @@ ROWS = (
     Row(
         "4.4-b",
         "“a vector whose dot product with the [CLS] token representation C denotes a score for each choice”",
-        "model/heads.py:_output_layer",
-        "model/test_heads.py::test_the_score_of_a_choice_is_the_product_of_its_pooled_cls_with_a_vector",
+        "core/heads.py:_output_layer",
+        "core/test_heads.py::test_the_score_of_a_choice_is_the_product_of_its_pooled_cls_with_a_vector",
         'ops.linear(read, params["head"]["weight"],', 'ops.linear(read, abs(params["head"]["weight"]),',
     ),
     Row(
         "4.4-c", "“normalized with a softmax layer” over the choices",
-        "model/heads.py:loss",
-        "model/test_heads.py::test_choices_compete_within_their_example",
+        "core/heads.py:loss",
+        "core/test_heads.py::test_choices_compete_within_their_example",
         "scores.reshape(-1, batch.choices), batch.labels",
         "scores.reshape(batch.choices, -1).T, batch.labels",
     ),
@@ -634,8 +634,8 @@ ROWS = (
     Row(
         "5.1-b",
         "“LTR & No NSP: A left-context-only model … trained using a standard Left-to-Right (LTR) LM”",
-        "ops/attention.py:Attention._probabilities",
-        "ops/test_ops.py::test_causal_attention_is_that_of_the_prefix_alone_whatever_comes_later",
+        "core/ops/attention.py:Attention._probabilities",
+        "core/test_ops.py::test_causal_attention_is_that_of_the_prefix_alone_whatever_comes_later",
         "np.tri(rows.shape[1], dtype=bool)", "np.tri(rows.shape[1], k=1, dtype=bool)",
     ),
     Row(
@@ -658,14 +658,14 @@ ROWS = (
     ),
     Row(
         "5.1-f", "“we added a randomly initialized BiLSTM on top”",
-        "model/heads.py:_output_layer",
-        "model/test_heads.py::test_lstms_stand_between_the_encoder_and_the_output_layer",
+        "core/heads.py:_output_layer",
+        "core/test_heads.py::test_lstms_stand_between_the_encoder_and_the_output_layer",
         "x, saved_lstm = ops", "_, saved_lstm = ops",
     ),
     Row(
         "5.1-g", "the LSTM's own equations, which the paper takes as known",
-        "ops/recurrent.py:Recurrent.lstm",
-        "ops/test_ops.py::test_lstm_reads_each_sequence_by_itself_from_its_own_end[forward]",
+        "model/recurrent.py:Recurrent.lstm",
+        "core/test_ops.py::test_lstm_reads_each_sequence_by_itself_from_its_own_end[forward]",
         "c = f * c + i * g", "c = f * c + (1 - f) * g",
     ),
     Row(
@@ -681,8 +681,8 @@ ROWS = (
     ),
     Row(
         "5.2-a", "Table 6's sizes, from (L=3, H=768, A=12) to (24, 1024, 16)",
-        "model/config.py:BertConfig.from_size",
-        "model/test_params.py::test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_"
+        "core/config.py:BertConfig.from_size",
+        "core/test_params.py::test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_"
         "paper[6-768-3-shape3]",
         '"num_attention_heads": heads', '"num_attention_heads": hidden // 64',
     ),
@@ -736,7 +736,7 @@ ROWS = (
         "5.3-e",
         "“extracting the activations from one or more layers without fine-tuning any parameters of BERT”",
         "finetuning/feature_based.py:FeatureBasedRun.deliver",
-        "frozen/test_feature_based.py::test_a_tagger_on_frozen_layers_learns_who_and_where",
+        "finetuning/test_feature_based.py::test_a_tagger_on_frozen_layers_learns_who_and_where",
         "data.model.config, data.model.params,",
         "data.model.config, data.model.params.like(1.01 * data.model.params.flat),",
     ),
@@ -748,27 +748,27 @@ ROWS = (
     ),
     Row(
         "5.3-g", "Table 7: Embeddings, Second-to-Last Hidden, Last Hidden",
-        "frozen/activations.py:COMBINATIONS",
-        "frozen/test_feature_based.py::test_combinations_are_the_rows_of_table_7",
+        "finetuning/frozen/activations.py:COMBINATIONS",
+        "finetuning/test_feature_based.py::test_combinations_are_the_rows_of_table_7",
         'Combination("Second-to-Last Hidden", (-2,))', 'Combination("Second-to-Last Hidden", (-3,))',
     ),
     Row(
         "5.3-h", "Table 7: Weighted Sum Last Four Hidden",
-        "ops/recurrent.py:Recurrent.layer_mix",
-        "ops/test_ops.py::test_layer_mix_with_equal_weights_is_the_mean_and_with_unequal_ones_a_softmax",
+        "model/recurrent.py:Recurrent.layer_mix",
+        "core/test_ops.py::test_layer_mix_with_equal_weights_is_the_mean_and_with_unequal_ones_a_softmax",
         "exponentials / exponentials.sum()", "exponentials",
         note="Weights are learnt, through a softmax, as in ELMo; the paper does not say how.",
     ),
     Row(
         "5.3-i", "Table 7: Concat Last Four Hidden, “the top four hidden layers”",
-        "frozen/activations.py:WordVectors.sentence",
-        "frozen/test_feature_based.py::test_sentences_take_their_layers_side_by_side_or_to_be_mixed",
+        "finetuning/frozen/activations.py:WordVectors.sentence",
+        "finetuning/test_feature_based.py::test_sentences_take_their_layers_side_by_side_or_to_be_mixed",
         "np.concatenate(parts, axis=-1)", "np.concatenate(parts[::-1], axis=-1)",
     ),
     Row(
         "5.3-j", "Table 7: Weighted Sum All 12 Layers",
-        "frozen/activations.py:COMBINATIONS",
-        "frozen/test_feature_based.py::test_combinations_are_the_rows_of_table_7",
+        "finetuning/frozen/activations.py:COMBINATIONS",
+        "finetuning/test_feature_based.py::test_combinations_are_the_rows_of_table_7",
         '"all", mixed=True)', '"all")',
     ),
     Row(
@@ -780,8 +780,8 @@ ROWS = (
     ),
     Row(
         "5.3-l", "Table 7's F1, of whole entities (CoNLL-2003)",
-        "metrics/schemes.py:_conll_chunks",
-        "metrics/test_entities.py::test_chunks_by_hand",
+        "tasks/metrics/schemes.py:_conll_chunks",
+        "tasks/metrics/test_entities.py::test_chunks_by_hand",
         " or kind_of(before) != kind_of(tag)", "",
     ),
     Row(
@@ -854,8 +854,8 @@ ROWS = (
     ),
     Row(
         "A.2-g", "“We use Adam”: its update",
-        "ops/updates.py:Updates.adamw",
-        "training/test_optim.py::test_ten_updates_equal_the_formula_written_out[True]",
+        "core/ops/updates.py:Updates.adamw",
+        "core/test_optim.py::test_ten_updates_equal_the_formula_written_out[True]",
         "(np.sqrt(v_scale * v[s]) + rule.eps)", "np.sqrt(v_scale * v[s] + rule.eps)",
         note="Without bias correction for `base` and `large`, as in the released code.",
     ),
@@ -867,49 +867,49 @@ ROWS = (
     ),
     Row(
         "A.2-i", "“β₁ = 0.9, β₂ = 0.999”",
-        "options.py:RunOptions",
+        "base/options.py:RunOptions",
         "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
         "beta2: float = option(0.999,", "beta2: float = option(0.99,",
     ),
     Row(
         "A.2-j", "“L2 weight decay of 0.01”",
-        "options.py:RunOptions",
+        "base/options.py:RunOptions",
         "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
         "weight_decay: float = option(0.01,", "weight_decay: float = option(0.1,",
         note="Decoupled, and not of biases and LayerNorm, as in the released code.",
     ),
     Row(
         "A.2-k", "“learning rate warmup over the first 10,000 steps”",
-        "training/optim.py:warmup_linear",
-        "training/test_optim.py::test_googles_schedule_decays_from_step_zero_and_drops_where_warm_up_ends",
+        "core/optim.py:warmup_linear",
+        "core/test_optim.py::test_googles_schedule_decays_from_step_zero_and_drops_where_warm_up_ends",
         "peak * step / warmup", "peak",
         note="10,000 of 1,000,000 steps are `warmup` 0.01 of the recipe.",
     ),
     Row(
         "A.2-l", "“linear decay of the learning rate”",
-        "training/optim.py:warmup_linear",
-        "training/test_optim.py::test_googles_schedule_decays_from_step_zero_and_drops_where_warm_up_ends",
+        "core/optim.py:warmup_linear",
+        "core/test_optim.py::test_googles_schedule_decays_from_step_zero_and_drops_where_warm_up_ends",
         "(total - step) / max(1, total - begin))", "(total - step) / max(1, total - begin)) ** 2",
     ),
     Row(
         "A.2-m", "“a dropout probability of 0.1 on all layers”",
-        "ops/blocks.py:Blocks.feed_forward_block",
-        "model/test_bert.py::test_dropout_stands_behind_the_embeddings_the_probabilities_and_both_"
+        "core/ops/blocks.py:Blocks.feed_forward_block",
+        "core/test_bert.py::test_dropout_stands_behind_the_embeddings_the_probabilities_and_both_"
         "sublayers_of_every_layer",
         "out, saved_drop = self._dropout(out, drop, output_site)", "saved_drop = None",
     ),
     Row(
         "A.2-n", "“a gelu activation (Hendrycks and Gimpel, 2016)”: x Φ(x)",
-        "ops/primitives.py:Primitives.gelu",
-        "ops/test_ops.py::test_gelu_is_x_times_the_normal_distribution_function",
+        "core/ops/primitives.py:Primitives.gelu",
+        "core/test_ops.py::test_gelu_is_x_times_the_normal_distribution_function",
         "0.5 * self._erfc(x * -math.sqrt(0.5))", "1.0 * (x > 0)",
         note="The later releases' tanh form is `--hidden-act gelu_new`.",
     ),
     Row(
         "A.2-o",
         "“the sum of the mean masked LM likelihood and the mean next sentence prediction likelihood”",
-        "model/bert.py:pretraining_loss",
-        "model/test_bert.py::test_batch_without_a_masked_token_has_a_finite_loss_and_no_masked_lm_"
+        "core/bert.py:pretraining_loss",
+        "core/test_bert.py::test_batch_without_a_masked_token_has_a_finite_loss_and_no_masked_lm_"
         "gradient[both ways]",
         "mlm_loss + nsp_loss, mlm_loss", "(mlm_loss + nsp_loss) / 2, mlm_loss",
     ),
@@ -919,8 +919,8 @@ ROWS = (
     ),
     Row(
         "A.2-q", "“attention is quadratic to the sequence length”",
-        "model/flops.py:attention_pairs",
-        "test_trace.py::test_operations_of_a_step_are_the_useful_ones[both ways-numpy]",
+        "engines/flops.py:attention_pairs",
+        "engines/test_trace.py::test_operations_of_a_step_are_the_useful_ones[both ways-numpy]",
         "else lengths * lengths", "else 8 * lengths",
     ),
     Row(
@@ -958,7 +958,7 @@ ROWS = (
     ),
     Row(
         "A.4-a", "“BERT learns [SEP], [CLS] and sentence A/B embeddings during pre-training”",
-        "ops/blocks.py:Blocks.embedding_block_backward",
+        "core/ops/blocks.py:Blocks.embedding_block_backward",
         "gradcheck/test_gradients.py::test_gradient_equals_the_complex_step[ugly-embedding_block-numpy]",
         'self.embedding_backward(dx, saved.segment, grads["segment"])', 'grads["segment"]',
     ),
@@ -970,15 +970,15 @@ ROWS = (
     ),
     Row(
         "A.5-a", "“incorporating BERT with one additional output layer”",
-        "model/params.py:parameter_table",
-        "model/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
+        "core/params.py:parameter_table",
+        "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
         "a_whole_sequence[tag]",
         "if head.lstm:", 'if head.lstm or head.kind == "tag":',
         note="And the pooler of pre-training, where a head reads [CLS].",
     ),
     Row(
         "A.5-b", "“(a) and (b) are sequence-level tasks while (c) and (d) are token-level tasks”",
-        "model/head_kinds.py:KINDS",
+        "core/head_kinds.py:KINDS",
         "tasks/test_tasks.py::test_sequence_level_heads_read_cls_and_token_level_heads_read_"
         "tokens[tag-labels]",
         '"tag": HeadKind(LABELS', '"tag": HeadKind(SEQUENCES',
@@ -1085,8 +1085,8 @@ ROWS = (
     ),
     Row(
         "C.2-c", "“we concatenate the last 4 layers of BERT as the features”",
-        "frozen/activations.py:COMBINATIONS",
-        "frozen/test_feature_based.py::test_combinations_are_the_rows_of_table_7",
+        "finetuning/frozen/activations.py:COMBINATIONS",
+        "finetuning/test_feature_based.py::test_combinations_are_the_rows_of_table_7",
         'Combination("Concat Last Four Hidden", (-4, -3, -2, -1))',
         'Combination("Concat Last Four Hidden", (-3, -2, -1))',
     ),

@@ -4,7 +4,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from minibert.ops import attention, blocks, losses, primitives, recurrent
+from minibert.core.ops import attention, blocks, losses, primitives
+from minibert.model import recurrent
 
 
 def plant(monkeypatch):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minibert.frozen.features import Extractor
+from minibert.finetuning.frozen.features import Extractor
 
 
 def vectors_of(model, texts, *how, **more):

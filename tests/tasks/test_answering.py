@@ -14,13 +14,14 @@ from objectives import update_once
 from questions import TOKENIZER, WORDS, asked, most_context_by_loop, starts_of_loop, words
 
 from minibert import cli, engines, hub
-from minibert.errors import InputError
+from minibert.base.errors import InputError
+from minibert.core import heads
+from minibert.core.batch import TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.optim import AdamW
+from minibert.core.params import Head, initialise
 from minibert.finetuning import models
 from minibert.finetuning.predicting import predict_examples
-from minibert.model import heads
-from minibert.model.batch import TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, initialise
 from minibert.tasks.answer_spans import best_spans, decode
 from minibert.tasks.answering import (
     NULL_THRESHOLD,
@@ -34,7 +35,6 @@ from minibert.tasks.registry import create
 from minibert.tasks.task import softmax
 from minibert.tasks.windows import Windows
 from minibert.training import runlog
-from minibert.training.optim import AdamW
 
 SCORES = st.integers(-4, 4)  # few, so that many are equal
 

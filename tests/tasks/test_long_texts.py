@@ -9,22 +9,22 @@ from small_tasks import BAD, GOOD, OTHERS, small_config, small_options, write_mo
 
 import minibert
 from minibert import cli, hub
+from minibert.base.errors import InputError
+from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.optim import AdamW
+from minibert.core.params import Head, initialise
 from minibert.data.glue import TextExample
-from minibert.errors import InputError
 from minibert.finetuning.models import Finetuned, TaskFile
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict
-from minibert.model.batch import Feature, Sequence, TaskBatch
-from minibert.model.config import BertConfig
-from minibert.model.params import Head, initialise
+from minibert.hub.checkpoint import load_checkpoint, save_checkpoint
 from minibert.tasks import registry
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Mistake
 from minibert.tokenizer import Tokenizer
-from minibert.training.checkpoint import load_checkpoint, save_checkpoint
-from minibert.training.optim import AdamW
 
 LENGTH = 12  # room for 10 pieces
 LONG = LongTexts("mean", 2, 8)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from small_tasks import write_table
 
+from minibert.base.errors import InputError
 from minibert.data import tables
 from minibert.data.glue import TextExample
-from minibert.errors import InputError
 from minibert.reports.results import Measured, compared_with_majority, measured_text, report_of
 from minibert.tasks import registry
 from minibert.tasks.bag_of_words import BagOfWords

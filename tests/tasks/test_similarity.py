@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from small_tasks import GOOD, reviews, small_config, small_options, write_model, write_table
 
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.ops import Ops
+from minibert.core.params import Head, initialise
 from minibert.data.glue import TextExample
-from minibert.errors import InputError
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict
 from minibert.finetuning.running import Run
 from minibert.finetuning.whole_model import WholeRun
 from minibert.gradcheck.sheet import complex_step
-from minibert.inference import Bert
-from minibert.model.batch import Feature, Sequence, TaskBatch
-from minibert.model.params import Head, initialise
-from minibert.ops import Ops
 from minibert.reports.results import measured_text
 from minibert.tasks import registry, similarity_losses
 from minibert.tasks.similarity import _ranked

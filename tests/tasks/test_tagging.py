@@ -12,14 +12,14 @@ from real_data import real_data
 from small_entities import write_data, write_model, write_vocabulary
 
 from minibert import Tokenizer, cli
+from minibert.base.errors import InputError
 from minibert.data import ner
 from minibert.data.ner import TaggedSentence
-from minibert.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
-from minibert.metrics.entities import chunks
 from minibert.tasks import registry
 from minibert.tasks.contexts import Window, longest_word, windows
+from minibert.tasks.metrics.entities import chunks
 from minibert.tasks.tagging import NO_PIECE, Tagging, entities_text, tag_numbers
 from minibert.tasks.words import word_spans
 

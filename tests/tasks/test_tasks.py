@@ -15,17 +15,17 @@ from small_tasks import (
     write_table,
 )
 
+from minibert.base.errors import InputError
+from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.head_kinds import KINDS
+from minibert.core.ops import Ops
+from minibert.core.params import Head, initialise
 from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TASKS, TextExample
 from minibert.data.ner import TaggedSentence
-from minibert.errors import InputError
+from minibert.engines.flops import step_operations, task_operations
 from minibert.finetuning import predicting, preparation
 from minibert.finetuning.options import SWEEP, FinetuneOptions
-from minibert.model.batch import Feature, Sequence, TaskBatch
-from minibert.model.flops import step_operations, task_operations
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import Head, initialise
-from minibert.ops import Ops
 from minibert.reports.results import metric_name, metric_number
 from minibert.tasks import batches, registry, submissions
 from minibert.tasks.batches import batch_outputs

@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 from questions import TOKENIZER, WORDS, asked, most_context_by_loop, starts_of_loop, words
 from real_data import real_data
 
+from minibert.base.errors import InputError
 from minibert.data import squad
 from minibert.data.squad import Answer
-from minibert.errors import InputError
 from minibert.tasks import windows
 from minibert.tasks.windows import Windows, most_context
 from minibert.tokenizer import Tokenizer

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from marks import seldom
 
+from minibert.base.errors import InputError
 from minibert.data.corpus import embedded_corpus
-from minibert.errors import InputError
 from minibert.tokenizer import BasicTokenizer, counting, learn_vocab, native
 from minibert.tokenizer.counting import WordCounts, count_files, count_words
 from minibert.tokenizer.learner import OBJECTIVES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from marks import seldom
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.tokenizer import COMPAT, SPECIAL_TOKENS, TRUNCATION, Tokenizer, encoding, native
 
 needs_c = pytest.mark.skipif(not native.available(), reason="the C core is not built")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from minibert import files
-from minibert.errors import InputError, RunError
+from minibert.base import files
+from minibert.base.errors import InputError, RunError
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 from minibert.tokenizer.added import AddedToken
 

@@ -15,17 +15,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from paths import ROOT
 
+from minibert.base.errors import InputError
+from minibert.core import wordpiece as simple
 from minibert.data.corpus import embedded_corpus
-from minibert.errors import InputError
-from minibert.tokenizer import (
-    SPECIAL_TOKENS,
-    BasicTokenizer,
-    Tokenizer,
-    count_words,
-    learn_vocab,
-    native,
-    simple,
-)
+from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, count_words, learn_vocab, native
 from minibert.tokenizer.counting import count_files
 from minibert.tokenizer.learner import OBJECTIVES
 from minibert.tokenizer.merging import fall, logarithm

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.tokenizer import unicode
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer, Word, split_at_whitespace
 

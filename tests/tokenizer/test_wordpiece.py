@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, greedy, native
 from minibert.tokenizer.added import AddedToken
 

@@ -17,10 +17,10 @@ from command import ROOT
 from loop_cases import CONFIG, batch, state
 from objectives import BertObjective, OfFunction
 
+from minibert.base.errors import DivergedError, RunError
+from minibert.core.ops import Ops
 from minibert.engines.runtime import Runtime
-from minibert.errors import DivergedError, RunError
-from minibert.ops import Ops
-from minibert.training.checkpoint import checkpoints, load_checkpoint
+from minibert.hub.checkpoint import checkpoints, load_checkpoint
 from minibert.training.loop import (
     Interrupt,
     Loop,

@@ -10,15 +10,15 @@ from small_corpus import write_corpus
 from small_tasks import write_model, write_sst2
 
 from minibert import cli
+from minibert.base.errors import InputError
+from minibert.base.options import LAMB_RATE, OPTIMIZERS
 from minibert.cli.shared.flags import given_fields
-from minibert.errors import InputError
+from minibert.core.ops import AdamRule, Ops
+from minibert.core.optim import AdamW, Lamb, Muon, optimizer_for
 from minibert.finetuning.options import FinetuneOptions
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
-from minibert.ops import AdamRule, Ops
-from minibert.options import LAMB_RATE, OPTIMIZERS
+from minibert.hub.checkpoint import checkpoints, latest
 from minibert.pretraining.options import PretrainOptions
-from minibert.training.checkpoint import checkpoints, latest
-from minibert.training.optim import AdamW, Lamb, Muon, optimizer_for
 from minibert.training.runlog import read_metrics
 
 FLAGS = [

@@ -10,7 +10,7 @@ import pytest
 from command import PATIENCE, wait_for_step
 from small_corpus import write_corpus
 
-from minibert.training.checkpoint import checkpoints, latest
+from minibert.hub.checkpoint import checkpoints, latest
 from minibert.training.runlog import SPEEDS, read_metrics
 
 STEPS = 60

@@ -4,9 +4,9 @@ import argparse
 from typing import Any
 
 from minibert import engines
+from minibert.base.errors import InputError
+from minibert.base.options import RunOptions
 from minibert.cli.shared.flags import add_flag, add_options, flag_of
-from minibert.errors import InputError
-from minibert.options import RunOptions
 
 CLUSTER = "auto"  # as --coordinator: JAX asks the cluster
 HELP = """

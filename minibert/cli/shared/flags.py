@@ -6,10 +6,10 @@ from functools import partial
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
+from minibert.base.errors import InputError
+from minibert.base.options import OPTIMIZERS, RunOptions
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
-from minibert.errors import InputError
-from minibert.options import OPTIMIZERS, RunOptions
 
 JSON = "print one JSON object instead of text"  # the help of --json
 QUIET, QUIET_REPORT = "show no progress", "show no progress, only the report"  # and of --quiet

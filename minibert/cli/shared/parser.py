@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from minibert import __version__
-from minibert.errors import Arguments, Differences, InputError, did_you_mean
-from minibert.terminal import emit, printable
+from minibert.base.errors import Arguments, Differences, InputError, did_you_mean
+from minibert.base.terminal import emit, printable
 
 FOLDER = Path(__file__).parent.parent
 # What help calls the arguments that name a file or a folder, and what shtab completes them by.

@@ -9,9 +9,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from minibert.errors import InputError
-from minibert.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
-from minibert.terminal import emit, printable
+from minibert.base.errors import InputError
+from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
+from minibert.base.terminal import emit, printable
 
 STANDARD_INPUT = "-"
 ONE_A_LINE = "texts from the terminal, one a line"

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json
+from minibert.base.json_files import read_json
+from minibert.base.terminal import counted, some_of
 from minibert.data.shards.parts import MANIFEST, Manifest, Part, parts_in
 from minibert.data.shards.store import META, TokenShards
-from minibert.errors import InputError
-from minibert.files import atomic_json
-from minibert.json_files import read_json
-from minibert.terminal import counted, some_of
 from minibert.tokenizer import Tokenizer
 
 ELSEWHERE = "elsewhere.json"  # in a folder that stands for shards in another

@@ -18,11 +18,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_json, remove_unfinished, write_folder_atomically
+from minibert.base.json_files import misfit_of, read_json
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards.store import Stream, fill_with_shards
-from minibert.errors import InputError
-from minibert.files import atomic_json, remove_unfinished, write_folder_atomically
-from minibert.json_files import misfit_of, read_json
 from minibert.tokenizer import Tokenizer
 
 FORMAT, VERSION = "minibert-part", 1

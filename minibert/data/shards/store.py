@@ -19,11 +19,11 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from minibert.arrays import Array
+from minibert.base.errors import InputError, MissingFile
+from minibert.base.files import crc32_of, write_folder_atomically
+from minibert.base.json_files import misfit, read_json
+from minibert.core.arrays import Array
 from minibert.data.corpus import EmptyCorpusError
-from minibert.errors import InputError, MissingFile
-from minibert.files import crc32_of, write_folder_atomically
-from minibert.json_files import misfit, read_json
 from minibert.tokenizer import BatchEncoding, Tokenizer
 from minibert.tokenizer.counting import in_order
 from minibert.tokenizer.written import WrittenTokens

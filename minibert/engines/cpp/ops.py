@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from minibert.arrays import Array, Grads, Params, Saved
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.ops import Dropout
+from minibert.core.ops.blocks import EMBEDDING_SITE, layer_sites
 from minibert.engines.cpp.primitives import INDEX, CppPrimitives, contiguous, draws, empty, indices, laid_out
-from minibert.ops import Dropout
-from minibert.ops.blocks import EMBEDDING_SITE, layer_sites
 
 # What a fused block keeps; what the reference's own keep is told by its type.
 CppEmbeddingBlockSaved = namedtuple("CppEmbeddingBlockSaved", "word position segment norm")
@@ -31,7 +31,7 @@ LANES = 16  # in the widest vector: rows of the gradient of logits begin at mult
 
 
 class CppOps(CppPrimitives):
-    """Every operation of the reference, float32 in C++; shapes are those of `minibert.ops`.
+    """Every operation of the reference, float32 in C++; shapes are those of `minibert.core.ops`.
 
     With `fuse`, whole sublayers take a few passes over memory, not one pass for each operation. A fused block
     keeps what its backward can't compute anew at once, and no more; its backward is free to overwrite what

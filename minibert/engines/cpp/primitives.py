@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import minibert.engines.cpp._kernels as _kernels
-from minibert.arrays import Array, Saved
-from minibert.errors import InputError
-from minibert.ops import AdamRule, Ops, random
-from minibert.ops.primitives import EmbeddingSaved, LinearSaved, TanhSaved
+from minibert.base.errors import InputError
+from minibert.core.arrays import Array, Saved
+from minibert.core.ops import AdamRule, Ops, random
+from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved, TanhSaved
 
 # What is kept where it is not what the reference keeps.
 CppGeluSaved = namedtuple("CppGeluSaved", "x")
@@ -46,7 +46,7 @@ def forced_isa() -> str:
 
 
 class CppPrimitives(Ops):
-    """Operation by operation; shapes are those of `minibert.ops`."""
+    """Operation by operation; shapes are those of `minibert.core.ops`."""
 
     def __init__(self, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
         super().__init__()

@@ -10,10 +10,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from minibert.arrays import Array, Saved
+from minibert.core.arrays import Array, Saved
+from minibert.core.ops import random
 from minibert.engines.jax import flash
 from minibert.engines.jax.flash import HIDDEN, Plan
-from minibert.ops import random
 
 # What the plain kernel keeps; keys: None where nothing is dropped.
 PlainSaved = namedtuple("PlainSaved", "q k v p keys")
@@ -61,7 +61,7 @@ def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array
     return y.astype(q.dtype), PlainSaved(q, k, v, p, keys)
 
 
-# By the formulas of ops/attention.py. Where a score is hidden its p is zero, hence its ds as well.
+# By the formulas of core/ops/attention.py. Where a score is hidden its p is zero, hence its ds as well.
 def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
     q, k, v, p, keys, real = saved.q, saved.k, saved.v, saved.p, saved.keys, saved.p.dtype
     dropped = _dropped(p, plan, keys).astype(v.dtype)

@@ -20,8 +20,8 @@ from typing import Any
 import jax
 from jax._src import distributed  # what there is of it in public only works where all are alive
 
-from minibert.errors import Arguments, InputError, RunError
-from minibert.terminal import emit
+from minibert.base.errors import Arguments, InputError, RunError
+from minibert.base.terminal import emit
 
 BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
 ABORT = 100  # seconds until JAX itself ends a process that lost the others, without a word of use

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from minibert.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError
 
 SIDES = (512, 1024, 2048, 4096, 8192)  # of the matrices that are multiplied
 CHAIN = 8  # products in one call, each of what the one before gave

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import jax
 from jax.errors import JaxRuntimeError
 
+from minibert.base.errors import OutOfMemory, RunError
 from minibert.engines.jax.devices import memory
-from minibert.errors import OutOfMemory, RunError
 
 # "Out of memory while trying to allocate 34359738368 bytes.", on some devices "... allocate 32.00GiB."
 WANTED = re.compile(r"allocat\w{,4}\s+([\d.]+)\s*([KMGT]?)(?:iB|B|bytes)")

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from minibert.arrays import Array
-from minibert.ops import random
+from minibert.core.arrays import Array
+from minibert.core.ops import random
 
 try:
     from jax.experimental.pallas import triton

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.arrays import Params
+from minibert.core.arrays import Params
+from minibert.core.params import Entry, FlatParameters, leaf_of, unflatten
 from minibert.engines.jax.rows import static
-from minibert.model.params import Entry, FlatParameters, leaf_of, unflatten
 
 DATA = "data"  # the one axis of the mesh
 

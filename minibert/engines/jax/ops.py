@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.arrays import Array, Grads, Params, Saved
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.ops import AdamRule, random
+from minibert.core.ops.primitives import LayerNormSaved, LinearSaved
 from minibert.engines.jax import attention as jax_attention
 from minibert.engines.jax.flash import HIDDEN, Plan
 from minibert.engines.jax.fsdp import DATA
@@ -21,8 +23,6 @@ from minibert.engines.jax.recurrent import RecurrentOverRows
 from minibert.engines.jax.rows import Borders
 from minibert.engines.jax.runtime import JaxRuntime, Kept
 from minibert.engines.jax.training import JaxSteps, LayersOnDevices
-from minibert.ops import AdamRule, random
-from minibert.ops.primitives import LayerNormSaved, LinearSaved
 
 # What is kept where it is not what the reference keeps. Of attention: the queries in the order of tokens, and
 # what `attention.forward` keeps with its plan; of segments: what a softmax over each row keeps.
@@ -38,7 +38,7 @@ CHUNK = 4096  # squares that are added up directly: one long sum in float32 lose
 
 
 class JaxOps(LayersOnDevices, RecurrentOverRows):
-    """Every operation of the reference, for XLA to compile; shapes are those of `minibert.ops`.
+    """Every operation of the reference, for XLA to compile; shapes are those of `minibert.core.ops`.
 
     Arguments are those of `registry.create`, `shard` being its `fsdp`. With bfloat16, activations and their
     gradients are kept so between sublayers; sums, statistics, losses and weights are float32. To `recompute`

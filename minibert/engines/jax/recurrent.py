@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.arrays import Array, Saved
+from minibert.core.arrays import Array, Saved
+from minibert.core.ops import Ops
 from minibert.engines.jax.rows import Borders
-from minibert.ops import Ops
 
 JaxLstmSaved = namedtuple("JaxLstmSaved", "linear w_state cu_seqlens reverse gates cells tanhs outputs")
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from minibert.arrays import Array
-from minibert.model.batch import Batch, BatchPart, TaskBatch, VectorBatch
+from minibert.core.arrays import Array
+from minibert.core.batch import Batch, BatchPart, TaskBatch, VectorBatch
 
 COLUMNS = 8  # the shortest row, and the unit of the shorter ones
 STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads

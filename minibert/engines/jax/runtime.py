@@ -9,10 +9,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, PartitionSpec as P
 
+from minibert.base.errors import InputError
 from minibert.engines.jax import cluster as jax_cluster, failures as jax_failures, rows as jax_rows
 from minibert.engines.jax.fsdp import DATA, Layout
 from minibert.engines.runtime import Runtime
-from minibert.errors import InputError
 
 
 @jax.tree_util.register_dataclass

@@ -20,13 +20,13 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-from minibert.arrays import Params
+from minibert.core.arrays import Params
+from minibert.core.batch import BatchPart
+from minibert.core.ops import Ops
+from minibert.core.params import Entry, leaf_of, nest, unflatten
 from minibert.engines.jax import failures as jax_failures, rows as jax_rows
 from minibert.engines.jax.fsdp import DATA, Layout, Shard
 from minibert.engines.jax.runtime import JaxRuntime, Kept
-from minibert.model.batch import BatchPart
-from minibert.model.params import Entry, leaf_of, nest, unflatten
-from minibert.ops import Ops
 
 Buffers: TypeAlias = tuple[Any, ...]
 Table: TypeAlias = tuple[Entry, ...]

@@ -25,7 +25,7 @@ import numba
 import numpy as np
 from numba import types
 
-from minibert.arrays import Array
+from minibert.core.arrays import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 

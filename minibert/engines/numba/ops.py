@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from minibert.arrays import Array, Saved
+from minibert.core.arrays import Array, Saved
+from minibert.core.ops import AdamRule, Ops, random
+from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved
+from minibert.core.ops.updates import spans
 from minibert.engines.numba import products, rows as loops
 from minibert.engines.numba.jit import GRAIN, PRECISIONS, Threads, cut, cut_tasks, is_warm
-from minibert.ops import AdamRule, Ops, random
-from minibert.ops.primitives import EmbeddingSaved, LinearSaved
-from minibert.ops.updates import spans
 
 COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
 FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see products.py

@@ -15,9 +15,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from minibert.core.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
+from minibert.core.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 from minibert.engines.numba.jit import Ids, Keys, Real, Row, Rows, Sums, Word, inline, kernel, njit, sums
-from minibert.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
-from minibert.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 
 ZERO, HALF, ONE, TWO = (np.float32(one) for one in (0, 0.5, 1, 2))
 
@@ -93,7 +93,7 @@ def exp(precision: Precision) -> Any:
 
 @by_precision
 def normal(precision: Precision) -> Any:
-    """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in ops/erf.py."""
+    """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in core/ops/erf.py."""
     real = precision.real
     shift, coefficients = series_coefficients(precision.erfc_terms)
     scale, series, root_half = real(shift), tuple(map(real, coefficients)), real(math.sqrt(0.5))
@@ -314,7 +314,7 @@ def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None
             to[j] += row[j]
 
 
-# Dropout: the bits of minibert/ops/random.py.
+# Dropout: the bits of minibert/core/ops/random.py.
 SPREAD, ROUND_1, ROUND_2, DRAW = (np.uint32(one) for one in (GOLDEN, FIRST, SECOND, DRAWS - 1))
 S15, S16 = np.uint32(15), np.uint32(16)
 

@@ -1,5 +1,5 @@
 "use strict";
-// BERT's forward pass (Devlin et al. 2019, section 3), as minibert/model/bert.py has it, for one sequence.
+// BERT's forward pass (Devlin et al. 2019, section 3), as minibert/core/bert.py has it, for one sequence.
 //
 // Letters: n pieces, H hidden size, A heads, D = H/A, V vocabulary, L layers. Matrices are row after row in a
 // Float32Array, and weights (outputs, inputs): every inner loop runs along memory. Sums are in float64.

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.files import open_file
+from minibert.base.errors import InputError
+from minibert.base.files import open_file
 from minibert.hub.precisions import widened
 from minibert.hub.pytorch.unpickling import BFLOAT16, Hostile, Machine, Storage, StoredTensor
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.errors import InputError
-from minibert.files import open_file, write_atomically
+from minibert.base.errors import InputError
+from minibert.base.files import open_file, write_atomically
 from minibert.hub.precisions import narrowed, widened
 from minibert.hub.tensorflow import sstable
 from minibert.hub.tensorflow.checksums import crc32c, masked

@@ -7,14 +7,14 @@ import pytest
 from training_cases import LARGE, loss_and_gradients, losses_of_training, model_and_batch
 
 from minibert import engines
-from minibert.errors import InputError
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops import Ops
+from minibert.core.params import initialise
 from minibert.gradcheck.cases import SIZES
-from minibert.inference import Bert
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import initialise
-from minibert.ops import Ops
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
 from minibert.engines.cpp import _kernels  # noqa: E402

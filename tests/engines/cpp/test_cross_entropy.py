@@ -7,8 +7,8 @@ each column of several strips in turn, with the label at it, beside it or far fr
 import numpy as np
 import pytest
 
+from minibert.core.ops import Ops
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
-from minibert.ops import Ops
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
 from minibert.engines.cpp import _kernels  # noqa: E402

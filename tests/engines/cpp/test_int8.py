@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from paths import GOLDEN
 
-from minibert.errors import InputError
-from minibert.inference import Bert
-from minibert.model.batch import Batch, Sequence
-from minibert.ops import Ops
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.core.batch import Batch, Sequence
+from minibert.core.ops import Ops
 
 _kernels = pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
 

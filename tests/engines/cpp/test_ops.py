@@ -12,15 +12,15 @@ from marks import seldom
 from training_cases import LARGE, loss_and_gradients, losses_of_training, model_and_batch
 
 from minibert import engines
+from minibert.base.errors import InputError
+from minibert.core import bert
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops import AdamRule, Ops
+from minibert.core.params import Parameters, initialise
 from minibert.engines.hardware import MOST_THREADS
-from minibert.errors import InputError
 from minibert.gradcheck.cases import SIZES, dropout_of
 from minibert.gradcheck.sheet import cases, proof_sheet
-from minibert.model import bert
-from minibert.model.batch import Batch, Sequence
-from minibert.model.config import BertConfig
-from minibert.model.params import Parameters, initialise
-from minibert.ops import AdamRule, Ops
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
 from minibert.engines.cpp import _kernels  # noqa: E402

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from marks import seldom
 
+from minibert.core.ops import Ops, random
 from minibert.gradcheck.sheet import ENGINE_FACTOR, distance, worst
-from minibert.ops import Ops, random
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

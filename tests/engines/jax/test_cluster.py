@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from minibert.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError
 
 jax = pytest.importorskip("jax")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from minibert.core.params import Parameters, leaf_of, unflatten
 from minibert.gradcheck.cases import SIZES, config_of
-from minibert.model.params import Parameters, leaf_of, unflatten
 
 jax = pytest.importorskip("jax")
 

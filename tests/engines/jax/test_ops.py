@@ -12,6 +12,9 @@ import pytest
 from marks import seldom
 from planted import plant
 
+from minibert.core.batch import VectorBatch
+from minibert.core.ops import Ops, random
+from minibert.core.params import Head, nest
 from minibert.gradcheck.cases import (
     SIZES,
     Size,
@@ -23,9 +26,6 @@ from minibert.gradcheck.cases import (
 )
 from minibert.gradcheck.sheet import cases, check, distance, engine_gradients, upstream
 from minibert.model import bilstm
-from minibert.model.batch import VectorBatch
-from minibert.model.params import Head, nest
-from minibert.ops import Ops, random
 from minibert.pretraining.evaluation import score
 
 jax = pytest.importorskip("jax")
@@ -33,7 +33,7 @@ jnp = jax.numpy
 
 from minibert.engines.jax import attention as jax_attention, ops as jax_ops, rows as jax_rows  # noqa: E402
 from minibert.engines.jax.ops import CHUNK, JaxGeluSaved, JaxOps  # noqa: E402
-from minibert.frozen.feature_tagger import batch_scores  # noqa: E402
+from minibert.finetuning.frozen.feature_tagger import batch_scores  # noqa: E402
 from minibert.tasks.batches import batch_outputs  # noqa: E402
 
 # Over flat tokens every length in an attention and every step of an LSTM is compiled by itself: they are few.

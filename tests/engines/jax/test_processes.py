@@ -14,13 +14,13 @@ import pytest
 from command import PATIENCE, ROOT, steps_done, wait_for_step
 from small_corpus import write_corpus
 
+from minibert.core.config import BertConfig
+from minibert.core.params import initialise
 from minibert.hub import save_hf
-from minibert.model.config import BertConfig
-from minibert.model.params import initialise
+from minibert.hub.checkpoint import checkpoints, latest
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import learn_vocabulary
 from minibert.pretraining.run import pretrain
-from minibert.training.checkpoint import checkpoints, latest
 from minibert.training.runlog import SPEEDS, read_metrics
 
 jax = pytest.importorskip("jax")

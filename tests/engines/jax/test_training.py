@@ -17,20 +17,20 @@ from objectives import BertObjective
 from small_corpus import write_corpus
 from small_entities import write_data, write_model
 
-from minibert.errors import DivergedError
+from minibert.base.errors import DivergedError
+from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.ops import Ops
+from minibert.core.optim import optimizer_for
+from minibert.core.params import PRETRAINING, Head, leaf_of, unflatten
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.gradcheck.cases import Size, config_of, random_parameters
 from minibert.gradcheck.sheet import distance
-from minibert.model.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.model.params import PRETRAINING, Head, leaf_of, unflatten
-from minibert.ops import Ops
+from minibert.hub.checkpoint import checkpoints, load_checkpoint
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
-from minibert.training.checkpoint import checkpoints, load_checkpoint
 from minibert.training.loop import Loop, State, train
-from minibert.training.optim import optimizer_for
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
 from minibert.training.step import start
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from minibert import engines
+from minibert.core.ops import AdamRule, Ops
+from minibert.core.optim import optimizer_for
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
-from minibert.ops import AdamRule, Ops
-from minibert.training.optim import optimizer_for
 
 jax = pytest.importorskip("jax")
 

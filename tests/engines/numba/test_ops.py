@@ -12,7 +12,11 @@ from engines import holds_in_a_fork
 from hypothesis import given, settings, strategies as st
 
 from minibert import cli, engines
-from minibert.errors import InputError
+from minibert.base.errors import InputError
+from minibert.core import bert
+from minibert.core.ops import AdamRule, Dropout, Ops
+from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.params import initialise
 from minibert.gradcheck.cases import (
     SIZES,
     config_of,
@@ -20,10 +24,6 @@ from minibert.gradcheck.cases import (
     random_batch,
     random_parameters,
 )
-from minibert.model import bert
-from minibert.model.params import initialise
-from minibert.ops import AdamRule, Dropout, Ops
-from minibert.training.optim import AdamW, warmup_linear
 
 pytest.importorskip("numba", reason="numba is not installed")
 
@@ -389,7 +389,7 @@ def test_types_that_were_not_foreseen_are_an_error_and_nothing_is_compiled_for_t
 
 def test_importing_minibert_does_not_import_numba():
     source = (
-        "import sys, minibert.cli, minibert.engines, minibert.inference; sys.exit('numba' in sys.modules)"
+        "import sys, minibert.cli, minibert.engines, minibert.ask.inference; sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", source]).returncode == 0
 

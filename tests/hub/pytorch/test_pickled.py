@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 from paths import GOLDEN
 
 from minibert import hub
-from minibert.errors import InputError
+from minibert.base.errors import InputError
 from minibert.hub.pytorch import pickled
 from minibert.hub.pytorch.pickled import read_pickled
 from minibert.hub.pytorch.unpickling import Hostile, Machine

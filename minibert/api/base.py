@@ -1,0 +1,492 @@
+"""What all estimators have in common: parameters, `fit`, `save`, and the protocol of scikit-learn.
+
+An estimator is a dataclass of the options of a fine-tuning run. `fit` writes the data as a table, runs what
+`minibert finetune` runs, and loads the result; whatever that command promises holds here, too.
+"""
+
+import functools
+import inspect
+import json
+import os
+import re
+import sys
+import tempfile
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+from minibert import engines
+from minibert.api.calls import description, require_known
+from minibert.api.inputs import GENERATORS, plain, seed_of
+from minibert.ask.inference import RUN, lay_out, require_no_other
+from minibert.base.errors import (
+    DivergedError,
+    InputError,
+    Interrupted,
+    did_you_mean,
+    flags_as_arguments,
+    naming,
+    warn,
+    wording,
+)
+from minibert.base.files import atomic_json, atomic_text, sole_writer
+from minibert.base.foreign_names import advice_for
+from minibert.base.json_files import read_json
+from minibert.base.reading import byte_pieces
+from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.predicting import predict_examples
+from minibert.finetuning.preparation import bag_of_words_in
+from minibert.finetuning.run import finetune, resolved
+from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
+from minibert.tasks import registry
+from minibert.tasks.cuts import Cuts, warn_of_cuts
+from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
+from minibert.training.runlog import OnLog
+
+# In an error about files of `fit`, whose folder stands as NUL.
+_PLACE = re.compile(
+    r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|[Ll]ine ([0-9,]+) of (train|dev)\.jsonl"
+)
+# What a column of such a file is in `fit`: y, whatever it is called there.
+_ANSWER = re.compile(r"(Row [\d,]+) of (X|dev): the (?:column|list|object) '(?:label|tags|answer)' ")
+ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
+# Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
+OWN = {
+    "model": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.",
+    "text": "column of the texts in a table.",
+    "second": "column of the second texts; None for single texts.",
+    "label": "column of the labels.",
+    "words": "column of the words in a table, a list in each row.",
+    "tags": "column of the tags, one for each word.",
+    "question": "column of the questions in a table.",
+    "context": "column of the paragraphs.",
+    "answer": "column of the answers.",
+    "out": "folder for the files of the run (default: a temporary one, until `fit` is done).",
+    "verbose": "tell how it goes: a bar in a notebook or terminal, otherwise lines.",
+    "random_state": "a whole number; or a generator of NumPy's, which it is drawn from. None is 0.",
+    "on_log": "called with the number of a step and what is recorded of it, by names such as train/loss.",
+    "split_dev": "share of the examples to measure on, of each class where there are some (default: 0.1).",
+}
+Kind = TypeVar("Kind", bound="type[Estimator]")
+
+
+def documented(kind: Kind) -> Kind:
+    """Describe in the docstring of an estimator each of its parameters."""
+    about, *rest = re.split(r"\n(?=Attributes\n)", inspect.cleandoc(kind.__doc__ or ""), maxsplit=1)
+    names = [one.name for one in fields(kind)]
+    ordered = [name for name in OWN if name in names] + [name for name in names if name not in OWN]
+    lines = (f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in ordered)
+    wrapped = [textwrap.fill(line, 106, subsequent_indent="    ") for line in lines]
+    kind.__doc__ = "\n".join([about.rstrip(), "", "Parameters", "----------", *wrapped, "", *rest])
+    initialise = kind.__init__
+
+    @functools.wraps(initialise)
+    def made(self: Any, *args: Any, **parameters: Any) -> None:
+        require_known(kind.__name__, parameters, names)
+        initialise(self, *args, **parameters)
+
+    type.__setattr__(kind, "__init__", made)
+    return kind
+
+
+class Figures(dict[str, Any]):
+    """Metrics of a model, which show themselves as a person reads them."""
+
+    def __repr__(self) -> str:
+        return measured_text(self)
+
+
+class NotFitted(InputError, AttributeError):
+    """An estimator was asked before it was fitted or loaded."""
+
+
+@dataclass(eq=False, repr=False)
+class Estimator(ABC):
+    """Fine-tuning for data in memory; the subclasses say what is learnt.
+
+    Parameters are only looked at by `fit`. They are the options of `minibert finetune` under their names
+    there, `seed` being `random_state`; what is None follows the recipe of the task.
+    """
+
+    model: str | os.PathLike[str]
+    _: KW_ONLY
+    out: str | os.PathLike[str] | None = None
+    verbose: bool = False
+    random_state: Any = 0
+    on_log: OnLog | None = None
+    split_dev: float = 0.1
+    max_length: int | None = None
+    token_budget: int = FinetuneOptions.token_budget
+    epochs: float | tuple[float, ...] | None = None
+    max_steps: int | None = None
+    batch_size: int | tuple[int, ...] | None = None
+    accumulate: int = 1
+    learning_rates: float | tuple[float, ...] | None = None
+    restarts: int = 1
+    extend_positions: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    freeze: int | None = None
+    bilstm: bool = False
+    optimizer: str = "adamw"
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-6
+    bias_correction: bool = True
+    google_decay: bool = False
+    dtype: str = "float32"
+    engine: str = "auto"
+    threads: int | None = None
+    devices: int | None = None
+    fsdp: bool = False
+    recompute: bool = False
+    checkpoint_steps: int = 0
+    checkpoint_seconds: float = 300.0
+    keep: int = 1
+
+    KIND: ClassVar[str] = ""  # what scikit-learn calls it
+    TASK: ClassVar[str]  # of one's own tables
+
+    # What is learnt
+
+    @abstractmethod
+    def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Any]:
+        """Return what a task reads of some rows, checked; if `labelled` with answers, learning classes."""
+
+    @abstractmethod
+    def _row(self, example: Any) -> dict[str, Any]:
+        """Return an example as a line of a table, by the names of columns that its task expects."""
+
+    # Fitting
+
+    def fit(self, X: Any, y: Any = None, *, dev: tuple[Any, Any] | None = None) -> Self:
+        """Fine-tune the model for some data.
+
+        After every epoch it is measured on examples that it does not learn from, and the best epoch is kept.
+        Files are kept in the folder `out`, which becomes a run folder as `minibert finetune` leaves it;
+        without one in a temporary folder until `fit` is done. Ctrl-C, also a notebook's button to interrupt,
+        saves the run: calling `fit` once more with the same data goes on from there.
+
+        Parameters
+        ----------
+        X : the texts: a list, an array, a column; or a table (pandas, polars, `datasets`, a dictionary of
+            columns) whose columns parameters of the estimator name.
+        y : what is expected of each; for a table also the name of its column.
+        dev : X and y to measure on, in place of the share `split_dev` of those to learn from.
+
+        Returns
+        -------
+        The estimator, with `report_`: what `report.json` of a run holds.
+
+        Raises
+        ------
+        InputError
+            When data, model, folder or a parameter can't be used; the message names the row.
+        RunError
+            When the loss is not a number, or the disk is full.
+        """
+        interrupted = vars(self).get("_scratch")
+        try:
+            return self._fit(X, y, dev)
+        except BaseException as error:
+            self._drop_scratch(error, interrupted)
+            raise
+
+    def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
+        """Do what `fit` says; where that fails, a temporary folder may be left."""
+        learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
+        parts = {"train": learner._examples(X, y, labelled=True)}
+        if dev is not None:
+            if not isinstance(dev, tuple) or len(dev) != 2:
+                raise InputError("dev is not X and y; give a tuple of the two.")
+            with naming("dev"):
+                parts["dev"] = learner._examples(*dev, labelled=True)
+        elif len(parts["train"]) < 2:
+            raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+        rows = {name: list(map(self._row, part)) for name, part in parts.items()}
+        dump = functools.partial(json.dumps, ensure_ascii=False)
+        texts = {name: "".join(f"{dump(row)}\n" for row in part) for name, part in rows.items()}
+        options, folder, resume = self._begun(texts, list(rows["train"][0]))
+        data = folder / "examples"
+        if not resume and data.exists():
+            raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
+        in_rows = functools.partial(_of_rows, data=os.path.abspath(data))  # whoever calls this has no file
+        with sole_writer(data), wording(in_rows):  # the folder goes at the end if nothing is left in it
+            try:
+                for name, text in texts.items():
+                    atomic_text(data / f"{name}.jsonl", text)
+                report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
+            except KeyboardInterrupt:
+                if not (folder / OPTIONS_FILE).exists():
+                    raise Interrupted("Stopped before the training began; nothing is kept.") from None
+                advice = "call fit again with the same data and it goes on from there."
+                raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
+            except InputError as error:
+                raise InputError(in_rows(error.message), **error.arguments) from error
+            finally:
+                for name in () if (folder / OPTIONS_FILE).exists() else texts:  # it has not begun
+                    (data / f"{name}.jsonl").unlink(missing_ok=True)
+        fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
+        vars(self).update(vars(learner))
+        self._fitted = fitted
+        self._bag_of_words = bag_of_words_in(folder, fitted.labels)
+        self._learn_report(report)
+        self._warned_of_cuts = "truncated" in report
+        self._asked = y if isinstance(y, str) else None
+        atomic_json(folder / ESTIMATOR_FILE, self._stored())
+        if scratch := vars(self).pop("_scratch", None):
+            scratch.cleanup()
+        if remark := trivial_remark(report):
+            warn(f"{remark} Give more examples, more epochs or another rate.")
+        return self
+
+    def _drop_scratch(self, error: BaseException, interrupted: Any) -> None:
+        """Remove the temporary folder of a `fit` that ended with an error, unless it can go on from there.
+
+        `interrupted` is the folder of an earlier `fit`, if there is one: what is refused now leaves it there.
+        """
+        scratch = vars(self).get("_scratch")
+        if scratch is None:
+            return
+        is_new = scratch is not interrupted
+        is_begun = (Path(scratch.name) / OPTIONS_FILE).exists()
+        is_refused = isinstance(error, InputError) or not is_begun
+        if isinstance(error, DivergedError) or (is_new and is_refused):
+            vars(self).pop("_scratch").cleanup()
+
+    def _begun(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
+        """Return the options of the run, its folder, and whether the same was interrupted there."""
+        (folder, resume), state = self._folder(texts), self.random_state
+        stored = FinetuneOptions.load(folder / OPTIONS_FILE) if resume else None
+        own = {field.name for field in fields(FinetuneOptions)} - {"model", "split_dev"}
+        options = FinetuneOptions(
+            self.TASK,
+            str(folder / "examples" if "dev" in texts else folder / "examples" / "train.jsonl"),
+            self.model,  # type: ignore[arg-type]
+            columns=tuple((name, name) for name in columns),
+            split_dev=None if "dev" in texts else self.split_dev,
+            seed=stored.seed if stored and isinstance(state, GENERATORS) else seed_of(state),
+            **{name: value for name, value in self.get_params().items() if name in own},
+        )
+        if stored is not None and self.out is None:
+            try:
+                resolved(options, folder / OPTIONS_FILE).require_same_run(stored)
+            except InputError:  # what was begun with other options is dropped
+                vars(self).pop("_scratch").cleanup()
+                return self._begun(texts, columns)
+        return options, folder, resume
+
+    def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
+        """Return the folder of the run, and whether one of the same data was interrupted there."""
+        scratch, out = getattr(self, "_scratch", None), self.out
+        if out == "":
+            raise InputError("$out names no folder; give one, or leave it out.", out=out)
+        folder = Path(scratch.name) if scratch and out is None else Path(out or ".")
+        begun = (scratch is not None or out is not None) and (folder / OPTIONS_FILE).exists()
+        names = {path.stem for path in (folder / "examples").glob("*.jsonl")} if begun else set()
+        same = names == texts.keys() and all(
+            b"".join(byte_pieces(folder / "examples" / f"{name}.jsonl")) == text.encode()
+            for name, text in texts.items()
+        )
+        if begun and same and load_report(folder) is None:
+            return folder, True
+        if out is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
+            return Path(self._scratch.name), False
+        if begun:
+            raise InputError("$out already holds a run; load it, or choose another folder.", out=str(out))
+        return folder, False
+
+    # Asking
+
+    def _predictions(self, examples: Sequence[Any]) -> list[Any]:
+        """Return what the model predicts of examples, whatever their labels are."""
+        model = self._model
+        bare = [one._replace(**{model.task.label_field: None}) for one in examples]
+        cuts = Cuts(model.max_length, long=model.task.long)
+        with engines.limited_threads(self.threads, model.ops):
+            found = list(predict_examples([model], bare, cuts=cuts, show=self.verbose))
+        if not getattr(self, "_warned_of_cuts", False):  # once, also by `fit`, is enough
+            self._warned_of_cuts = bool(warn_of_cuts({"": cuts}, model.config.P))
+        return found
+
+    @property
+    def _model(self) -> Finetuned:
+        fitted: Finetuned | None = getattr(self, "_fitted", None)
+        if fitted is None:
+            raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
+        return fitted
+
+    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+        """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
+
+        Returns
+        -------
+        `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
+        `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over words
+        does that has learnt from the same examples, where these are known; `mistakes`, the worst first.
+        Printed, it is a table of the metrics.
+        """
+        model, examples = self._model, self._examples(X, y, labelled=True)
+        model.task.warn_unknown(examples, model.labels)
+        if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
+            self._bag_of_words = bag_of_words_in(model.folder, model.labels)
+        predictions = self._predictions(examples)
+        measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
+        return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the metric that models of the task are chosen by, of some rows."""
+        task, examples = self._model.task, self._examples(X, y, labelled=True)
+        return float(task.score(examples, self._predictions(examples))[task.metric])
+
+    def optimize_for_inference(self, int8: bool = False) -> Self:
+        """Make answers to a few short texts fast, as `Bert.optimize_for_inference` does; return self."""
+        lay_out(self._model.ops, self._model.params, int8)
+        return self
+
+    # Keeping
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
+        folder, model = Path(folder), self._model
+        is_own = model.folder.name and folder.resolve() == model.folder.resolve()
+        require_no_other(folder, () if is_own else (RUN, TAGGER_FILE, OPTIONS_FILE))
+        atomic_json(folder / ESTIMATOR_FILE, self._stored())
+        columns = getattr(model.task, "columns", {})  # by the names that they have in a person's tables
+        named = {name: getattr(self, name, None) or column for name, column in columns.items()}
+        asked = {"label": self._asked} if "label" in named and getattr(self, "_asked", None) else {}
+        model.save_pretrained(folder, named | asked)
+        if hasattr(self, "report_"):
+            atomic_json(folder / REPORT, self.report_ | {"folder": str(folder), "page": ""})
+        else:
+            (folder / REPORT).unlink(missing_ok=True)  # of another model
+
+    def _stored(self) -> dict[str, Any]:
+        """Return what `estimator.json` holds."""
+        given = self.get_params().items()
+        kept = {name: os.fspath(one) if isinstance(one, os.PathLike) else plain(one) for name, one in given}
+        kept = {n: one for n, one in kept.items() if isinstance(one, str | int | float | list | dict | None)}
+        return {"estimator": type(self).__name__, "parameters": kept}
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+    ) -> Self:
+        """Load what `save`, `out` or `minibert finetune` has written.
+
+        Raise InputError when there is no finished model in the folder, or it answers something else.
+        """
+        fitted = Finetuned.from_pretrained(Path(folder), engine, threads=threads, dtype=dtype)
+        return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
+
+    @classmethod
+    def of_fitted(
+        cls, fitted: Finetuned, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+    ) -> Self:
+        """Return the estimator that asks a loaded model.
+
+        Parameters
+        ----------
+        fitted : the model, whose folder may say what it was fitted with.
+        engine, threads, dtype : of the engine that it was loaded with.
+
+        Returns
+        -------
+        The estimator, fitted.
+
+        Raises
+        ------
+        InputError
+            When the model answers something else, or a file beside it is damaged.
+        """
+        folder = fitted.folder
+        if fitted.task.kind != registry.create(cls.TASK).kind:
+            what = f"which no {cls.__name__} answers; use minibert.load."
+            raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")
+        stored: dict[str, Any] = {}
+        if (folder / ESTIMATOR_FILE).exists():
+            stored = read_json(folder / ESTIMATOR_FILE, {"estimator": str, "parameters": {}}, "save it again")
+        elif (folder / OPTIONS_FILE).exists():
+            options = FinetuneOptions.load(folder / OPTIONS_FILE)
+            stored = {"parameters": vars(options) | {"random_state": options.seed}}
+        names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype", "out"}
+        columns = getattr(fitted.task, "columns", {}).items()
+        named = {name: column for name, column in columns if not str(column).lstrip("-").isdigit()}
+        given = named | stored.get("parameters", {})
+        known = {name: value for name, value in given.items() if name in names}
+        if known.get("split_dev", 0) is None:
+            del known["split_dev"]
+        self = cls(**{"model": str(folder)} | known, engine=engine, threads=threads, dtype=dtype)
+        self._fitted = fitted
+        if (report := load_report(folder)) is not None:
+            self._learn_report(report)
+        self._learn_stored(stored)
+        return self
+
+    def _learn_report(self, report: dict[str, Any]) -> None:
+        """Take over a report, without the places of files: those of `fit` may be gone."""
+        self.report_ = Figures({n: value for n, value in report.items() if n not in ("folder", "page")})
+
+    def _learn_stored(self, stored: dict[str, Any]) -> None:
+        """Take over what `_stored` of a subclass has beside the parameters."""
+        return
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_scratch"}
+
+    # scikit-learn's protocol
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` has no meaning here."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set some parameters; raise InputError when there is none of that name."""
+        known = self.get_params().keys()
+        for name in parameters.keys() - known:
+            advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
+            raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
+        vars(self).update(parameters)
+        return self
+
+    def __repr__(self) -> str:
+        usual = {field.name: field.default for field in fields(self)} | {"model": self.model}
+        given = self.get_params().items()
+        chosen = [f"{n}={one!r}" for n, one in given if one is not usual[n] and repr(one) != repr(usual[n])]
+        return f"{type(self).__name__}({', '.join([repr(os.fspath(self.model)), *chosen])})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return getattr(self, "_fitted", None) is not None
+
+    def __sklearn_tags__(self) -> Any:
+        utils = sys.modules["sklearn.utils"]  # which has been imported by whoever asks for this
+        return utils.Tags(
+            estimator_type=self.KIND or None,
+            target_tags=utils.TargetTags(required=True),
+            classifier_tags=utils.ClassifierTags() if self.KIND == "classifier" else None,
+            regressor_tags=utils.RegressorTags() if self.KIND == "regressor" else None,
+            input_tags=utils.InputTags(one_d_array=True, two_d_array=False, string=True),
+        )
+
+
+def _of_rows(message: str, data: str) -> str:
+    """Say of rows, which count from 0, what a message says of the files of `fit` in the folder `data`."""
+
+    def in_rows(at: re.Match[str]) -> str:
+        part, line = "dev" if "dev" in (at[1], at[5]) else "X", at[3] or at[4]
+        word = "row" if at[0].startswith("line") else "Row"
+        row = f"{word} {int(line.replace(',', '')) - 1:,} of {part}" if line else part
+        return "" if at[2] else row
+
+    def of_y(at: re.Match[str]) -> str:
+        return f"{'dev: ' if at[2] == 'dev' else ''}{at[1]} of y "
+
+    return _ANSWER.sub(of_y, _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0")))

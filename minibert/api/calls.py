@@ -1,0 +1,79 @@
+"""Functions that take every option of a run as an argument of its own, by name, type and description."""
+
+import dataclasses
+import functools
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar, get_type_hints
+
+from minibert.base.errors import InputError, RunError, did_you_mean, flags_as_arguments
+from minibert.base.foreign_names import advice_for
+from minibert.base.options import RunOptions
+
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
+    """Let a function of one object be called with what the object is made of.
+
+    `arguments` is the dataclass of that object: type checkers, `help` and editors see its fields as arguments
+    of the function, and the docstring gets a section that describes them.
+    """
+    signature = inspect.signature(arguments)
+
+    def decorate(function: Callable[[A], R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            require_known(function.__name__, kwargs, signature.parameters)
+            try:
+                return function(arguments(*args, **kwargs))
+            except (InputError, RunError) as error:
+                error.args = (flags_as_arguments(str(error)),)
+                raise
+
+        returned = inspect.signature(function).return_annotation
+        vars(call)["__signature__"] = signature.replace(return_annotation=returned)
+        about, mark, rest = inspect.cleandoc(function.__doc__ or "").partition("Returns\n")
+        call.__doc__ = f"{about}{parameters_text(arguments, list(signature.parameters))}\n{mark}{rest}"
+        return call
+
+    return decorate
+
+
+def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for an argument that a function does not have, and name the nearest that it has."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            advice = advice_for(name, known) or did_you_mean(name, known, "leave it out.")
+            raise TypeError(f"{function}() has no argument {name!r}; {advice}")
+
+
+def parameters_text(options: Any, names: Sequence[str]) -> str:
+    """Describe fields of a run's options as a section of a docstring in numpydoc's style."""
+    hints = get_type_hints(options)
+    lines = ["Parameters", "----------"]
+    for name in names:
+        kind = hints[name].__name__ if isinstance(hints[name], type) else str(hints[name])
+        lines.append(f"{name} : {kind.replace('typing.', '').replace('pathlib._local.', '')}")
+        lines.append(textwrap.indent(textwrap.fill(description(options, name), 102), " " * 4))
+    return "\n".join(lines) + "\n"
+
+
+def description(options: type[RunOptions], name: str) -> str:
+    """Say what a field of a run's options is: as its flag does, in the words of Python."""
+    fields = [field.name for field in dataclasses.fields(options)]
+    flags = {options.about(field).get("flag", "--" + field.replace("_", "-")): field for field in fields}
+
+    def in_python(text: str) -> str:
+        return re.sub(r"--[a-z][a-z-]*", lambda flag: f"`{flags.get(flag[0], flag[0])}`", text)
+
+    about, default = options.about(name), getattr(options, name, dataclasses.MISSING)
+    text = in_python(about.get("in_python") or about.get("help", ""))
+    usual = about.get("default", options.UNDECIDED if default is None else repr(default))
+    has_usual = usual and default is not dataclasses.MISSING
+    return f"{text} (default: {in_python(usual)})." if has_usual else f"{text}."

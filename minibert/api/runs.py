@@ -1,0 +1,283 @@
+"""Train from Python in one call, and hold what came of it: `pretrain`, `finetune`, `load`, `Run`."""
+
+import html
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+from minibert import engines
+from minibert.api.calls import called_with
+from minibert.api.corpora import texts_or_names
+from minibert.api.loading import load as load
+from minibert.base.errors import InputError, Interrupted, MissingFile
+from minibert.base.json_files import fits, misfit, read_json
+from minibert.base.options import RunOptions, option
+from minibert.base.reading import byte_pieces
+from minibert.base.terminal import counted
+from minibert.core.ops import Ops
+from minibert.finetuning import run as finetuning
+from minibert.finetuning.models import is_finetuned
+from minibert.finetuning.options import FinetuneOptions
+from minibert.pretraining import run as pretraining
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.preparation import name_of_texts
+from minibert.reports.markup import framed
+from minibert.reports.page import REPORT_FILE
+from minibert.reports.results import load_report, report_text
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tokenizer import Tokenizer
+from minibert.training.runlog import OnLog, read_metrics, say
+
+UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing of the kind was measured
+# What a report of pre-training has, and each of its examples.
+PRETRAINED = {
+    **dict.fromkeys(("steps", "planned_steps", "tokens", "trained_length"), int),
+    **dict.fromkeys(("training_seconds", "seconds"), float),
+    "folder": str,
+    "page": str | None,
+    "examples": list,
+}
+MEASURED = {  # its "held_out", which is null where nothing was measured
+    **dict.fromkeys(("loss", "unigram", "text_unigram", "perplexity", "accuracy"), float),
+    **dict.fromkeys(UNKNOWN, float | None),
+    "standard_error": float | None,
+    "documents": int | None,
+    "targets": int,
+}
+EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
+RUNS = Path("runs")  # where run folders go that were given no name
+CORPUS = (
+    "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an "
+    "array, a column of a table, or a table with `column`"
+)
+BOOKS = "the books in the package"
+PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-training run
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, what it reports, and the model it has left; a notebook shows its page."""
+
+    folder: Path
+    report: dict[str, Any]  # what `report.json` holds
+
+    @classmethod
+    def in_folder(cls, folder: str | Path) -> "Run":
+        """Return the finished run in a folder; raise InputError where there is none."""
+        folder = Path(folder)
+        absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
+        if is_finetuned(folder):
+            if (report := load_report(folder)) is None:
+                raise absent
+            return cls(folder, report)
+        path, again = folder / "report.json", "let --resume write it again"
+        try:
+            report = read_json(path, PRETRAINED, again)
+        except MissingFile as error:
+            raise absent from error
+        if not all(fits(one, EXAMPLE) for one in report["examples"]):
+            raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
+        held_out = report.get("held_out", {})
+        if held_out is not None:
+            if wrong := misfit(held_out, MEASURED):
+                raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {again}.")
+            held_out = dict.fromkeys(UNKNOWN) | held_out
+            if held_out["next_majority"] is None:
+                held_out["next_accuracy"] = None
+        examples = [{"answer": None} | one for one in report["examples"]]
+        return cls(folder, {"page": None} | report | {"held_out": held_out, "examples": examples})
+
+    @cached_property
+    def model(self) -> Any:
+        """What `minibert.load` makes of the folder: a `Bert`, or what answers its task."""
+        return load(self.folder)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Its vocabulary."""
+        return Tokenizer.from_pretrained(self.folder)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`."""
+        return read_metrics(self.folder)
+
+    def __str__(self) -> str:
+        return report_text(self.report) if is_finetuned(self.folder) else pretraining.report_text(self.report)
+
+    def __repr__(self) -> str:
+        if "held_out" in self.report:
+            held_out = self.report["held_out"]
+            result = f"held-out loss {held_out['loss']:.3f}" if held_out else "not measured"
+        else:
+            metric = self.report["metric"]
+            result = f"{metric} {self.report['scores'][metric]:.3f} on dev"
+        return f"Run({str(self.folder)!r}, {counted(self.report['steps'], 'step')}, {result})"
+
+    def _repr_html_(self) -> str:
+        """Show `report.html` in a frame, where no script may run; without that file what a terminal shows."""
+        try:
+            page = b"".join(byte_pieces(self.folder / REPORT_FILE, streams=False)).decode("utf-8", "replace")
+        except InputError:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return framed(page, repr(self))
+
+    def __fspath__(self) -> str:
+        """Stand for the folder wherever one is asked for."""
+        return str(self.folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """Arguments of the call alone, beside the options of its run."""
+
+    out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
+    resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
+    show: bool = option(True, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    ops: Ops | None = option(
+        None,
+        "an engine object of your own, in place of `engine`",
+        (('an engine object, or one by its name, such as engine="numpy"', lambda x: isinstance(x, Ops)),),
+        default="none",
+    )
+    on_log: OnLog | None = option(
+        None,
+        'called with the number of a step and what is recorded of it, such as {"train/loss": 2.5}',
+        (("a function of the number of a step and its values", callable),),
+        default="nothing is called",
+    )
+    device: str | None = option(
+        None, "kind of device for the engine jax: cpu, gpu or tpu", default="the best that JAX finds"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainCall(_Call, PretrainOptions):
+    """Arguments of `pretrain`."""
+
+    corpus: Any = field(default=(), kw_only=False, metadata={"help": CORPUS, "default": BOOKS})
+    trace: bool = option(False, "print where the time of the steps went, and write it to `trace.json`")
+
+    texts: ClassVar[list[str] | None] = None  # of a corpus in memory
+
+    def __post_init__(self) -> None:
+        texts, names = texts_or_names(self.corpus, self.column)
+        if isinstance(names, list) and not names:  # as a glob without a match
+            raise InputError("$corpus names no file; give one, or leave it out for the books.", corpus=[])
+        if texts is not None:
+            vars(self)["texts"] = texts
+            names = name_of_texts(texts)
+        object.__setattr__(self, "corpus", names)
+        super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneCall(_Call, FinetuneOptions):
+    """Arguments of `finetune`."""
+
+
+def _run(
+    call: Any, kind: type[RunOptions], stored: str, sources: Iterable[str], train: Callable[..., Any]
+) -> Run:
+    """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
+    folder = run_folder(call.out, call.resume, sources, stored)
+    given = {one.name: getattr(call, one.name) for one in fields(kind)}
+    if call.resume:
+        changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
+        options = kind.resumed(folder / stored, **changed)
+    else:
+        options = kind(**given)
+    if call.show and call.out is None:
+        say(f"Run folder: {folder}.")
+    own = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
+    try:
+        engines.force_device(call.device)
+        return Run(folder, train(options, folder, **own))
+    except KeyboardInterrupt:
+        if not (folder / stored).exists():  # it has not begun
+            raise Interrupted("Stopped before the run began; nothing is kept.") from None
+        again = f"out={str(folder)!r}, resume=True"
+        call = f"minibert.pretrain({again})" if kind is PretrainOptions else f"the same call with {again}"
+        raise Interrupted(f"Stopped and saved in {folder}; {call} goes on.") from None
+    finally:
+        engines.force_device(None)  # what comes of the run, and other runs, may be on any engine
+
+
+@called_with(PretrainCall)
+def pretrain(call: PretrainCall) -> Run:
+    """Pre-train a BERT on text, as the command `minibert pretrain` does, and return the run.
+
+    Ctrl-C, also a notebook's button to interrupt, saves the run; the same call with `resume=True` goes on.
+
+    Returns
+    -------
+    Run
+        With the model as `.model`, its vocabulary as `.tokenizer`, metrics as `.report`; the files are in
+        `.folder`.
+
+    Raises
+    ------
+    InputError
+        When an argument, the text, the vocabulary or the folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C; it says where the run is saved and how it goes on, which is all that a notebook shows.
+
+    Examples
+    --------
+    >>> run = pretrain("books/", minutes=8)  # doctest: +SKIP
+    >>> run.model.encode("Call me Ishmael.")  # doctest: +SKIP
+    Encoded(3 × (6, 128), pooled (1, 128))
+    """
+    text = ["texts"] if call.texts else call.corpus or filter(None, [call.shards])
+    train = partial(pretraining.pretrain, trace=call.trace, texts=call.texts)
+    return _run(call, PretrainOptions, PRETRAINING_FILE, text, train)
+
+
+@called_with(FinetuneCall)
+def finetune(call: FinetuneCall) -> Run:
+    """Fine-tune a model for a task from its files, as the command `minibert finetune` does.
+
+    For data in memory there are `TextClassifier` and its sisters.
+
+    Returns
+    -------
+    Run
+        With what answers the task as `.model` (for endings, similarity and frozen features use the commands),
+        metrics as `.report`; the files are in `.folder`.
+
+    Raises
+    ------
+    InputError
+        When an argument, the data, the model or the folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+    """
+    return _run(call, FinetuneOptions, OPTIONS_FILE, [call.task], finetuning.finetune)
+
+
+def run_folder(
+    out: str | Path | None, resume: bool, sources: Iterable[str], stored: str = PRETRAINING_FILE
+) -> Path:
+    """Return the folder `out`; without one a free one in `runs/`, or for a run that goes on the latest there.
+
+    A free one is named by the first of `sources`, what is learnt from: a file or folder without suffixes, of
+    a glob its folder. Runs that go on hold a file `stored`.
+    """
+    if out is not None:
+        return Path(out)
+    if not resume:
+        first = next(iter(sources), None)
+        parts = Path(os.path.abspath(first)).parts[1:] if first else ()  # "." has a name, too
+        stems = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
+        name = next(filter(None, reversed(stems)), "books")
+        names = (name + (f"-{number}" if number > 1 else "") for number in count(1))
+        return next(RUNS / name for name in names if not (RUNS / name).exists())
+    started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
+    if not started:
+        raise InputError("There is no run in runs/ to go on with; name its folder with $out.", out="runs/...")
+    return started[-1].parent

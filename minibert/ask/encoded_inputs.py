@@ -1,0 +1,147 @@
+"""What other tokenizers return, as sequences of token ids: dictionaries of arrays, padded or not.
+
+`transformers` returns a `BatchEncoding`, a mapping of `input_ids`, `attention_mask` and `token_type_ids` to
+lists or arrays whose rows are filled up to one length. A `Batch` has no padding, so tokens that the mask
+leaves out are dropped.
+"""
+
+from collections.abc import Mapping
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+
+from minibert.base.errors import InputError, warn
+from minibert.core.batch import Sequence
+
+IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
+# What changes the result of a model and has no counterpart in a `Sequence`.
+UNREAD = ("inputs_embeds", "position_ids", "encoder_hidden_states", "past_key_values")
+PAD_ID = 0  # of every released vocabulary, and of ours
+
+
+def is_encoded(inputs: Any) -> bool:
+    """Tell whether an object has token ids by the name `input_ids`: a mapping, or a table with a column."""
+    return IDS in _names(inputs)
+
+
+def sequences_of(inputs: Any) -> list[Sequence]:
+    """Return the sequences of a mapping or a table for which `is_encoded` holds.
+
+    Parameters
+    ----------
+    inputs : mapping or table
+        `input_ids`, (S,n) or S lists of different lengths, or (n,) for one sequence; optionally
+        `attention_mask` and `token_type_ids` of the same shape. Lists, or arrays of NumPy, PyTorch,
+        TensorFlow or JAX.
+
+    Returns
+    -------
+    list of Sequence
+        Of each row the tokens whose mask is 1: all of them without a mask, as in `transformers`.
+
+    Raises
+    ------
+    InputError
+        When the parts have different shapes, a mask is not ones in a row, or there is something in `UNREAD`.
+    """
+    for name in UNREAD:
+        if isinstance(inputs, Mapping) and inputs.get(name) is not None:
+            raise InputError(
+                f"inputs: {name} is not read; give {IDS}, {MASK} and {SEGMENTS}, and leave it out."
+            )
+    ids = _rows(inputs[IDS], IDS)
+    masks = _like(ids, inputs, MASK)
+    segments = _like(ids, inputs, SEGMENTS)
+    if masks is None:
+        _warn_of_padding(ids)
+    sequences = []
+    for number, row in enumerate(ids):
+        kept = slice(None) if masks is None else _kept(masks[number], number)
+        types = np.zeros(len(row), np.int32) if segments is None else segments[number]
+        sequences.append(Sequence(row[kept], types[kept]))
+    return sequences
+
+
+def sequence_of(encoding: Any) -> Sequence:
+    """Return the tokens of one `Encoding` of the library `tokenizers`, without its padding."""
+    mask = np.asarray(encoding.attention_mask)
+    kept = _kept(mask, 0)
+    return Sequence(np.asarray(encoding.ids)[kept], np.asarray(encoding.type_ids)[kept])
+
+
+def _names(inputs: Any) -> list[Any]:
+    """Return the names in a mapping, or of the columns of a table; none of anything else."""
+    if isinstance(inputs, Mapping):
+        return list(inputs)
+    names = getattr(inputs, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
+    names = getattr(inputs, "columns", None) if names is None else names
+    return [] if names is None or callable(names) else list(names)
+
+
+def _rows(values: Any, name: str) -> list[np.ndarray]:
+    """Return a part of an encoding as rows of numbers, one for each sequence."""
+    refused = InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
+    try:
+        whole = _array(values)
+        if whole.ndim == 1:
+            rows: list[np.ndarray] | None = [whole] if whole.size else []
+        else:
+            rows = list(whole) if whole.ndim == 2 else None
+    except ValueError:  # rows of different lengths
+        rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
+    if rows is not None and any(row.dtype == object for row in rows):  # the same, of pandas and older NumPy
+        rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
+    if rows is None or any(row.ndim != 1 for row in rows):
+        raise refused
+    return rows
+
+
+def _array(values: Any) -> np.ndarray:
+    """Return an array of what is given, which PyTorch may have on a GPU; ValueError where rows are ragged."""
+    return np.asarray(values.cpu() if callable(getattr(values, "cpu", None)) else values)
+
+
+def _is_flat(row: Any) -> bool:
+    """Tell whether something is a row whose parts are no rows."""
+    if hasattr(row, "ndim"):
+        return bool(row.ndim == 1)
+    return isinstance(row, list | tuple) and not any(isinstance(one, list | tuple) for one in row)
+
+
+def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | None:
+    """Return another part of an encoding if it is there; raise InputError when its shape is another one."""
+    if name not in _names(inputs) or inputs[name] is None:
+        return None
+    rows = _rows(inputs[name], name)
+    if len(rows) != len(ids):
+        raise InputError(
+            f"inputs: {name} has {len(rows):,} rows and {IDS} {len(ids):,}; give both of one call."
+        )
+    for number, (row, own) in enumerate(zip(rows, ids, strict=True)):
+        if len(row) != len(own):
+            both = f"{name} of sequence {number:,} has {len(row):,} numbers and {IDS} {len(own):,}"
+            raise InputError(f"inputs: {both}; give both of one call of the tokenizer.")
+    return rows
+
+
+def _kept(mask: np.ndarray, number: int) -> slice:
+    """Return where the ones of a mask stand, which have to be next to one another."""
+    if not np.isin(mask, (0, 1)).all():
+        raise InputError(f"inputs: {MASK} of sequence {number:,} has other values than 0 and 1; give these.")
+    ones = np.flatnonzero(mask)
+    if not len(ones):
+        raise InputError(f"inputs: {MASK} of sequence {number:,} leaves out every token; leave that row out.")
+    begin, end = int(ones[0]), int(ones[-1]) + 1
+    if end - begin != len(ones):
+        what = f"{MASK} of sequence {number:,} leaves out tokens between others"
+        raise InputError(f"inputs: {what}; leave out padding at the beginning or the end only.")
+    return slice(begin, end)
+
+
+def _warn_of_padding(ids: list[np.ndarray]) -> None:
+    """Warn of rows that end in [PAD] where no mask says that it is not to be read."""
+    ending = [number for number, row in enumerate(ids) if len(row) > 1 and row[-1] == PAD_ID]
+    if ending:
+        what = f"{IDS} of sequence {ending[0]:,} ends in id {PAD_ID}, which is [PAD], and there is no {MASK}"
+        warn(f"inputs: {what}: the padding is read as tokens. Give the mask that the tokenizer returned.")

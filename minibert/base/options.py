@@ -1,0 +1,269 @@
+"""Check, store and compare the options of a run: what all kinds of run have in common."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, ClassVar, Self, get_args, get_type_hints
+
+import numpy as np
+
+from minibert.base.errors import Differences, InputError, MissingFile, did_you_mean
+from minibert.base.files import atomic_json
+from minibert.base.foreign_names import advice_for
+from minibert.base.json_files import misfit, misfit_of, read_json
+
+MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
+DTYPES = ("auto", "float32", "bfloat16", "float64")
+OPTIMIZERS = ("adamw", "lamb", "muon")
+# LAMB's rate in AdamW's, where none is given: AdamW moves a weight by the rate, LAMB by the rate times what
+# weights measure. ALBERT's authors advise it for fine-tuning; short runs of `tiny` do best at 10 to 15.
+LAMB_RATE = 10
+EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
+
+# What a value has to be: in words, and as a test.
+Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
+AT_MOST: Rules = ((f"at most {MOST:,}", lambda x: x <= MOST),)
+COUNT: Rules = (("a whole number, 0 or more", lambda x: isinstance(x, int) and x >= 0),)
+WHOLE: Rules = (("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1), *AT_MOST)
+POSITIVE: Rules = (("a finite number above 0", lambda x: 0 < x < math.inf),)
+NOT_NEGATIVE: Rules = (("0 or more", lambda x: x >= 0),)
+REAL: Rules = (("a number", lambda x: isinstance(x, int | float)),)
+FINITE: Rules = (("a finite number, 0 or more", lambda x: 0 <= x < math.inf),)
+RATE: Rules = (("at least 0 and below 1", lambda x: 0 <= x < 1),)
+SHARE: Rules = (("above 0 and below 1", lambda x: 0 < x < 1),)
+
+
+def one_of(names: tuple[str, ...]) -> Rules:
+    """Make the rule that a value is one of several names."""
+    return ((f"one of {', '.join(names)}", lambda x: x in names),)
+
+
+def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
+    """Declare a field of a run's options, once for Python and for the command line.
+
+    Its value has to be what `rules` say. `shown` is of its flag, where name, type and default do not say it:
+    `flag`, `metavar`, `choices`, `both_ways` (--flag and --no-flag), `numbers` (several, and what they are),
+    `default` in words; `in_python`, what it is as an argument where the flag says the opposite.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "rules": rules, **shown})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Everything that a run is a function of; the options of one kind of run are a dataclass under this."""
+
+    # model
+    attention_dropout: float | None = option(
+        None,
+        "dropout rate of the attention probabilities alone; 0 lets --engine jax use the fastest kernel on a "
+        "GPU",
+        RATE,
+        default="that of --dropout",
+    )
+    extend_positions: int | None = option(
+        None,
+        "give the trained model so many positions, more than it has, to read longer texts: new ones begin as "
+        "copies of its own and are trained with the rest",
+        WHOLE,
+        default="",
+    )
+    dtype: str = option(
+        "float32",
+        "precision: float32 or float64 throughout; bfloat16 for products and activations, with weights, sums "
+        "and losses in float32 (engines cpp and jax); auto: the faster one, bfloat16 on processors with "
+        "AMX or (AMD) AVX512-BF16 and with jax on a GPU or TPU",
+        one_of(DTYPES),
+        choices=DTYPES,
+    )
+    # batches and optimizer
+    accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
+    optimizer: str = option("adamw", "adamw, lamb or muon", one_of(OPTIMIZERS))
+    warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
+    weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
+    clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
+    beta1: float = option(0.9, "decay of the mean of gradients", RATE)
+    beta2: float = option(0.999, "decay of the mean of their squares", RATE)
+    adam_eps: float = option(1e-6, "added to the root of the mean of squares", POSITIVE)
+    bias_correction: bool | None = option(None, "Adam's, which Google's code leaves out")
+    google_decay: bool | None = option(None, "let the rate fall from step 0 on, as in Google's code")
+    # the run
+    seed: int = option(0, "seed of everything that is drawn at random", COUNT)
+    engine: str = option("auto", "what computes: auto, cpp, numba, numpy or jax")
+    threads: int | None = option(None, "number of threads", WHOLE, default="one for each core")
+    devices: int | None = option(
+        None,
+        "number of devices, each of which computes a part of the batch; the result is that of one",
+        WHOLE,
+        default="all that JAX finds",
+    )
+    fsdp: bool = option(
+        False,
+        "keep only a part of the parameters and moments on each device, for models that are too large for "
+        "one",
+        both_ways=True,
+    )
+    recompute: bool = option(
+        False,
+        "keep only the input of each layer and compute the rest again in the backward pass: much less memory "
+        "for a third more arithmetic",
+        both_ways=True,
+    )
+    checkpoint_steps: int = option(
+        0, "steps between checkpoints; 0: only by --save-seconds", COUNT, flag="--save-every"
+    )
+    checkpoint_seconds: float = option(
+        300.0, "seconds between checkpoints", NOT_NEGATIVE, flag="--save-seconds"
+    )
+    keep: int = option(1, "checkpoints to keep; 0: all", COUNT)
+
+    UNDECIDED: ClassVar[str] = ""  # what the command line calls a default that is None
+    # Fields of version 0.1, as runs have stored them, and what they are called now.
+    RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
+    BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
+    ALWAYS: ClassVar[tuple[str, ...]] = ()  # what every run has stored, and no file of something else
+    # What may differ when a run goes on, having no influence on the weights.
+    FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
+    # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
+    MACHINE: ClassVar[frozenset[str]] = frozenset("engine threads accumulate devices fsdp recompute".split())
+
+    @classmethod
+    def about(cls, name: str) -> Mapping[str, Any]:
+        """Return what `option` declares of a field, in this class or the nearest one above."""
+        fields = (getattr(one, "__dataclass_fields__", {}).get(name) for one in cls.__mro__)
+        return next((field.metadata for field in fields if field is not None and field.metadata), {})
+
+    def _make_plain(self) -> None:
+        """Turn paths and what is NumPy's into what JSON has; refuse None and other types for strings."""
+        for field in dataclasses.fields(self):
+            name, value = field.name, _plain(getattr(self, field.name))
+            is_none = value is None and type(None) not in get_args(field.type)
+            if is_none or (field.type is str and not isinstance(value, str)):
+                wanted = next((what for what, _ in self.about(name).get("rules", ())), "a string")
+                raise InputError(f"${name} is not valid; give {wanted}.", **{name: value})
+            object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
+        """Raise InputError when a field is neither None nor what its rules say."""
+        for name, value in vars(self).items():
+            for what, holds in self.about(name).get("rules", ()):
+                try:
+                    valid = value is None or holds(value)
+                except (AttributeError, TypeError, ValueError):  # a string where a number should be
+                    valid = False
+                if not valid:
+                    raise InputError(f"${name} is not valid; give {what}.", **{name: value})
+        # Tensors must not be cut that the update needs whole.
+        whole = {"optimizer": self.optimizer != "adamw", "freeze": getattr(self, "freeze", None) is not None}
+        for name, asked in whole.items():
+            if self.fsdp and asked:
+                why = "which leaves each device a piece of every tensor; leave one of them out."
+                given = {name: getattr(self, name), "fsdp": True}
+                raise InputError(f"${name} can't be had with $fsdp, {why}", **given)
+
+    def save(self, path: str | Path) -> None:
+        """Write as JSON."""
+        atomic_json(path, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote; raise InputError when there is no such file or it is not one of these."""
+        try:
+            stored = read_json(path, advice="name the folder of a run")
+        except MissingFile as error:
+            raise InputError(f"{path} is missing: there is no run to resume; leave out --resume.") from error
+        try:
+            stored = {cls.RENAMED.get(name, name): value for name, value in stored.items()}
+            missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
+            if wrong := misfit_of(cls, stored) or next(missing, None):
+                raise InputError(wrong)
+            return cls(**cls.BEFORE | stored)
+        except InputError as error:
+            what = f"{path} does not hold the options of a run ({str(error).rstrip('.')})"
+            raise InputError(f"{what}; name the folder of one.") from error
+
+    @classmethod
+    def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
+
+        What has its default value anyway is left out, as if nobody had chosen it. Raise InputError when the
+        file can't be read, has a name that is no field, or a value that is of another type.
+        """
+        found = {cls.RENAMED.get(name, name): value for name, value in read_json(path).items()}
+        fields = get_type_hints(cls)
+        known = {one.name: repr(one.name) for one in dataclasses.fields(cls)}
+        flags = {flag.lstrip("-"): known[name] for name in known if (flag := cls.about(name).get("flag"))}
+        for name in sorted(found.keys() - known.keys()):
+            near = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
+            advice = near if name in flags else advice_for(name, known) or near
+            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
+        if wrong := misfit(found, {name: fields[name] for name in found}):
+            raise InputError(f"{path}: {wrong}; correct it.")
+        chosen = {name: value for name, value in found.items() if value != getattr(cls, name, ...)}
+        return chosen | cls._instead(given)
+
+    def resolved(self) -> Self:
+        """Return the same with every `None` that a recipe answers filled in."""
+        return self
+
+    @property
+    def dropouts(self) -> dict[str, Any]:
+        """Both rates, as a model's configuration has them."""
+        rate = vars(self)["dropout"]  # which every subclass has
+        attention = rate if self.attention_dropout is None else self.attention_dropout
+        return {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": attention}
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What only one engine knows of."""
+        return {name: getattr(self, name) for name in EXTRAS}
+
+    @property
+    def update_rule(self) -> dict[str, Any]:
+        """What the optimizer is made with, beside the parameters."""
+        names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
+        return {"kind": self.optimizer, "eps": self.adam_eps} | {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def resumed(cls, path: str | Path, **given: Any) -> Self:
+        """Load the stored options of a run, with a new length or other upkeep where the user gives it.
+
+        Raise InputError when something given differs from what is stored and the weights depend on it.
+        """
+        stored = cls.load(path)
+        if given.get("dtype") == "auto":  # what it came to is stored
+            given = {name: value for name, value in given.items() if name != "dtype"}
+        if given.get("engine", stored.engine) != stored.engine:  # the other did not hear of these
+            given = EXTRAS | given
+        wished = dataclasses.replace(stored, **cls._instead(given)).resolved()
+        wished.require_same_run(stored)
+        return wished
+
+    @staticmethod
+    def _instead(given: dict[str, Any]) -> dict[str, Any]:
+        """Return what is given, and what has to leave because of it."""
+        return given
+
+    def require_same_run(self, stored: Self) -> None:
+        """Raise InputError when a run with the `stored` options can't go on with these."""
+        free = self.FREE | self.MACHINE
+        common = RunOptions.__dataclass_fields__
+        names = sorted(vars(self).keys() - free, key=lambda name: (name in common, [*vars(self)].index(name)))
+        pairs = {name: (getattr(self, name), getattr(stored, name)) for name in names}
+        if differing := Differences({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}):
+            advice = "leave that out, or start a new run in another folder."
+            raise InputError(f"The run cannot go on with $differing; {advice}", differing=differing)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with paths as strings, and NumPy's numbers and arrays as Python's, within others too."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if isinstance(value, list) else tuple)(map(_plain, value))
+    return os.fsdecode(value) if isinstance(value, os.PathLike) else value

@@ -1,0 +1,389 @@
+"""Batch: flat tokens and where sequences begin, without padding.
+
+Only attention and the heads look at where one sequence ends and the next begins.
+"""
+
+import dataclasses
+from collections import abc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from minibert.base.errors import InputError
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import KINDS, LABELS
+from minibert.core.params import Head
+
+NOTHING = np.empty(0, np.int32)  # to be predicted, in a sequence that is only read
+
+
+class Sequence(NamedTuple):
+    """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what is to be predicted in it."""
+
+    input_ids: np.ndarray  # (n,) vocabulary ids, masking already applied
+    token_type_ids: np.ndarray  # (n,) 0 in segment A, 1 in segment B
+    masked_positions: np.ndarray = NOTHING  # (m,) positions within the sequence, ascending
+    masked_labels: np.ndarray = NOTHING  # (m,) the ids that stood there
+    next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 not asked
+    cut: int = 0  # pieces of the text, or texts, that there was no room for
+
+
+class Feature(NamedTuple):
+    """One thing that a fine-tuned model is asked: a sequence, or one for each of several choices."""
+
+    sequences: tuple[Sequence, ...]
+    label: Any = None  # a class or choice; a float; (start, end); (n,) a tag for each of `rows`
+    rows: np.ndarray | None = None  # (n,) positions in the sequence that have a tag: first pieces of words
+    example: int = 0  # which example it was made from; a long paragraph makes several
+
+
+@dataclass(frozen=True)
+class Batch:
+    """T tokens of S sequences in a row, with M positions to predict (NumPy arrays, host memory).
+
+    Weights are 1 / (count in the whole global batch), so that losses and gradients of micro-batches and
+    shards simply add up.
+    """
+
+    input_ids: np.ndarray  # (T,) int32
+    token_type_ids: np.ndarray  # (T,) int32
+    positions: np.ndarray  # (T,) int32, position within the sequence
+    cu_seqlens: np.ndarray  # (S+1,) int32, sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
+    sequence_index: np.ndarray  # (S,) uint32, number in the global batch: half of the dropout row key
+    masked_rows: np.ndarray  # (M,) int32, rows of the flat T
+    masked_labels: np.ndarray  # (M,) int32
+    masked_weights: np.ndarray  # (M,) float64
+    next_sentence_labels: np.ndarray  # (S,) int32, -1 where not asked
+    next_sentence_weights: np.ndarray  # (S,) float64, 0 where not asked
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.S} sequences, {self.T} tokens)"
+
+    @property
+    def T(self) -> int:
+        """Tokens."""
+        return len(self.input_ids)
+
+    @property
+    def S(self) -> int:
+        """Sequences."""
+        return len(self.cu_seqlens) - 1
+
+    @property
+    def M(self) -> int:
+        """Masked positions."""
+        return len(self.masked_rows)
+
+    @property
+    def E(self) -> int:
+        """Examples: what a batch can be split into."""
+        return self.S
+
+    @property
+    def begins(self) -> np.ndarray:  # (E,)
+        """The first row of each example."""
+        return self.first_rows
+
+    @property
+    def asks_next(self) -> bool:
+        """Whether any sequence has a next-sentence label."""
+        return bool(self.next_sentence_weights.any())
+
+    @property
+    def lengths(self) -> np.ndarray:  # (S,)
+        """Tokens of each sequence."""
+        return np.diff(self.cu_seqlens)
+
+    @property
+    def first_rows(self) -> np.ndarray:  # (S,)
+        """The row of each sequence's first token, [CLS]."""
+        return self.cu_seqlens[:-1]
+
+    @property
+    def masked_counts(self) -> np.ndarray:  # (S,)
+        """Masked positions of each sequence."""
+        sequences = np.searchsorted(self.cu_seqlens, self.masked_rows, side="right") - 1
+        return np.bincount(sequences, minlength=self.S)
+
+    @property
+    def last_rows(self) -> np.ndarray:  # (S,)
+        """The row of each sequence's last token."""
+        return self.cu_seqlens[1:] - 1
+
+    @property
+    def token_sequences(self) -> np.ndarray:  # (T,)
+        """The number in the global batch of each token's sequence."""
+        return np.repeat(self.sequence_index, self.lengths)
+
+    @classmethod
+    def pack(cls, sequences: abc.Sequence[Sequence], first: int = 0) -> "Batch":
+        """Lay sequences end to end, as one global batch, or as a part of it.
+
+        The weights are those of a global batch of just these sequences; `first` is the number that the first
+        of them has in the global batch. Raise InputError when there is no sequence, or when one of them is
+        empty, has parts of different lengths, has a masked position outside its tokens, or holds anything but
+        rows of whole numbers of 32 bits.
+        """
+        if not sequences:
+            raise InputError("sequences=[] makes no batch; give at least one sequence.")
+        lengths = np.array([len(sequence.input_ids) for sequence in sequences])
+        if not lengths.all():
+            raise InputError(f"Sequence {int(lengths.argmin())} is empty; give it at least [CLS] and [SEP].")
+        for number, sequence in enumerate(sequences):
+            for one, other in (("input_ids", "token_type_ids"), ("masked_positions", "masked_labels")):
+                n, m = len(getattr(sequence, one)), len(getattr(sequence, other))
+                if n != m:
+                    raise InputError(f"Sequence {number} has {n} {one} and {m} {other}; give one for each.")
+        begins = np.concatenate([[0], np.cumsum(lengths)])
+        masked = _joined(sequences, "masked_positions")
+        counts = [len(sequence.masked_positions) for sequence in sequences]
+        within = np.repeat(lengths, counts)  # tokens of the sequence of each
+        if len(bad := np.flatnonzero((masked < 0) | (masked >= within))):
+            found = f"masked_positions has {masked[bad[0]]} in a sequence of {within[bad[0]]} tokens"
+            raise InputError(f"{found}; count from its [CLS], which is 0.")
+        masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
+        next_labels = whole_numbers("next_sentence_label", [s.next_sentence_label for s in sequences])
+        asked = next_labels >= 0
+        return cls(
+            input_ids=_joined(sequences, "input_ids"),
+            token_type_ids=_joined(sequences, "token_type_ids"),
+            positions=(np.arange(begins[-1]) - np.repeat(begins[:-1], lengths)).astype(np.int32),
+            cu_seqlens=begins.astype(np.int32),
+            sequence_index=np.arange(first, first + len(sequences), dtype=np.uint32),
+            masked_rows=masked_rows,
+            masked_labels=_joined(sequences, "masked_labels"),
+            masked_weights=np.full(len(masked_rows), 1.0 / max(1, len(masked_rows))),
+            next_sentence_labels=next_labels,
+            next_sentence_weights=asked / max(1, int(asked.sum())),
+        )
+
+    def take(self, first: int, last: int) -> Self:
+        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch."""
+        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        masked = (self.masked_rows >= begin) & (self.masked_rows < end)
+        return dataclasses.replace(
+            self,
+            input_ids=self.input_ids[begin:end],
+            token_type_ids=self.token_type_ids[begin:end],
+            positions=self.positions[begin:end],
+            cu_seqlens=self.cu_seqlens[first : last + 1] - self.cu_seqlens[first],
+            sequence_index=self.sequence_index[first:last],
+            masked_rows=self.masked_rows[masked] - np.int32(begin),
+            masked_labels=self.masked_labels[masked],
+            masked_weights=self.masked_weights[masked],
+            next_sentence_labels=self.next_sentence_labels[first:last],
+            next_sentence_weights=self.next_sentence_weights[first:last],
+        )
+
+    def split(self, parts: int) -> Iterator[Self]:
+        """Return micro-batches of nearly equal size, whose losses and gradients sum to this batch's."""
+        if not 1 <= parts <= self.E:
+            raise InputError(f"parts={parts} does not split {self.E} examples; choose from 1 to {self.E}.")
+        borders = [self.E * part // parts for part in range(parts + 1)]
+        return map(self.take, borders, borders[1:])
+
+    def validate(self, config: BertConfig) -> None:
+        """Check every index against the model it is meant for.
+
+        Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
+        the positions.
+        """
+        tokenize, segments = "tokenize with this model's own vocabulary", "give segments that it has"
+        if config.type_vocab_size == 1:
+            segments = "the model knows one segment only, so give single texts, not pairs"
+        for name, values, limit, field, advice in (
+            ("input_ids", self.input_ids, config.V, "vocab_size", tokenize),
+            ("masked_labels", self.masked_labels, config.V, "vocab_size", tokenize),
+            ("token_type_ids", self.token_type_ids, config.type_vocab_size, "type_vocab_size", segments),
+            ("masked_rows", self.masked_rows, self.T, "the number of tokens", "count rows from 0"),
+        ):
+            if len(bad := np.flatnonzero((values < 0) | (values >= limit))):
+                found = f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit})"
+                raise InputError(f"{found}; {advice}.")
+        labels = self.next_sentence_labels
+        if len(bad := np.flatnonzero((labels < -1) | (labels > 1))):
+            found = f"next_sentence_labels[{bad[0]}]={labels[bad[0]]}"
+            raise InputError(f"{found} is unknown; give 0 (IsNext), 1 (NotNext) or -1 (not asked).")
+        longest = int(self.positions.max()) + 1
+        if longest > config.P:
+            found = f"A sequence of {longest} tokens is longer than the model's {config.P} positions"
+            advice = "shorten the input or pre-train with $max_positions."
+            raise InputError(f"{found}; {advice}", max_positions=longest)
+        config.warn_untrained(longest)
+
+
+@dataclass(frozen=True)
+class BatchPart(Batch):
+    """One machine's part of a batch, weighted by itself; the limits of the whole batch fix the shapes."""
+
+    parts: int  # how many there are
+    sequences: int  # in the global batch
+    longest: int  # tokens of a sequence, at most
+    most_masked: int  # positions to predict in a sequence, at most
+    asks: bool  # whether the global batch has a question of next sentences
+
+    @property
+    def asks_next(self) -> bool:
+        """Whether any sequence of the global batch has a next-sentence label."""
+        return self.asks
+
+
+@dataclass(frozen=True)
+class TaskBatch(Batch):
+    """What a task of fine-tuning asks about a batch, E examples of `choices` sequences each.
+
+    `labels`, by the kind of head: "classify" and "choice" (E,) int32; "regress" (E,) float64; "multilabel"
+    (E,K) float64, 0 where a class does not apply, else 1 or the weight of that class; "span" (E,2) int32,
+    positions within the sequence of the answer's first and last token, both 0 where the answer is not in it;
+    "tag" (N,) int32, one for each of `label_rows`.
+    """
+
+    labels: np.ndarray  # see above; zeros where they are not known
+    label_weights: np.ndarray  # (len(labels),) float64, 1 / (number known in the global batch), else 0
+    label_rows: np.ndarray  # (N,) int32, rows of the flat T that have a tag; (0,) for other heads
+    row_counts: np.ndarray  # (E,) int32, how many of them each example has
+    choices: int = 1
+    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 behind them
+
+    @property
+    def E(self) -> int:
+        """Examples."""
+        return len(self.row_counts)
+
+    @property
+    def begins(self) -> np.ndarray:  # (E,)
+        """The first row of each example."""
+        firsts = slice(None, None, self.choices) if self.windows is None else self.windows[:, 0]
+        return self.first_rows[firsts]
+
+    @classmethod
+    def pack_features(cls, features: abc.Sequence[Feature], head: Head) -> "TaskBatch":
+        """Lay the sequences of features end to end, as one global batch.
+
+        Raise InputError when there is no feature, when features have different numbers of sequences, when one
+        has another number of tags than of rows, or a label or row is no whole number where it has to be.
+        """
+        if not features:
+            raise InputError("features=[] makes no batch; give at least one.")
+        choices, windows = len(features[0].sequences), None
+        if head.pool:
+            counts = np.array([len(feature.sequences) for feature in features])[:, None]
+            own, choices = np.arange(counts.max()), 1
+            windows = np.where(own < counts, own + np.cumsum(counts)[:, None] - counts, -1).astype(np.int32)
+        for number, feature in enumerate(features):
+            if not head.pool and len(feature.sequences) != choices:
+                found = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
+                raise InputError(f"{found}; put examples with equally many choices into a batch.")
+        batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
+        rows = [NOTHING if f.rows is None else whole_numbers("rows", f.rows) for f in features]
+        for number, (feature, own) in enumerate(zip(features, rows, strict=True)):
+            n = len(feature.sequences[0].input_ids)
+            if len(wrong := own[(own < 0) | (own >= n)]):
+                found = f"Feature {number} has a label for row {wrong[0]} in a sequence of {n} tokens"
+                raise InputError(f"{found}; count from its [CLS], which is 0.")
+        begins = batch.cu_seqlens[:-1:choices] if windows is None else batch.cu_seqlens[windows[:, 0]]
+        labels, known = _labels(features, rows, head)
+        if KINDS[head.kind].label_dtype == "int32" and (labels < 0).any():
+            raise InputError(f"A label is {labels.min()}; give 0 or more, and None where it is not known.")
+        return cls(
+            **vars(batch),
+            labels=labels,
+            label_weights=known / max(1, int(known.sum())),
+            label_rows=np.concatenate([b + r for b, r in zip(begins, rows, strict=True)]).astype(np.int32),
+            row_counts=np.array([len(r) for r in rows], np.int32),
+            choices=choices,
+            windows=windows,
+        )
+
+    def take(self, first: int, last: int) -> Self:
+        begins = np.arange(0, self.S, self.choices) if self.windows is None else self.windows[:, 0]
+        begin, end = np.append(begins, self.S)[[first, last]].tolist()
+        before = np.concatenate([[0], np.cumsum(self.row_counts)])
+        tagged = slice(before[first], before[last])
+        own = tagged if len(self.label_rows) else slice(first, last)
+        return dataclasses.replace(
+            super().take(begin, end),
+            labels=self.labels[own],
+            label_weights=self.label_weights[own],
+            label_rows=self.label_rows[tagged] - self.cu_seqlens[begin],
+            row_counts=self.row_counts[first:last],
+            windows=None if self.windows is None else np.maximum(self.windows[first:last] - begin, -1),
+        )
+
+
+@dataclass(frozen=True)
+class VectorBatch(TaskBatch):
+    """A batch to be tagged whose tokens are vectors: the hidden states of a frozen encoder."""
+
+    vectors: np.ndarray = dataclasses.field(kw_only=True)  # (T,I), or (N,T,I) where N layers are to be mixed
+
+    @classmethod
+    def pack_vectors(
+        cls,
+        vectors: abc.Sequence[np.ndarray],
+        labels: abc.Sequence[np.ndarray | None],
+        rows: abc.Sequence[np.ndarray] | None = None,
+    ) -> "VectorBatch":
+        """Lay sequences of vectors, (n,I), or (N,n,I) where N layers are to be mixed, end to end.
+
+        Each has as `labels` the tags of its `rows`, None where they are not known; without `rows` all of its
+        vectors have a tag.
+        """
+        lengths = [one.shape[-2] for one in vectors]
+        rows = [np.arange(n) for n in lengths] if rows is None else rows
+        features = [
+            Feature((Sequence(np.zeros(n, np.int32), np.zeros(n, np.int32)),), label, own)
+            for n, label, own in zip(lengths, labels, rows, strict=True)
+        ]
+        batch = TaskBatch.pack_features(features, Head("tag", 1))
+        return cls(**vars(batch), vectors=np.concatenate(vectors, axis=-2))
+
+    def take(self, first: int, last: int) -> Self:
+        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        return dataclasses.replace(super().take(first, last), vectors=self.vectors[..., begin:end, :])
+
+
+# -> (n,) int32
+def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
+    """Return one part of all sequences, end to end."""
+    parts = [getattr(sequence, name) for sequence in sequences]
+    for number, part in enumerate(parts):
+        if np.ndim(part) != 1:
+            raise InputError(f"{name} of sequence {number} has shape {np.shape(part)}; give a row of them.")
+    return whole_numbers(name, np.concatenate(parts))
+
+
+# given (...) -> (...) int32
+def whole_numbers(name: str, given: Any) -> np.ndarray:
+    """Return the same numbers; raise InputError where one is not whole, or too large."""
+    given = np.asarray(given)
+    if given.dtype.kind in "biuf" or not given.size:
+        with np.errstate(invalid="ignore"):
+            numbers = given.astype(np.int32)
+        wrong = given[numbers != given].tolist()
+    else:
+        wrong = [one for one in given.ravel().tolist() if not isinstance(one, int)] or given.tolist()
+    if wrong:
+        raise InputError(f"{name} has {wrong[0]!r}, which is no whole number of at most 32 bits; check it.")
+    return numbers
+
+
+# -> labels, and for each of them whether it is known
+def _labels(
+    features: abc.Sequence[Feature], rows: list[np.ndarray], head: Head
+) -> tuple[np.ndarray, np.ndarray]:
+    """Collect the labels of all features, zeros in place of those that are not known."""
+    given, known = [feature.label for feature in features], [f.label is not None for f in features]
+    kind = KINDS[head.kind]
+    if kind.reads == LABELS:
+        for number, (own, label) in enumerate(zip(rows, given, strict=True)):
+            if label is not None and len(label) != len(own):
+                raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
+        tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
+        return whole_numbers("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
+    nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)
+    labels = np.array([nothing if label is None else label for label in given])
+    labels = whole_numbers("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64)
+    return labels, np.array(known)

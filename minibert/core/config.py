@@ -1,0 +1,185 @@
+"""The shape of a BERT: published sizes by name, fields named as in a Hugging Face `config.json`."""
+
+import dataclasses
+import re
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from minibert.base.errors import InputError, warn
+
+# Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3.
+# Any other shape is called L-H-A, as 3-768-12 of its Table 6, or 2-128-4, which is tiny with twice the heads.
+SIZES = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+# Hugging Face's names of the two GELU forms, to ours.
+GELU_FORMS = {"gelu": "erf", "gelu_python": "erf"} | dict.fromkeys(
+    ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast"), "tanh"
+)
+
+# Classes on a BERT as `transformers` names them, also for TensorFlow and Flax. What is called BertGeneration,
+# BertJapanese and the like is something else, or is made from BertModel.
+_BERT_CLASS = re.compile(r"(TF|Flax)?Bert(?!Generation)")
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Everything that fixes the shapes and the arithmetic of a BERT.
+
+    Defaults are BERT-BASE, uncased (Devlin et al. 2019, section 3). The one-letter properties are the
+    letters used in shape comments throughout. Raise InputError when a field is out of range or the number of
+    heads does not divide the hidden size.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    is_decoder: bool = False  # True: causal attention, the paper's left-to-right ablation
+    trained_length: int | None = field(default=None, compare=False)  # of pre-training; None: not known
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())  # as `config.json` has it
+        counts = [one.name for one in dataclasses.fields(self) if one.type is int]
+        for name in counts + ["trained_length"] * (self.trained_length is not None):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name}={value!r} is not a positive whole number; give one.")
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}; every head needs the same share of it."
+            )
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in GELU_FORMS:
+            known = ", ".join(GELU_FORMS)
+            raise InputError(f"hidden_act={self.hidden_act!r} is not known; use one of {known}.")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < 1:
+                raise InputError(f"{name}={value!r} is not a probability in [0, 1); the paper uses 0.1.")
+        for name in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+                raise InputError(f"{name}={value!r} is not a positive, finite number; give one.")
+        if not isinstance(self.is_decoder, bool):
+            raise InputError(f"is_decoder={self.is_decoder!r} is neither true nor false; give one of them.")
+
+    @classmethod
+    def from_size(cls, name: str, **overrides: Any) -> "BertConfig":
+        """Return a size by name or as L-H-A: `BertConfig.from_size("tiny", vocab_size=8192)`, "3-192-3"."""
+        parts = str(name).split("-")
+        is_shape = len(parts) == 3 and all(part.isdecimal() and len(part) < 7 for part in parts)
+        layers, hidden, heads = map(int, parts) if is_shape else SIZES.get(name, (0, 0, 0))
+        if not layers * hidden * heads or hidden % heads:
+            known = f"{', '.join(SIZES)}, or L-H-A such as 3-192-3, with H a multiple of A"
+            raise InputError(f"$size is no size of a BERT; give {known}.", size=name)
+        shape = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
+        return cls(**(shape | {"intermediate_size": 4 * hidden} | overrides))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
+        """Read the fields of a Hugging Face `config.json`; what does not concern a BERT encoder is ignored.
+
+        Raise InputError when `model_type` is not "bert" or, where it is missing as before 2020, none of the
+        `architectures` is a BERT; when the file asks for arithmetic that is not BERT's.
+        """
+        if not isinstance(values, dict):
+            raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
+        if (kind := values.get("model_type", "bert")) != "bert":
+            raise InputError(f"model_type={kind!r} is not a BERT; give a model with model_type 'bert'.")
+        _require_bert_architecture(values)
+        if (positions := values.get("position_embedding_type", "absolute")) != "absolute":
+            raise InputError(f"position_embedding_type={positions!r} is not BERT's; it has to be 'absolute'.")
+        if values.get("add_cross_attention"):
+            raise InputError("add_cross_attention=true is not BERT's; give an encoder without it.")
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields of a `config.json` that `transformers` reads as a `BertForPreTraining`."""
+        fields = {"architectures": ["BertForPreTraining"], "model_type": "bert", **dataclasses.asdict(self)}
+        fields |= {"pad_token_id": 0, "tie_word_embeddings": True}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def warn_untrained(self, longest: int) -> None:
+        """Warn, once in a process, when a sequence is longer than any that the model was pre-trained on."""
+        if self.trained_length and longest > self.trained_length:
+            _warn_untrained(self.trained_length)
+
+    @property
+    def size(self) -> str:
+        """What a BERT of these layers, this width and these heads is called: "tiny", or "5-96-3"."""
+        shape = (self.L, self.H, self.A)
+        published = (name for name, other in SIZES.items() if other == shape and self.F == 4 * self.H)
+        return next(published, "-".join(map(str, shape)))
+
+    @property
+    def gelu_form(self) -> str:
+        """The form of GELU as `ops.gelu` names it: "erf" or "tanh"."""
+        return GELU_FORMS[self.hidden_act]
+
+    L = property(attrgetter("num_hidden_layers"))
+    H = property(attrgetter("hidden_size"))
+    A = property(attrgetter("num_attention_heads"))
+    F = property(attrgetter("intermediate_size"))  # of the feed-forward layers
+    V = property(attrgetter("vocab_size"))
+    P = property(attrgetter("max_position_embeddings"))  # the longest sequence there can be
+
+    @property
+    def D(self) -> int:
+        """Size of one head."""
+        return self.hidden_size // self.num_attention_heads
+
+
+def _require_bert_architecture(values: dict[str, Any]) -> None:
+    """Raise InputError when a configuration without `model_type` names the classes of another architecture.
+
+    Files of before 2020 have `architectures` alone. Where `model_type` says "bert", their names are free:
+    people give their own classes on a BERT names of their own.
+
+    Parameters
+    ----------
+    values : the fields of a `config.json`.
+
+    Raises
+    ------
+    InputError
+        When `architectures` names classes, and none of them is one of BERT's, in any framework.
+    """
+    names = values.get("architectures")
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if "model_type" in values or not names:
+        return
+    if not any(_BERT_CLASS.match(name) for name in names):
+        raise InputError(
+            f"architectures={names!r} without a model_type are not a BERT's; give a BERT, or a model of its "
+            "architecture such as MiniLM or TinyBERT."
+        )
+
+
+@cache  # once in a process
+def _warn_untrained(trained_length: int) -> None:
+    warn(
+        f"This model was pre-trained on sequences of up to {trained_length} tokens and does worse on longer "
+        "ones; shorten them, or pre-train it further with --seq-length as long as they are."
+    )

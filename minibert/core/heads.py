@@ -1,0 +1,211 @@
+"""The output layers of fine-tuning, forward and backward (Devlin et al. 2019, section 4 and appendix B).
+
+One linear layer on the encoder is all a task adds. What it reads, and what its outputs are compared with:
+
+    classify   pooled [CLS], dropout   (S,K)   softmax over K classes
+    multilabel pooled [CLS], dropout   (S,K)   K sigmoids: whether each class applies
+    regress    pooled [CLS], dropout   (S,1)   squared error
+    choice     pooled [CLS], dropout   (S,1)   softmax over the c sequences of an example
+    span       every token             (T,2)   two softmaxes over the tokens of a sequence: start and end
+    tag        first pieces, dropout   (N,K)   softmax over K tags
+
+Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
+the last token is pooled instead, as in GPT (Radford et al. 2018). With `head.lstm` two bidirectional LSTMs
+stand between the encoder and these layers: the row "+ BiLSTM" of the paper's Table 5. `pool` joins windows.
+
+Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
+"""
+
+from collections import namedtuple
+from typing import NamedTuple
+
+import numpy as np
+
+from minibert.core import bert
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.batch import TaskBatch
+from minibert.core.config import BertConfig
+from minibert.core.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
+from minibert.core.ops import Dropout, Ops
+from minibert.core.ops.blocks import DropoutSaved
+from minibert.core.params import Head
+
+# None where a head has no such part.
+LossSaved = namedtuple("LossSaved", "logits loss dnll")
+LogitsSaved = namedtuple("LogitsSaved", "encoder output")
+OutputSaved = namedtuple("OutputSaved", "lstm rows pool dropout linear")
+SpanSaved = namedtuple("SpanSaved", "start end")
+
+
+class HeadLoss(NamedTuple):
+    """The loss of one batch and what it is made of."""
+
+    loss: Array  # sum of label_weights x nll
+    nll: Array  # (len(labels),) nats, or squared error; for a span the mean (or sum) of start and end
+    logits: Array  # (S,K), (S,1), (T,2) or (N,K)
+
+
+# -> (S,K), (S,1), (T,2) or (N,K)
+def logits(
+    ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch, drop: Dropout | None = None
+) -> tuple[Array, Saved]:
+    """Compute the scores of the output layer, before any softmax."""
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, batch))
+    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
+    return scores, LogitsSaved(saved_encoder, saved)
+
+
+# dlogits (S,K), (S,1), (T,2) or (N,K) -> grads
+def logits_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    dlogits: Array,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `logits` to `grads`, which is consumed and returned."""
+    output = saved.output
+    dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
+    own = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
+    if output.dropout is not None:
+        dx = dx * output.dropout.mask
+    if head.pool:
+        dx, dquery = ops.pool_windows_backward(dx, output.pool)
+        if dquery is not None:
+            own = ops.add_gradients(own, query=dquery)
+    grads = grads | {"head": own}
+    if head.pooled:
+        dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
+        grads = grads | {"pooler": pooler}
+    elif head.kind == "tag":
+        dx = ops.take_rows_backward(dx, output.rows)
+    if head.lstm:
+        dx, lstm = ops.bilstm_block_backward(dx, output.lstm, params["lstm"], grads["lstm"])
+        grads = grads | {"lstm": lstm}
+    return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)
+
+
+# -> loss, nll (len(labels),), logits (S,K), (S,1), (T,2) or (N,K), and what is saved
+def loss(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None = None,
+    span_weight: float = 0.5,
+) -> tuple[HeadLoss, Saved]:
+    """Compute the task's loss of one batch with labels.
+
+    Each of the two losses of a span has the factor `span_weight`: 0.5 gives their mean, as in Google's code,
+    1 their sum, as in the paper.
+    """
+    scores, saved = logits(ops, config, head, params, batch, drop)
+    weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
+    if head.kind == "span":
+        starts, ends = batch.labels.T
+        start_nll, saved_start = ops.segment_softmax_cross_entropy(scores[:, 0], batch.cu_seqlens, starts)
+        end_nll, saved_end = ops.segment_softmax_cross_entropy(scores[:, 1], batch.cu_seqlens, ends)
+        nll, saved_loss = span_weight * (start_nll + end_nll), SpanSaved(saved_start, saved_end)
+        dnll = span_weight * weights  # of start and of end
+    elif head.kind == "regress":
+        nll, saved_loss = ops.squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
+    elif head.kind == "multilabel":
+        nll, saved_loss = ops.sigmoid_cross_entropy(scores, ops.cast(batch.labels, scores.real.dtype))
+    elif head.kind == "choice":
+        nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
+    else:
+        nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
+    return HeadLoss((weights * nll).sum(), nll, scores), LossSaved(saved, saved_loss, dnll)
+
+
+# -> grads, the tree of all parameters
+def loss_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `loss` to `grads`, which is consumed and returned.
+
+    With `frozen` = n, the embeddings and the first n layers get no gradient.
+    """
+    dnll, saved_loss = saved.dnll, saved.loss
+    if head.kind == "span":
+        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in saved_loss]
+        dlogits = ops.xp.stack(dscores, axis=1)
+    elif head.kind == "regress":
+        dlogits = ops.squared_error_backward(dnll, saved_loss)[:, None]
+    elif head.kind == "multilabel":
+        dlogits = ops.sigmoid_cross_entropy_backward(dnll, saved_loss)
+    elif head.kind == "choice":
+        dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss).reshape(-1, 1)
+    else:
+        dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss)
+    return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
+
+
+# -> (S,K), (S,1), (T,2) or (N,K)
+def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
+    """Compute `logits` without dropout, and keep nothing for backward."""
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, _encoder_rows(config, head, batch))
+    return _output_layer(ops, config, head, x, params, batch, None)[0]
+
+
+def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
+    """Split the scores of a batch by example, each an array of its own."""
+    reads = KINDS[head.kind].reads
+    if reads == SEQUENCES:
+        return [row.copy() for row in scores.reshape(batch.E, -1)]
+    borders = batch.cu_seqlens[1:-1] if reads == TOKENS else np.cumsum(batch.row_counts)[:-1]
+    return [part.copy() for part in np.split(scores, borders)]
+
+
+# -> (S,) or (N,), or None
+def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
+    """Return the tokens that the output layer reads; None: all."""
+    if head.pooled:
+        return batch.last_rows if config.is_decoder else batch.first_rows
+    return batch.label_rows if KINDS[head.kind].reads == LABELS else None
+
+
+# -> (S,) or (N,), or None
+def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
+    """Return the rows that the encoder computes to the end; None: all, for LSTMs and left-to-right models."""
+    return None if head.lstm or config.is_decoder else _rows_read(config, head, batch)
+
+
+# x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
+def _output_layer(
+    ops: Ops, config: BertConfig, head: Head, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
+) -> tuple[Array, Saved]:
+    """Apply LSTMs, pooler, dropout and the output layer, as far as the head has them, to what it reads."""
+    site = 3 * config.L + 1  # of dropout in front of the output layer, the one after those of the encoder
+    saved_lstm = saved_rows = saved_pool = saved_drop = None
+    rows = _rows_read(config, head, batch)
+    places = rows  # where these rows are in x
+    if _encoder_rows(config, head, batch) is not None:
+        places = ops.xp.arange(len(rows), dtype=rows.dtype)
+    if head.lstm:
+        x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site + 1)
+    if head.pooled:
+        read, saved_rows = ops.pooler(x, places, params["pooler"])
+        if head.pool:
+            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, params["head"].get("query"))
+            rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
+    elif head.kind == "tag":
+        read, saved_rows = ops.take_rows(x, places)
+        read = ops.upcast(read)
+    else:
+        read = ops.upcast(x)
+    if rows is not None and drop is not None and drop.rate:
+        mask = ops.dropout_mask(drop.at(rows), site, read.shape[-1], read.dtype)
+        read, saved_drop = read * mask, DropoutSaved(mask)
+    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
+    return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)

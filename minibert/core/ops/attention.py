@@ -1,0 +1,120 @@
+"""Attention within each sequence of a flat batch (Vaswani et al. 2017, section 3.2.1), forward and backward.
+
+Sequences of equal length are stacked and handled by one batched matmul, so nothing is ever padded or masked
+away. Only the causal option hides anything, by selecting, never by adding minus infinity.
+"""
+
+import math
+from collections import namedtuple
+from itertools import pairwise
+
+import numpy as np
+
+from minibert.core.arrays import Array, Saved
+from minibert.core.ops import random
+from minibert.core.ops.primitives import Primitives
+
+# What is kept: of each group of sequences of one length the probabilities, and the multipliers of dropout.
+AttentionSaved = namedtuple("AttentionSaved", "q k v cu_seqlens groups")
+GroupSaved = namedtuple("GroupSaved", "p mask")
+
+
+def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Group sequences by length: one (sequences, length) array of row numbers for each length there is.
+
+    Return (T,), too, the order that brings the rows of all groups, one after another, back to the batch's.
+    """
+    begins, lengths = cu_seqlens[:-1].astype(np.int64), np.diff(cu_seqlens)
+    groups = [begins[lengths == n][:, None] + np.arange(n) for n in np.unique(lengths)]
+    return groups, np.argsort(np.concatenate([rows.ravel() for rows in groups]))
+
+
+class Attention(Primitives):
+    """The attention primitive and the probabilities behind it."""
+
+    # q k v (T,A,D) -> (T,A,D)
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        cu_seqlens: np.ndarray,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v in each sequence and each head; dropout on the probabilities.
+
+        Parameters
+        ----------
+        q, k, v : queries, keys and values by token, head and dimension.
+        cu_seqlens : (S+1,) where sequences begin.
+        causal : a token sees itself and what stands before it.
+        drop, site : where the random bits come from; the key is (query row key, head, key position).
+        """
+        groups, back = equal_length_groups(cu_seqlens)
+        outputs, kept = [], []
+        for rows in groups:
+            p = self._probabilities(q, k, rows, causal)
+            mask = self._probability_mask(p, rows, drop, site)
+            outputs.append(_flat((p if mask is None else p * mask) @ _heads(v, rows)))
+            kept.append(GroupSaved(p, mask))
+        return self.xp.concatenate(outputs)[back], AttentionSaved(q, k, v, cu_seqlens, tuple(kept))
+
+    # With s = q k^T / sqrt(D), p = softmax(s), m the dropout multipliers and y = (p m) v:
+    #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - sum_j dp_j p_j),
+    #   dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
+    # Where the causal option hides a key its p is zero, hence its ds as well.
+    # dy (T,A,D) -> dq dk dv (T,A,D)
+    def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `attention`."""
+        groups, back = equal_length_groups(saved.cu_seqlens)
+        scale = 1 / math.sqrt(saved.q.shape[-1])
+        dq, dk, dv = [], [], []
+        for rows, kept in zip(groups, saved.groups, strict=True):
+            p, mask, d_out = kept.p, kept.mask, _heads(dy, rows)
+            dropped = p if mask is None else p * mask
+            dp = d_out @ _heads(saved.v, rows).mT
+            dp = dp if mask is None else dp * mask
+            ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
+            dq.append(_flat(ds @ _heads(saved.k, rows)))
+            dk.append(_flat(ds.mT @ _heads(saved.q, rows)))
+            dv.append(_flat(dropped.mT @ d_out))
+        return tuple(self.xp.concatenate(parts)[back] for parts in (dq, dk, dv))
+
+    # q k (T,A,D) -> one (A,n,n) for each sequence, in the order of the batch
+    def attention_probabilities(
+        self, q: Array, k: Array, cu_seqlens: np.ndarray, causal: bool = False
+    ) -> list[Array]:
+        """Return the attention maps: row i of a map is what token i attends to and sums to one."""
+        sequences = [np.arange(begin, end)[None] for begin, end in pairwise(cu_seqlens.tolist())]
+        return [self._probabilities(q, k, rows, causal)[0] for rows in sequences]
+
+    # -> (n,A,length,length)
+    def _probabilities(self, q: Array, k: Array, rows: np.ndarray, causal: bool) -> Array:
+        scores = _heads(q, rows) @ _heads(k, rows).mT * (1 / math.sqrt(q.shape[-1]))
+        if causal:
+            scores = self.xp.where(np.tri(rows.shape[1], dtype=bool), scores, -np.inf)
+        p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
+        return p / p.sum(-1, keepdims=True)
+
+    # -> (n,A,length,length) multipliers or None
+    def _probability_mask(self, p: Array, rows: np.ndarray, drop: random.Dropout | None, site: int) -> Array:
+        if drop is None or not drop.attention_rate:
+            return None
+        n, A, length, _ = p.shape
+        keys = random.fold(self.xp, drop.rows, *random.words(self.xp, site))[rows]
+        keys = random.fold(self.xp, keys[:, None], self.xp.arange(A, dtype=self.xp.uint32)[:, None])
+        kept = random.keep(self.xp, keys, length, drop.attention_rate)
+        return self.cast(kept, p.dtype) * random.kept_scale(drop.attention_rate)
+
+
+# x (T,A,D)  rows (n,length) -> (n,A,length,D)
+def _heads(x: Array, rows: np.ndarray) -> Array:
+    return x[rows].swapaxes(1, 2)
+
+
+# x (n,A,length,D) -> (n length,A,D)
+def _flat(x: Array) -> Array:
+    n, A, length, D = x.shape
+    return x.swapaxes(1, 2).reshape(n * length, A, D)

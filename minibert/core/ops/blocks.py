@@ -1,0 +1,272 @@
+"""The sublayers of BERT (Devlin et al. 2019, section 3), each a few lines of primitives.
+
+A block's backward takes the block's parameters and their gradient accumulators and returns dx with the
+accumulators. Dropout sites are numbered through the network: 0 behind the embeddings, then three to a layer.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.ops.attention import Attention
+from minibert.core.ops.losses import Losses
+from minibert.core.ops.random import Dropout
+
+EMBEDDING_SITE = 0
+
+# What is kept, by the primitives that kept it: None where nothing was dropped, or no rows were chosen.
+EmbeddingBlockSaved = namedtuple("EmbeddingBlockSaved", "word position segment norm dropout")
+AttentionBlockSaved = namedtuple("AttentionBlockSaved", "qkv attention rows output dropout norm")
+FeedForwardBlockSaved = namedtuple("FeedForwardBlockSaved", "inner gelu output dropout norm")
+PoolerSaved = namedtuple("PoolerSaved", "rows linear tanh")
+PoolWindowsSaved = namedtuple("PoolWindowsSaved", "x windows query weights")
+MaskedLmLogitsSaved = namedtuple("MaskedLmLogitsSaved", "rows linear gelu norm decoder")
+MaskedLmHeadSaved = namedtuple("MaskedLmHeadSaved", "logits loss")
+DropoutSaved = namedtuple("DropoutSaved", "mask")
+
+
+def layer_sites(layer: int) -> tuple[int, int, int]:
+    """Return the dropout sites of a layer: attention probabilities, attention output, feed-forward output."""
+    return 3 * layer + 1, 3 * layer + 2, 3 * layer + 3
+
+
+class Blocks(Attention, Losses):
+    """Embeddings, attention, feed-forward, pooler and masked-LM head.
+
+    `config` is anything with the fields of a `BertConfig`; `params` and `grads` are the dictionaries of one
+    block, as `Parameters.tree` holds them.
+    """
+
+    # input_ids token_type_ids positions (T,) -> (T,H)
+    def embedding_block(
+        self, batch: Any, params: Params, config: Any, drop: Dropout | None
+    ) -> tuple[Array, Saved]:
+        """Return dropout(LayerNorm(word + position + segment))."""
+        word, saved_word = self.embedding(batch.input_ids, params["word"])
+        position, saved_position = self.embedding(batch.positions, params["position"])
+        segment, saved_segment = self.embedding(batch.token_type_ids, params["segment"])
+        x = word + position + segment
+        x, saved_norm = self.layer_norm(x, params["gamma"], params["beta"], config.layer_norm_eps)
+        y, saved_drop = self._dropout(x, drop, EMBEDDING_SITE)
+        return y, EmbeddingBlockSaved(saved_word, saved_position, saved_segment, saved_norm, saved_drop)
+
+    # dy (T,H) -> grads
+    def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
+        """Add the gradients of the three tables and the LayerNorm."""
+        dx, grads = self._norm_backward(self._dropout_backward(dy, saved.dropout), saved.norm, grads)
+        return grads | {
+            "word": self.embedding_backward(dx, saved.word, grads["word"]),
+            "position": self.embedding_backward(dx, saved.position, grads["position"]),
+            "segment": self.embedding_backward(dx, saved.segment, grads["segment"]),
+        }
+
+    # x (T,H) -> (T,H), or (R,H) with rows (R,)
+    def attention_block(
+        self,
+        x: Array,
+        params: Params,
+        cu_seqlens: Any,
+        config: Any,
+        drop: Dropout | None,
+        layer: int,
+        rows: Array | None = None,
+    ) -> tuple[Array, Saved]:
+        """Return LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))).
+
+        With `rows`, which ascend, only these tokens are computed; every token still serves as key and value.
+        """
+        attention_site, output_site, _ = layer_sites(layer)
+        T, H = x.shape
+        qkv, saved_qkv = self.linear(x, params["qkv_weight"], params["qkv_bias"])
+        q, k, v = qkv.reshape(T, 3, config.A, config.D).swapaxes(0, 1)
+        context, saved_attention = self.attention(
+            q, k, v, cu_seqlens, config.is_decoder, drop, attention_site
+        )
+        context, saved_rows = context.reshape(T, H), None
+        if rows is not None:
+            context, saved_rows = self.take_rows(context, rows)
+            x, _ = self.take_rows(x, rows)
+            drop = None if drop is None else drop.at(rows)
+        out, saved_out = self.linear(context, params["output_weight"], params["output_bias"])
+        out, saved_drop = self._dropout(out, drop, output_site)
+        y, saved_norm = self.layer_norm(x + out, params["gamma"], params["beta"], config.layer_norm_eps)
+        saved = AttentionBlockSaved(saved_qkv, saved_attention, saved_rows, saved_out, saved_drop, saved_norm)
+        return y, saved
+
+    # dy (T,H) or (R,H) -> dx (T,H), grads
+    def attention_block_backward(
+        self, dy: Array, saved: Saved, params: Params, grads: Grads
+    ) -> tuple[Array, Grads]:
+        """Add the gradients of `attention_block`; dx sums the residual path and the one through attention."""
+        d_sum, grads = self._norm_backward(dy, saved.norm, grads)
+        d_out = self._dropout_backward(d_sum, saved.dropout)
+        d_context, grads = self._linear_backward(d_out, saved.output, grads, "output_weight", "output_bias")
+        if saved.rows is not None:
+            d_context = self.take_rows_backward(d_context, saved.rows)
+            d_sum = self.take_rows_backward(d_sum, saved.rows)
+        T, H = d_context.shape
+        d_context = d_context.reshape(saved.attention.q.shape)
+        dq, dk, dv = self.attention_backward(d_context, saved.attention)
+        d_qkv = self.xp.concatenate([d.reshape(T, H) for d in (dq, dk, dv)], axis=1)
+        dx, grads = self._linear_backward(d_qkv, saved.qkv, grads, "qkv_weight", "qkv_bias")
+        return d_sum + dx, grads
+
+    # x (T,H) -> (T,H)
+    def feed_forward_block(
+        self, x: Array, params: Params, config: Any, drop: Dropout | None, layer: int
+    ) -> tuple[Array, Saved]:
+        """Return LayerNorm(x + dropout(W2 gelu(W1 x)))."""
+        *_, output_site = layer_sites(layer)
+        inner, saved_in = self.linear(x, params["in_weight"], params["in_bias"])
+        inner, saved_gelu = self.gelu(inner, config.gelu_form)
+        out, saved_out = self.linear(inner, params["out_weight"], params["out_bias"])
+        out, saved_drop = self._dropout(out, drop, output_site)
+        y, saved_norm = self.layer_norm(x + out, params["gamma"], params["beta"], config.layer_norm_eps)
+        return y, FeedForwardBlockSaved(saved_in, saved_gelu, saved_out, saved_drop, saved_norm)
+
+    # dy (T,H) -> dx (T,H), grads
+    def feed_forward_block_backward(
+        self, dy: Array, saved: Saved, params: Params, grads: Grads, config: Any
+    ) -> tuple[Array, Grads]:
+        """Add the gradients of `feed_forward_block`."""
+        d_sum, grads = self._norm_backward(dy, saved.norm, grads)
+        d_out = self._dropout_backward(d_sum, saved.dropout)
+        d_inner, grads = self._linear_backward(d_out, saved.output, grads, "out_weight", "out_bias")
+        d_inner = self.gelu_backward(d_inner, saved.gelu, config.gelu_form)
+        dx, grads = self._linear_backward(d_inner, saved.inner, grads, "in_weight", "in_bias")
+        return d_sum + dx, grads
+
+    # x (T,H)  first_rows (S,) -> (S,H)
+    def pooler(self, x: Array, first_rows: Array, params: Params) -> tuple[Array, Saved]:
+        """Return tanh(W x + b) of each sequence's [CLS]."""
+        first, saved_rows = self.take_rows(x, first_rows)
+        y, saved_linear = self.linear(self.upcast(first), params["weight"], params["bias"])
+        y, saved_tanh = self.tanh(y)
+        return y, PoolerSaved(saved_rows, saved_linear, saved_tanh)
+
+    # dy (S,H) -> dx (T,H), grads
+    def pooler_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> tuple[Array, Grads]:
+        """Add the gradients of `pooler`."""
+        dy = self.tanh_backward(dy, saved.tanh)
+        d_first, grads = self._linear_backward(dy, saved.linear, grads, "weight", "bias")
+        return self.take_rows_backward(d_first, saved.rows), grads
+
+    # x (S,H)  windows (E,W)  query (H,) or None -> (E,H)
+    def pool_windows(self, x: Array, windows: Array, how: str, query: Any = None) -> tuple[Array, Saved]:
+        """Return the mean, the max or, by softmax(x·query), a weighted mean over each row of `windows`."""
+        xp, each, real = self.xp, x[windows], windows >= 0
+        if how == "max":
+            largest = xp.where(real[..., None], each.real, -xp.inf).argmax(1)
+            weights = xp.arange(windows.shape[1])[:, None] == largest[:, None]  # (E,W,H)
+        else:
+            scores = xp.zeros_like(each[..., 0]) if query is None else (each * query).sum(-1)
+            shifted = scores - xp.where(real, scores.real, -xp.inf).max(1, keepdims=True)
+            # All are zero in pads, which have no window.
+            e = xp.where(real, xp.exp(xp.where(real, shifted, 0)), 0)
+            weights = (e / (e.sum(1, keepdims=True) + ~real.any(1, keepdims=True)))[..., None]  # (E,W,1)
+        return (weights * each).sum(1), PoolWindowsSaved(x, windows, query, weights)
+
+    # y = sum w x: dx = w dy. Attention: w = softmax(s), s = x·q: ds = w (x·dy - y·dy), dx += ds q, dq = ds x
+    # dy (E,H) -> dx (S,H)  dquery (H,) or None
+    def pool_windows_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array | None]:
+        """Return the gradients of `pool_windows`; ties go to the first window."""
+        each, weights, dy, dquery = saved.x[saved.windows], saved.weights, dy[:, None], None
+        d_each = weights * dy
+        if saved.query is not None:
+            along = (each * dy).sum(-1, keepdims=True)
+            dscores = weights * (along - (weights * along).sum(1, keepdims=True))
+            d_each, dquery = d_each + dscores * saved.query, (dscores * each).sum((0, 1))
+        dx, rows = self.xp.zeros_like(saved.x), self.xp.maximum(saved.windows, 0).reshape(-1)
+        return self.scatter_add(dx, rows, d_each.reshape(len(rows), -1)), dquery
+
+    # x (T,H)  rows (M,)  table (V,H) -> (M,V)
+    def masked_lm_logits(
+        self, x: Array, rows: Array, params: Params, table: Array, config: Any
+    ) -> tuple[Array, Saved]:
+        """Score every vocabulary entry at some rows: dense, GELU, LayerNorm, then the tied embedding."""
+        x, saved_rows = self.take_rows(x, rows)
+        x, saved_linear = self.linear(self.upcast(x), params["weight"], params["bias"])
+        x, saved_gelu = self.gelu(x, config.gelu_form)
+        x, saved_norm = self.layer_norm(x, params["gamma"], params["beta"], config.layer_norm_eps)
+        logits, saved_decoder = self.linear(x, table.T, params["output_bias"])
+        return logits, MaskedLmLogitsSaved(saved_rows, saved_linear, saved_gelu, saved_norm, saved_decoder)
+
+    # x (T,H)  rows labels (M,)  table (V,H) -> nll (M,)  predicted (M,)
+    def masked_lm_head(
+        self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
+    ) -> tuple[tuple[Array, Array], Saved]:
+        """Return -log probability of the label at each masked row, and the entry that scores highest there.
+
+        Logits exist for masked rows only. `table` is the word embedding itself; its gradient is accumulated
+        here as well as in `embedding_block_backward`.
+        """
+        logits, saved_logits = self.masked_lm_logits(x, rows, params, table, config)
+        nll, saved_loss = self.softmax_cross_entropy(logits, labels)
+        return (nll, logits.real.argmax(-1)), MaskedLmHeadSaved(saved_logits, saved_loss)
+
+    # dnll (M,)  dtable (V,H) -> dx (T,H), grads, dtable
+    def masked_lm_head_backward(
+        self, dnll: Array, saved: Saved, params: Params, grads: Grads, dtable: Array, config: Any
+    ) -> tuple[Array, Grads, Array]:
+        """Add the gradients of `masked_lm_head`."""
+        dlogits, saved = self.softmax_cross_entropy_backward(dnll, saved.loss), saved.logits
+        dx, dtable_transposed, dbias = self.linear_backward(dlogits, saved.decoder)
+        dtable = self.accumulate(dtable, dtable_transposed.T)
+        grads = self.add_gradients(grads, output_bias=dbias)
+        dx, grads = self._norm_backward(dx, saved.norm, grads)
+        dx = self.gelu_backward(dx, saved.gelu, config.gelu_form)
+        dx, grads = self._linear_backward(dx, saved.linear, grads, "weight", "bias")
+        return self.take_rows_backward(dx, saved.rows), grads, dtable
+
+    # x (T,H) -> (T,H), or (R,H) where the last layer computes some rows
+    def layers(self, layer: Callable[..., Any], params: list[Params], x: Array) -> tuple[Array, Saved]:
+        """Send x through all layers: `layer(x, params of one layer, its number) -> x, saved`."""
+        kept = []
+        for number, layer_params in enumerate(params):
+            x, saved = layer(x, layer_params, number)
+            kept.append(saved)
+        return x, tuple(kept)
+
+    # dy (T,H) or (R,H) -> dx (T,H), grads
+    def layers_backward(
+        self,
+        layer_backward: Callable[..., Any],
+        dy: Array,
+        saved: Saved,
+        params: list[Params],
+        grads: list[Grads],
+        first: int = 0,
+    ) -> tuple[Array, list[Grads]]:
+        """Send dy back through the layers, from the last down to `first`.
+
+        `layer_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them. Layers
+        below `first` are not touched, and their accumulators are returned as they are.
+        """
+        grads = list(grads)
+        for number in reversed(range(first, len(params))):
+            dy, grads[number] = layer_backward(dy, saved[number], params[number], grads[number])
+        return dy, grads
+
+    # dy (T,N) -> dx (T,K), grads
+    def _linear_backward(
+        self, dy: Array, saved: Saved, grads: Grads, weight: str, bias: str
+    ) -> tuple[Array, Grads]:
+        dx, dweight, dbias = self.linear_backward(dy, saved)
+        return dx, self.add_gradients(grads, **{weight: dweight, bias: dbias})
+
+    # dy (T,H) -> dx (T,H), grads
+    def _norm_backward(self, dy: Array, saved: Saved, grads: Grads) -> tuple[Array, Grads]:
+        dx, dgamma, dbeta = self.layer_norm_backward(dy, saved)
+        return dx, self.add_gradients(grads, gamma=dgamma, beta=dbeta)
+
+    # x (T,H) -> (T,H)
+    def _dropout(self, x: Array, drop: Dropout | None, site: int) -> tuple[Array, Saved]:
+        if drop is None or not drop.rate:
+            return x, None
+        mask = self.dropout_mask(drop, site, x.shape[-1], x.dtype)
+        return x * mask, DropoutSaved(mask)
+
+    # dy (T,H) -> dx (T,H)
+    def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
+        return dy if saved is None else dy * saved.mask

@@ -1,0 +1,103 @@
+"""Losses by row. The weight of a row is simply the gradient that comes in from above it.
+
+Each forward returns the loss of every row; the model sums them with weights 1 / (global count). So there
+is no mean to undo for micro-batches or shards, and a batch with nothing to predict costs exactly zero.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from minibert.core.arrays import Array, Saved
+from minibert.core.ops.attention import equal_length_groups
+from minibert.core.ops.primitives import Primitives
+
+CrossEntropySaved = namedtuple("CrossEntropySaved", "probabilities labels")
+SigmoidSaved = namedtuple("SigmoidSaved", "slope labels")
+SegmentsSaved = namedtuple("SegmentsSaved", "cu_seqlens groups")  # which segments, what is kept of them
+SquaredErrorSaved = namedtuple("SquaredErrorSaved", "difference")
+
+
+class Losses(Primitives):
+    """Cross-entropies and the squared error."""
+
+    # logits (N,K)  labels (N,) -> (N,)
+    def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
+        """Return -log softmax(logits)[label] of every row, in nats."""
+        xp = self.xp
+        shifted = logits - logits.real.max(-1, keepdims=True)
+        exponentials = xp.exp(shifted)
+        total = exponentials.sum(-1, keepdims=True)
+        rows = np.arange(len(labels))
+        nll = xp.log(total[:, 0]) - shifted[rows, labels]
+        return nll, CrossEntropySaved(exponentials / total, labels)
+
+    # d nll / d logits = softmax - one-hot(label)
+    # dnll (N,) -> dlogits (N,K)
+    def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `softmax_cross_entropy`."""
+        probabilities = saved.probabilities
+        here = np.arange(probabilities.shape[-1]) == saved.labels[:, None]
+        return self.xp.where(here, probabilities - 1, probabilities) * dnll[:, None]
+
+    # scores (T,)  cu_seqlens (S+1,)  labels (S,) -> (S,)
+    def segment_softmax_cross_entropy(
+        self, scores: Array, cu_seqlens: np.ndarray, labels: Array
+    ) -> tuple[Array, Saved]:
+        """Return -log softmax within each segment at its label, such as the token where an answer ends.
+
+        Parameters
+        ----------
+        scores : one for each row of the flat batch.
+        cu_seqlens : where the segments begin; each has at least one row.
+        labels : the right row of each segment, counted from its beginning.
+        """
+        groups, _ = equal_length_groups(cu_seqlens)
+        members = [np.searchsorted(cu_seqlens, rows[:, 0]) for rows in groups]  # the segments of each group
+        parts, kept = [], []
+        for rows, segments in zip(groups, members, strict=True):
+            nll, saved = self.softmax_cross_entropy(scores[rows], labels[segments])
+            parts.append(nll)
+            kept.append((segments, saved))
+        nll = self.xp.concatenate(parts)[np.argsort(np.concatenate(members))]
+        return nll, SegmentsSaved(cu_seqlens, tuple(kept))
+
+    # dnll (S,) -> dscores (T,)
+    def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `segment_softmax_cross_entropy`."""
+        _, back = equal_length_groups(saved.cu_seqlens)
+        parts = [self.softmax_cross_entropy_backward(dnll[at], one).reshape(-1) for at, one in saved.groups]
+        return self.xp.concatenate(parts)[back]
+
+    # logits labels (N,K) -> (N,)
+    def sigmoid_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
+        """Return for every row the mean over K classes, each of which applies or not, in nats.
+
+        A label is 0 where its class does not apply, and costs -log(1 - s(logit)), s the logistic function.
+        Otherwise it is the weight of -log s(logit): 1, or PyTorch's `pos_weight`.
+        """
+        xp = self.xp
+        wrong = xp.where(labels > 0, -logits, logits)  # costs log(1 + exp(wrong)), times the weight
+        is_large = wrong.real > 0
+        small = xp.exp(xp.where(is_large, -wrong, wrong))  # at most 1: nothing overflows
+        nll = xp.log1p(small) + xp.where(is_large, wrong, 0)
+        slope = xp.where(is_large, 1, small) / (1 + small)
+        return (xp.where(labels > 0, labels, 1) * nll).mean(-1), SigmoidSaved(slope, labels)
+
+    # d log(1 + exp(x)) / dx = s(x)
+    # dnll (N,) -> dlogits (N,K)
+    def sigmoid_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `sigmoid_cross_entropy`."""
+        slope, labels = saved.slope, saved.labels
+        return self.xp.where(labels > 0, -labels, 1) * slope * (dnll / labels.shape[-1])[:, None]
+
+    # predictions targets (N,) -> (N,)
+    def squared_error(self, predictions: Array, targets: Array) -> tuple[Array, Saved]:
+        """Return (prediction - target)^2 of every row; with weights 1/N from above the sum is the mean."""
+        difference = predictions - targets
+        return difference * difference, SquaredErrorSaved(difference)
+
+    # dloss (N,) -> dpredictions (N,)
+    def squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
+        """Return the gradient with respect to the predictions."""
+        return 2 * saved.difference * dloss

@@ -1,0 +1,341 @@
+"""Where the time of a run goes: operation by operation, with what each computed and moved.
+
+`watch` lays itself around the public operations of an engine, and around the kernels under them where there
+are any, and takes itself off again; an engine that is not watched pays nothing. Time is exclusive: what runs
+inside an operation is counted there and nowhere else. Operations and bytes come from the shapes and dtypes of
+the arrays alone. The first steps are kept call by call, as a timeline for a viewer of traces.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from pathlib import Path
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from minibert.base.files import atomic_json
+from minibert.base.terminal import aligned
+from minibert.engines.flops import attention_pairs
+
+FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
+OPTIMIZERS = ("adamw", "lamb", "muon")  # with which a step ends
+UPDATES = ("global_norm", *OPTIMIZERS)
+OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
+# Nothing is computed in these themselves; a cast belongs to whoever changes precision.
+GLUE = ("layers", "layers_backward", "cast")
+OUTSIDE, ITSELF = "outside (data, files, Python)", "this trace itself"
+SMALL = 0.005  # share of the time under which rows are shown together
+SUMMED = ("calls", "seconds", "operations", "moved", "share")
+STEPS_SHOWN = 5  # on the timeline
+
+Arguments = dict[str, Any]
+
+
+def _product(a: str, b: str) -> Callable[[Arguments], int]:
+    """Count 2 M N K of a (M,K) times b (K,N)."""
+    return lambda given: 2 * given[a].size * given[b].shape[-1]
+
+
+def _attention(products: int) -> Callable[[Arguments], int]:
+    """Count so many products of queries with keys, of real lengths; two forward, four backward."""
+
+    def count(given: Arguments) -> int:
+        lengths, (_, A, D) = np.diff(given["cu_seqlens"]), given["q"].shape
+        pairs = attention_pairs(lengths, given.get("causal", False))
+        if given.get("queries") is not None:  # of some tokens only
+            pairs = int((lengths.astype(np.int64) * np.diff(given["queries"])).sum())
+        return products * 2 * pairs * A * D
+
+    return count
+
+
+# What multiplies matrices, by the names of its arguments; the sum over a step is `flops.step_operations`, to
+# which Muon's own products do not belong. A backward that is given no more than dy and `saved` takes twice
+# what its forward took.
+OPERATIONS: dict[str, Callable[[Arguments], int]] = {
+    "linear": _product("x", "weight"),
+    "gemm": _product("a", "b"),
+    "linear_gelu": _product("x", "weight"),
+    "linear_softmax_cross_entropy": _product("x", "weight"),
+    "linear_gelu_backward": _product("dy", "weight"),
+    "attention": _attention(2),
+    "attention_backward": _attention(4),
+    "attention_probabilities": _attention(1),
+}
+
+# What kernels read and write in one place: every other argument is one or the other.
+UPDATED = {
+    "accumulate": ("total",),
+    "scale_rows": ("x",),
+    "softmax_cross_entropy": ("logits",),
+    "linear_gelu_backward": ("u",),
+    "adamw": ("params", "m", "v"),
+    "orthogonalise": ("x",),
+}
+ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
+
+# Tables of which some rows are read, by who says which; `scatter_add` reads and writes rows of its table.
+TABLES = {
+    "embedding": {"table": "ids"},
+    "take_rows": {"x": "rows"},
+    "gather": {"table": "ids"},
+    "embedding_layer_norm": {"word": "ids", "position": "positions", "segment": "segments"},
+    "scatter_add": {"table": "ids", "total": "ids"},
+}
+
+
+@dataclass
+class Row:
+    """One operation in one direction, all its calls together."""
+
+    op: str
+    direction: str = ""  # forward, backward or update, or "" for what is none of these
+    calls: int = 0
+    seconds: float = 0.0  # in it, but in no other operation that has a row
+    operations: int = 0  # floating-point operations of matrix products, the useful ones
+    moved: int = 0  # bytes read and written, every array once
+    share: float = 0.0  # of the time that was watched
+
+    def rates(self) -> list[float]:
+        """Return giga floating-point operations and gigabytes a second."""
+        return [amount / max(1e-12, self.seconds) / 1e9 for amount in (self.operations, self.moved)]
+
+
+@dataclass
+class _Frame:
+    """An operation that is running."""
+
+    key: tuple[str, str]
+    inside: float = 0.0  # seconds in operations that it called, and in tracing them
+    leaf: bool = True  # whether it called none
+    closed: bool = False  # whether what it calls counts as its own
+
+
+class Trace:
+    """What was seen; made by `watch`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], Row] = {}
+        self._running: list[_Frame] = []
+        self._events: list[dict[str, Any]] = []
+        self._step_began: float | None = None
+        self.steps_shown = 0  # on the timeline
+        self._forward: dict[int, int] = {}  # id of what was saved -> operations of who saved it
+        self._itself = 0.0
+        self._began = perf_counter()
+        self._ended: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the engine was watched, or has been until now."""
+        return (self._ended or perf_counter()) - self._began
+
+    def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a function a row of its own, which takes in every operation it calls."""
+        return lambda *args, **kwargs: self._timed((op, ""), partial(function, *args, **kwargs), None)
+
+    def rows(self) -> list[Row]:
+        """List what took longest first; at the end what is in no operation."""
+        total = self.seconds
+        found = sorted(self._sums.values(), key=lambda row: -row.seconds)
+        rest = max(0.0, total - self._itself - sum(row.seconds for row in found))
+        outside = [Row(ITSELF, seconds=self._itself), Row(OUTSIDE, seconds=rest)]
+        return [replace(row, share=row.seconds / total) for row in found + outside]
+
+    def table(self, peak: float | None = None) -> str:
+        """Write the rows as a table, with shares of the machine's `peak` in GFLOP/s where that is given."""
+        rows = self.rows()
+        shown = [row for row in rows if row.calls == 0 or row.share >= SMALL]
+        if small := [row for row in rows if row not in shown]:
+            sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
+            shown.insert(len(shown) - 2, Row(f"{len(small)} others, each under {SMALL:.1%}", **sums))
+        total = Row("all", seconds=self.seconds, operations=sum(row.operations for row in rows), share=1.0)
+        head = ["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]
+        lines = [head, *(_cells(row, peak) for row in [*shown, total])]
+        if peak is None:
+            lines = [line[:6] + line[7:] for line in lines]
+        return "\n".join(aligned(lines, left=2))
+
+    def save(self, path: str | Path, **facts: Any) -> None:
+        """Write the rows as JSON, with whatever else is to stand beside them."""
+        rows = []
+        for row in self.rows():
+            named = {"op": row.op, "direction": row.direction, "calls": row.calls}
+            took = {"milliseconds": round(1e3 * row.seconds, 3), "share": round(row.share, 6)}
+            did = {"operations": row.operations, "bytes": row.moved}
+            gflops, gigabytes = (round(rate, 3) for rate in row.rates())
+            rates = {"gflops": gflops, "gigabytes_per_second": gigabytes}
+            rows.append(named | took | did | rates)
+        atomic_json(path, facts | {"seconds": self.seconds, "rows": rows}, indent=1)
+
+    def save_events(self, path: str | Path) -> None:
+        """Write the calls of the first steps as Chrome trace events, for Perfetto and chrome://tracing.
+
+        It is the JSON array of complete events of the Trace Event Format: microseconds since the watch began.
+        """
+        events = reversed(self._events)  # the caller first, where both begin and end at once
+        atomic_json(path, sorted(events, key=lambda one: (one["ts"], -one["dur"])), indent=None)
+
+    def _around(
+        self, name: str, function: Callable[..., Any], names: Sequence[str], kernel: bool, saves: bool
+    ) -> Callable[..., Any]:
+        """Watch an operation; a kernel writes into its arguments, and what `saves` returns (y, saved)."""
+
+        def work(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> tuple[int, int]:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            try:
+                return self._operations(name, given, result), _moved(name, given, result, kernel, saves)
+            except KeyError:  # an argument goes by another name: a number less, but the run goes on
+                return 0, 0
+
+        @wraps(function)
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            call = partial(function, *args, **kwargs)
+            return self._timed(self._key(name), call, partial(work, args, kwargs))
+
+        return seen
+
+    def _timed(self, key: tuple[str, str], call: Callable[[], Any], work: Callable[..., Any] | None) -> Any:
+        """Call a function, and add what it took to the row of `key`."""
+        came = perf_counter()
+        caller = self._running[-1] if self._running else None
+        if caller and caller.closed:
+            return call()
+        frame = _Frame(key, closed=work is None)
+        self._running.append(frame)
+        own = self._sums[key] = self._sums.get(key) or Row(*key)
+        began = perf_counter()
+        try:
+            result = call()
+        finally:
+            ended = perf_counter()
+            self._running.pop()
+            own.seconds += ended - began - frame.inside
+            own.calls += caller is None or caller.key != key  # a kernel in the operation of the same name
+            if caller:
+                caller.leaf = False
+                caller.inside += ended - came
+        operations, moved = work(result) if frame.leaf and work else (0, 0)
+        own.operations += operations
+        own.moved += moved
+        if self.steps_shown < STEPS_SHOWN:
+            facts = {"operations": operations, "bytes": moved} if frame.leaf and work else {}
+            self._note(key[0], key[1] or OTHER, began, ended, facts)
+            if caller is None and key[1]:
+                self._note_step(key[0], began, ended)
+        left = perf_counter()
+        self._itself += (began - came) + (left - ended)
+        if caller:
+            caller.inside += left - ended
+        return result
+
+    def _note(self, name: str, category: str, began: float, ended: float, facts: dict[str, int]) -> None:
+        """Put a call, or a step, on the timeline, in whole nanoseconds: what is nested stays nested."""
+        begin, end = (round(1e9 * (time - self._began)) for time in (began, ended))
+        event = {"name": name, "cat": category, "ph": "X", "ts": begin / 1000, "dur": (end - begin) / 1000}
+        self._events.append(event | {"pid": 1, "tid": 1, "args": facts})
+
+    def _note_step(self, op: str, began: float, ended: float) -> None:
+        """Let a step begin with its first operation and end with the update of the parameters."""
+        if self._step_began is None:
+            self._step_began = began
+        if op in OPTIMIZERS:
+            self.steps_shown += 1
+            self._note(f"step {self.steps_shown}", "step", self._step_began, ended, {})
+            self._step_began = None
+
+    def _key(self, name: str) -> tuple[str, str]:
+        """Return name and direction of the row that a call belongs to."""
+        caller = self._running[-1].key[1] if self._running else ""
+        if name in UPDATES:
+            return name, UPDATE
+        if name.endswith("_backward"):
+            return name.removesuffix("_backward"), BACKWARD
+        return name, caller or (BACKWARD if name in OF_BACKWARD else FORWARD)
+
+    def _operations(self, name: str, given: Arguments, result: Any) -> int:
+        """Count the floating-point operations of a call in which no other was seen."""
+        if "saved" in given:
+            known = name.removesuffix("_backward") in OPERATIONS
+            return 2 * self._forward.pop(id(given["saved"]), 0) if known else 0
+        found = OPERATIONS[name](given) if name in OPERATIONS else 0
+        if found and isinstance(result, tuple):  # y, saved
+            self._forward[id(result[1])] = found
+        return found
+
+
+@contextmanager
+def watch(ops: Any) -> Iterator[Trace]:
+    """See what an engine does, from one thread, until the end of the block. No result changes by a bit.
+
+    Examples
+    --------
+    >>> from minibert.core.ops import Ops
+    >>> ops, x = Ops(), np.ones((3, 2))
+    >>> with watch(ops) as trace:
+    ...     y, saved = ops.linear(x, np.ones((2, 5)), np.ones(5))
+    >>> [(row.op, row.direction, row.calls, row.operations, row.moved) for row in trace.rows()][0]
+    ('linear', 'forward', 1, 60, 288)
+    """
+    trace, kernels = Trace(), vars(ops).get("_run")
+    names = [name for name in dir(type(ops)) if not name.startswith("_") and name not in GLUE]
+    operations = [name for name in names if callable(getattr(type(ops), name))]
+    for name in operations:
+        function = getattr(ops, name)
+        arguments, saves = list(inspect.signature(function).parameters), f"{name}_backward" in names
+        setattr(ops, name, trace._around(name, function, arguments, False, saves))
+    if kernels is not None:
+        seen = {name: getattr(kernels, name) for name in dir(kernels) if not name.startswith("_")}
+        for name in kernels.arguments.keys() & seen.keys():
+            seen[name] = trace._around(name, seen[name], kernels.arguments[name], True, False)
+        ops._run = SimpleNamespace(**seen)
+    try:
+        yield trace
+    finally:
+        trace._ended = perf_counter()
+        for name in operations:
+            delattr(ops, name)
+        if kernels is not None:
+            ops._run = kernels
+
+
+def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:
+    """Count the bytes of all arrays that go into a call and come out; of tables the rows asked for."""
+    tables, total = TABLES.get(name, {}), 0
+    for argument, value in given.items():
+        if argument in tables:
+            taken = given[tables[argument]].size * value.nbytes // max(1, len(value))
+            total += min(taken, value.nbytes) * (2 if name == "scatter_add" else 1)
+        else:
+            total += sum(array.nbytes for array in _arrays(value))
+    if kernel:
+        again = [*UPDATED.get(name, ()), *([ADDED_TO[name]] if given.get("add") and name in ADDED_TO else [])]
+        return total + sum(given[argument].nbytes for argument in again)
+    if name == "scatter_add":  # in place
+        return total
+    y, saved = result if saves else (result, ())
+    known = {id(array) for array in _arrays((y, *given.values()))}
+    new = [array for array in _arrays(saved) if id(array) not in known]
+    return total + sum(array.nbytes for array in [*_arrays(y), *new])
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    """Yield the arrays in nested tuples and lists."""
+    if isinstance(value, tuple | list):
+        for one in value:
+            yield from _arrays(one)
+    elif hasattr(value, "nbytes") and hasattr(value, "shape"):
+        yield value
+
+
+def _cells(row: Row, peak: float | None) -> list[str]:
+    """Write a line of the table."""
+    took = [f"{row.calls:,}" if row.calls else "", f"{1e3 * row.seconds:,.1f}", f"{row.share:.1%}"]
+    gflops, gigabytes = row.rates()
+    rates = [f"{gflops:,.1f}", f"{gflops / peak:.0%}" if peak else ""] if row.operations else ["", ""]
+    return [row.op, row.direction, *took, *rates, f"{gigabytes:,.1f}" if row.moved else ""]

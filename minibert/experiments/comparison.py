@@ -1,0 +1,288 @@
+"""Runs side by side: their curves, the options that differ, and how far apart their final metrics are."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from minibert.api.runs import PRETRAINING_FILE, Run
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_text, page_path, require_intact
+from minibert.base.terminal import aligned, counted, printable
+from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import asked_examples
+from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
+from minibert.pretraining.options import PretrainOptions
+from minibert.reports.markup import rendered, shown
+from minibert.reports.page import option_rows
+from minibert.reports.pictures import Curve, picture, points
+from minibert.reports.results import REPORT, is_share, metric_name, metric_number
+from minibert.tasks import metrics, registry
+from minibert.tasks.metrics.intervals import ALIKE, Statistic, lowest_of
+from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.task import Task
+from minibert.training.runlog import read_metrics
+
+AXES = ("step", "tokens", "minutes")  # of curves
+LETTERS = "ABCDEFGH"  # one for each run; a picture of more could not be read
+WIDTH = 80  # of the text
+SAME = 1e-9  # by how much a metric may differ that is computed again
+HELD_OUT = {"loss": "loss", "floor": "unigram", "perplexity": "perplexity", "accuracy": "accuracy"}
+FORMS = dict(loss=".3f", floor=".3f", perplexity=".3f", steps=",.0f", tokens=",.0f", minutes=",.1f")
+OTHER_TARGETS = (
+    "No interval, as held-out targets differ: compare each loss with its own floor, their unigram entropy."
+)
+NO_LOSSES = (
+    "No interval of held-out losses, as a run keeps only their mean, not that of each document; runs with "
+    "several seeds tell how far they spread."
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run, finished or on its way."""
+
+    letter: str
+    folder: Path
+    options: PretrainOptions | FinetuneOptions
+    lines: Sequence[dict[str, float]]  # what was recorded of its steps
+    report: Mapping[str, Any] | None  # None of a run that is not finished
+
+    @property
+    def kind(self) -> str:
+        """What it was trained for; only runs of one kind have metrics in common."""
+        options = self.options
+        return f"fine-tuning for {options.task}" if isinstance(options, FinetuneOptions) else "pre-training"
+
+    # -> (n,2)
+    def points(self, name: str, by: str) -> np.ndarray:
+        """Return what was recorded under a name, over steps, tokens or minutes."""
+        found = points(self.lines, name)
+        if by == "step":
+            return found
+        known = points(self.lines, "tokens" if by == "tokens" else "seconds")
+        if not len(known):
+            return known
+        reached = np.interp(found[:, 0], *known.T) / (1 if by == "tokens" else 60)
+        return np.stack([reached, found[:, 1]], 1)
+
+    def length(self) -> dict[str, float | None]:
+        """Return how far it has come; of a run on its way, as far as was recorded."""
+        last = next((line for line in reversed(self.lines) if {"tokens", "seconds"} <= line.keys()), {})
+        found = self.report or {"steps": last.get("step"), "tokens": last.get("tokens")}
+        seconds = self.report["training_seconds"] if self.report else last.get("seconds")
+        minutes = None if seconds is None else round(seconds / 60, 2)
+        return {"steps": found["steps"], "tokens": found["tokens"], "minutes": minutes}
+
+
+def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
+    """Read the folders of some runs, all pre-trainings or all fine-tunings for one task.
+
+    Raise InputError when one holds no run or a damaged one or is named twice, or they are of different kinds.
+
+    Parameters
+    ----------
+    folders : from two to eight.
+    by : what the curves are drawn over: "step", "tokens" or "minutes".
+    """
+    if by not in AXES:
+        raise InputError(f"$by is unknown; choose one of {', '.join(AXES)}.", by=by)
+    paths = [Path(folder) for folder in folders]
+    if not 2 <= len(paths) <= len(LETTERS):
+        raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("A run is named twice; name different ones.")
+    first, *others = runs = [_read(*one) for one in zip(LETTERS, paths, strict=False)]
+    for other in others:
+        if first.kind != other.kind:
+            what = f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}"
+            raise InputError(f"{what}, whose metrics can't be compared; name runs of one kind and task.")
+    return Comparison(runs, by)
+
+
+def _read(letter: str, folder: Path) -> Compared:
+    if not folder.is_dir():
+        raise InputError("$runs is no folder; name that of a run.", runs=str(folder))
+    kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
+    name = next((name for name in kinds if (folder / name).exists()), None)
+    if name is None:
+        advice = "name a folder that minibert pretrain or finetune has written."
+        what = f"$runs holds no run (neither {' nor '.join(kinds)} is there)"
+        raise InputError(f"{what}; {advice}", runs=str(folder))
+    options = kinds[name].load(folder / name)
+    if name == OPTIONS_FILE and len(runs := options.resolved().runs()) > 1:
+        advice = f"name some of these, such as {folder / next(iter(runs))}."
+        raise InputError(f"$runs holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
+    report = Run.in_folder(folder).report if (folder / REPORT).exists() else None
+    return Compared(letter, folder, options, read_metrics(folder), report)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found: `to_json`, `text` for a terminal and `write` for a browser."""
+
+    runs: Sequence[Compared]
+    by: str
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The task of fine-tunings."""
+        options = self.runs[0].options
+        if isinstance(options, PretrainOptions):
+            return None
+        return registry.create(options.task, dict(options.columns))
+
+    @cached_property
+    def options(self) -> dict[str, list[Any]]:
+        """Options that differ, each with its value in every run."""
+        values = [dataclasses.asdict(run.options) for run in self.runs]
+        names = dict.fromkeys(name for one in values for name in one)
+        found = {name: [one.get(name) for one in values] for name in names}
+        return {name: each for name, each in found.items() if any(one != each[0] for one in each)}
+
+    @cached_property
+    def figures(self) -> dict[str, dict[str, float | None]]:
+        """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
+        return {run.letter: self._measured(run) | run.length() for run in self.runs}
+
+    def _measured(self, run: Compared) -> dict[str, float | None]:
+        report = run.report or {}
+        if self.task is None:
+            held_out = report.get("held_out") or {}  # null where nothing was measured
+            return {title: held_out.get(name) for title, name in HELD_OUT.items()}
+        low, high = report.get("interval", (None, None))
+        return {self.task.metric: report.get("scores", {}).get(self.task.metric), "low": low, "high": high}
+
+    @cached_property
+    def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Differences to the first run with their paired bootstrap intervals, and why some are missing."""
+        if self.task is None:
+            same = len({one["floor"] for one in self.figures.values()} - {None}) <= 1
+            return [], [NO_LOSSES if same else OTHER_TARGETS]
+        found, notes, known = [], [], {}
+        for run in self.runs:
+            try:
+                known[run.letter] = self._statistic(self.task, run)
+            except InputError as error:
+                notes.append(f"No interval with {run.letter}: {error}")
+        first = self.runs[0].letter
+        for second in [name for name in known if first in known and name != first]:
+            (examples, a), (others, b) = known[second], known[first]
+            if examples != others:
+                notes.append(f"No interval of {second} - {first}: they were measured on different examples.")
+                continue
+            every = np.arange(n := len(examples))
+            one = {"runs": [second, first], "difference": a(every) - b(every), "examples": n}
+            low, high, method = metrics.paired_interval(a, b, n, lowest_of(self.task.metric))
+            found.append(one | {"interval": [low, high], "interval_method": method})
+        return found, notes
+
+    @staticmethod
+    def _statistic(task: Task, run: Compared) -> tuple[list[Any], Statistic]:
+        """Return the dev examples of a finished run, and its metric as a function of their numbers."""
+        if run.report is None:
+            raise InputError("it is not finished.")
+        checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
+        if checksum is None:
+            raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")
+        require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
+        examples = asked_examples(task, run.folder, None, "dev", own=True)
+        predictions = stored_predictions(run.folder, len(examples))
+        now, then = task.score(examples, predictions), run.report["scores"]
+        if not abs(now[task.metric] - then.get(task.metric, math.nan)) <= SAME:
+            raise InputError(f"the data of {run.folder} are no longer those that it was measured on.")
+        return examples, task.statistic(examples, predictions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the curves, for JSON."""
+        differences, notes = self.paired
+        of = self.figures
+        runs = [{"run": run.letter, "folder": str(run.folder)} | of[run.letter] for run in self.runs]
+        return {"runs": runs, "options": self.options, "differences": differences, "notes": notes}
+
+    def _rows(self) -> list[list[str]]:
+        """Return the final metrics as text, a row for each run below the head."""
+        rows = [["", *map(metric_name, self.figures[LETTERS[0]])]]
+        for letter, of in self.figures.items():
+            rows.append([letter, *("-" if x is None else self._number(x, name) for name, x in of.items())])
+        return rows
+
+    def _option_rows(self) -> list[tuple[str, list[tuple[str, Any]]]]:
+        """Return each option that differs, with the letter of each run and its value as it was given."""
+        letters = [run.letter for run in self.runs]
+        return [(x, option_rows(dict(zip(letters, of, strict=True)))) for x, of in self.options.items()]
+
+    def _number(self, value: float, name: str = "") -> str:
+        metric = self.task.metric if self.task else name
+        return f"{value:{FORMS[name]}}" if name in FORMS else metric_number(metric, value)
+
+    def _sentences(self) -> list[str]:
+        """Return each difference with its interval, and why some have none."""
+        sentences, (found, notes) = [], self.paired
+        for one in found:
+            (low, high), names = one["interval"], " - ".join(one["runs"])
+            difference, *ends = map(self._number, (one["difference"], low, high))
+            examples = counted(one["examples"], "example")
+            samples = f"95% of paired bootstrap samples of {examples}"
+            if one["interval_method"] == ALIKE:
+                samples = f"95% interval (Wilson's width for {examples} all alike)"
+            is_told = low > 0 or high < 0
+            apart = "another seed might reverse it" if is_told else "not told apart by these examples"
+            sentences.append(f"{names}: {difference}, {samples} from {' to '.join(ends)}; {apart}.")
+        return sentences + notes
+
+    def text(self) -> str:
+        """Write it for a terminal, within 80 columns."""
+        lines = []
+        for run in self.runs:
+            name = printable(str(run.folder))
+            lines.append(f"{run.letter}  " + (name if len(name) <= WIDTH - 3 else "…" + name[4 - WIDTH :]))
+        lines += ["", *aligned(self._rows(), left=0)]
+        folded = partial(wrap, width=WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+        sentences = self._sentences()
+        lines += [""] * bool(sentences) + [line for one in sentences for line in folded(printable(one))]
+        lines += ["", "Options that differ:" if self.options else "The options are the same."]
+        for name, values in self._option_rows():
+            each = ", ".join(f"{letter} {shown(x)}" for letter, x in values)
+            lines += folded(printable(f"  {name}: {each}"))
+        return "\n".join(lines)
+
+    def write(self, path: str | Path) -> Path:
+        """Write it as a page with the curves; raise InputError when the name does not end in .html."""
+        path = page_path(path)
+        head, *rows = self._rows()
+        page = rendered(
+            "comparison.html.j2",
+            title=f"Comparison of {len(self.runs)} runs",
+            runs=[(f"run{place}", run) for place, run in enumerate(self.runs)],
+            what=self.task.title if self.task else "pre-training",
+            pictures=self._pictures(),
+            head=head,
+            rows=rows,
+            differences=self._sentences(),
+            options=[(name, *(value for _, value in values)) for name, values in self._option_rows()],
+        )
+        atomic_text(path, page)
+        return path
+
+    def _pictures(self) -> list[dict[str, Any] | None]:
+        def drawn(title: str, name: str, dots: bool, words: Any = "{:.3f}".format, scale: float = 1.0) -> Any:
+            curves = [
+                Curve(f"run{place}", run.points(name, self.by), run.letter, dots, faint=False)
+                for place, run in enumerate(self.runs)
+            ]
+            return picture(title, curves, words, axis=self.by, scale=scale)
+
+        if self.task is None:
+            losses = drawn("training loss, nats", "mlm_loss", False)
+            return [losses, drawn("held-out loss, nats", "held_out_loss", True)]
+        metric = self.task.metric
+        title, scale = f"{metric_name(metric)} on dev", 100.0 if is_share(metric) else 1.0
+        of_dev = drawn(title, f"dev_{metric}", True, self._number, scale)
+        return [drawn("training loss", "loss", False, shown), of_dev]

@@ -1,0 +1,206 @@
+"""What a frozen BERT makes of words, computed once for all that is learnt from it (Table 7 of the paper).
+
+The vector of a word is that of its first piece, in the window in which the word is asked about.
+"""
+
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.ask.inference import Bert, layer_numbers
+from minibert.base.errors import InputError
+from minibert.base.files import crc32_of, open_file, require_intact, write_folder_atomically
+from minibert.base.json_files import read_json
+from minibert.core.batch import Batch, Feature
+from minibert.finetuning.frozen.features import TOKEN_BUDGET, write_header
+from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
+from minibert.tasks.tagging import NO_PIECE
+from minibert.training.runlog import Progress, say
+
+MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
+FILE = "layer-{:02d}.npy"  # of a hidden state, by its number
+CHECKSUMS = "crc32.json"  # of the files there
+
+
+class Combination(NamedTuple):
+    """A row of Table 7."""
+
+    title: str  # as there
+    layers: str | tuple[int, ...]  # as `layer_numbers` takes them
+    mixed: bool = False  # by learnt weights; else side by side
+
+
+COMBINATIONS = {
+    "embeddings": Combination("Embeddings", "embeddings"),
+    "second-to-last": Combination("Second-to-Last Hidden", (-2,)),
+    "last": Combination("Last Hidden", (-1,)),
+    "sum-last-4": Combination("Weighted Sum Last Four Hidden", (-4, -3, -2, -1), mixed=True),
+    "concat-last-4": Combination("Concat Last Four Hidden", (-4, -3, -2, -1)),
+    "sum-all": Combination("Weighted Sum All Layers", "all", mixed=True),
+}
+
+
+class Layers(NamedTuple):
+    """The hidden states that a tagger reads."""
+
+    numbers: tuple[int, ...]
+    mixed: bool  # by learnt weights; else side by side
+
+    def shape(self, H: int) -> tuple[int, int]:
+        """Return `inputs` and `mixed` of the tagger's configuration, on a BERT of width H."""
+        return (H, len(self.numbers)) if self.mixed else (len(self.numbers) * H, 0)
+
+
+def layers_of(name: str, count: int) -> Layers:
+    """Return the hidden states that a combination takes of a model with `count` layers.
+
+    Raise InputError when there is no such combination, or the model has fewer layers.
+
+    Examples
+    --------
+    >>> layers_of("concat-last-4", 12).numbers, layers_of("sum-all", 3).numbers
+    ((9, 10, 11, 12), (1, 2, 3))
+    """
+    if name not in COMBINATIONS:
+        known = ", ".join(COMBINATIONS)
+        raise InputError(f"$feature_based is unknown; choose one of {known}.", feature_based=name)
+    _, layers, mixed = COMBINATIONS[name]
+    if not isinstance(layers, str) and count < (n := len(layers)):
+        text = f"$feature_based takes {n} layers, and the model has {count}; choose another combination."
+        raise InputError(text, feature_based=name)
+    return Layers(layer_numbers(layers, count), mixed)
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Hidden states at the T words of S sentences."""
+
+    layers: Mapping[int, np.ndarray]  # by number, (T,H) each
+    bounds: np.ndarray  # (S+1,) sentence s is words bounds[s]:bounds[s+1]
+    seen: np.ndarray  # (T,) bool, False for a word without pieces, whose vectors are those of [CLS]
+
+    def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
+        """Return (n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
+        words = slice(*self.bounds[number : number + 2])
+        parts = [self.layers[layer][words] for layer in numbers]
+        return np.stack(parts) if mixed else np.concatenate(parts, axis=-1)
+
+
+def word_vectors(
+    model: Bert,
+    features: Sequence[Feature],
+    bounds: np.ndarray,
+    numbers: Sequence[int],
+    layers: Mapping[int, np.ndarray] | None = None,
+    done: Done = nothing,
+) -> WordVectors:
+    """Run the encoder over windows and keep some hidden states at the first piece of every word.
+
+    The windows ask about every word once, in order, as `Tagging.features` makes them for prediction; `bounds`
+    (S+1,) are those of the sentences. `layers` are (T,H) arrays to fill; new ones when left out.
+    """
+    counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
+    first = np.cumsum(counts) - counts
+    if layers is None:
+        shape = (int(bounds[-1]), model.config.H)
+        layers = {number: np.empty(shape, model.params.flat.dtype) for number in numbers}
+    for chosen in token_budget_batches(lengths(features), TOKEN_BUDGET):
+        batch = Batch.pack([features[one].sequences[0] for one in chosen])
+        begins = batch.cu_seqlens[:-1]
+        rows = np.concatenate([begin + features[one].rows for begin, one in zip(begins, chosen, strict=True)])
+        words = np.concatenate([np.arange(first[one], first[one] + counts[one]) for one in chosen])
+        for number, state in zip(layers, model.hidden_states(batch, layers), strict=True):
+            layers[number][words] = state[rows]
+        done(batch.T)
+    return WordVectors(layers, bounds, _seen(features))
+
+
+def stored_vectors(
+    model: Bert,
+    features: Sequence[Feature],
+    bounds: np.ndarray,
+    numbers: Sequence[int],
+    folder: Path,
+    done: Done = nothing,
+) -> WordVectors:
+    """Compute `word_vectors` into a `.npy` for each layer, in a folder that appears when all is there.
+
+    One that is there is taken; raise InputError when it is of other data or another model, or was altered.
+    """
+    shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
+    files = [FILE.format(number) for number in numbers]
+
+    def fill(temporary: Path) -> None:
+        layers = {number: _new_file(temporary / FILE.format(number), dtype, shape) for number in numbers}
+        word_vectors(model, features, bounds, numbers, layers, done)
+        for layer in layers.values():
+            layer.flush()
+        (temporary / CHECKSUMS).write_text(json.dumps({name: crc32_of(temporary / name) for name in files}))
+
+    if not folder.exists():
+        write_folder_atomically(folder, fill)
+    elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
+        checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
+        require_intact(folder, {name: checksums.get(name, -1) for name in files})
+    layers = {number: _mapped(folder / FILE.format(number), dtype, shape) for number in numbers}
+    return WordVectors(layers, bounds, _seen(features))
+
+
+def activations(
+    model: Bert,
+    parts: Sequence[Sequence[Feature]],
+    bounds: Sequence[np.ndarray],
+    numbers: Sequence[int],
+    folder: Path,
+    show: bool = True,
+) -> list[WordVectors]:
+    """Compute the vectors of several lists of sentences, in memory up to `MOST_MEMORY`, else in the folder.
+
+    Of each list there are its windows in `parts`, and in `bounds` (S+1,) where its sentences begin.
+    """
+    words, H = sum(int(one[-1]) for one in bounds), model.config.H
+    size = words * H * len(numbers) * model.params.flat.itemsize
+    stored = size > MOST_MEMORY
+    if show:
+        what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
+        say(f"{what}: {size / 1e6:,.0f} MB {f'in {folder}' if stored else 'in memory'}.")
+    with Progress(sum(int(lengths(part).sum()) for part in parts), "tokens", show) as progress:
+        asked = [(model, part, ends, numbers) for part, ends in zip(parts, bounds, strict=True)]
+        if not stored:
+            return [word_vectors(*one, done=progress.add) for one in asked]
+        return [stored_vectors(*one, folder / f"{at}", progress.add) for at, one in enumerate(asked)]
+
+
+# -> (T,) bool
+def _seen(features: Sequence[Feature]) -> np.ndarray:
+    """Tell whether each word that is asked about has a piece."""
+    return np.concatenate([np.empty(0, bool), *(feature.rows != NO_PIECE for feature in features)])
+
+
+def _new_file(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> Any:
+    """Make an array in a file that has its place on the disk: a full disk would end the process later."""
+    array = np.lib.format.open_memmap(file, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        with open(file, "r+b") as raw:
+            os.posix_fallocate(raw.fileno(), 0, file.stat().st_size)
+    return array
+
+
+def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.ndarray:
+    """Return the array in a file of `_new_file`, of whose header there is one only: none has to be parsed."""
+    header = io.BytesIO()
+    begin = write_header(header, shape, dtype)
+    try:
+        with open_file(file) as raw:
+            if raw.read(begin) == header.getvalue():
+                return np.memmap(file, dtype, "r", begin, shape)
+    except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
+        raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
+    other = f"{file} does not hold {dtype} {shape}"
+    raise InputError(f"{other}: it is damaged, or of other data or another model; remove {file.parent}.")

@@ -1,0 +1,175 @@
+"""A tagger of LSTMs together with its frozen BERT, on disk and in use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minibert.ask.inference import Bert
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_tensors
+from minibert.core.arrays import Params
+from minibert.core.batch import Feature, VectorBatch
+from minibert.core.heads import split_outputs
+from minibert.core.params import Head
+from minibert.engines.runtime import runtime_of
+from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
+from minibert.hub.hugging_face import read_tensors
+from minibert.model import bilstm
+from minibert.model.bilstm import BilstmConfig, BilstmParameters
+from minibert.tasks import registry
+from minibert.tasks.batches import Done, nothing, token_budget_batches
+from minibert.tasks.stored import TAGGER_FILE, Stored
+from minibert.tasks.tagging import sentence_bounds
+from minibert.tasks.task import Labels, Task
+from minibert.tokenizer import Tokenizer
+
+WEIGHTS_FILE = "tagger.safetensors"
+WORD_BUDGET = 2048  # of a batch
+
+
+@dataclass(frozen=True)
+class TaggerFile(Stored):
+    """What `tagger.json` says about the tagger beside it."""
+
+    columns: tuple[tuple[str, str], ...]
+    combination: str
+    config: dict  # type: ignore[type-arg]  # of the LSTMs
+
+    FILE = TAGGER_FILE
+    AGAIN = "train the tagger again"
+
+    def _wrong(self) -> str | None:
+        if wrong := super()._wrong():
+            return wrong
+        if registry.create(self.task).kind != "tag":
+            return f"'task' is {self.task!r}, expected the name of a task that tags words"
+        if self.combination not in COMBINATIONS:
+            return f"'combination' is {short(self.combination)}, expected one of {', '.join(COMBINATIONS)}"
+        try:
+            BilstmConfig.from_dict(self.config)
+        except InputError as error:
+            return str(error).rstrip(".")
+        return None
+
+
+def save_tagger(folder: Path, params: BilstmParameters) -> None:
+    """Write the weights of a tagger into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.ascontiguousarray(value, "<f4") for name, value in params.items()}
+    atomic_tensors(folder / WEIGHTS_FILE, tensors, {"format": "pt"})
+
+
+def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
+    """Read them; raise InputError when the file is missing, damaged, or of another shape."""
+    tensors, _ = read_tensors(path := folder / WEIGHTS_FILE)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
+    if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
+        raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.AGAIN}.")
+    params = BilstmParameters(config)
+    for name, value in params.items():
+        value[...] = tensors[name]
+        if not np.isfinite(value).all():
+            raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.AGAIN}.")
+    return params
+
+
+# -> (T,K)
+def scores_of(ops: Any, params: BilstmParameters, vectors: WordVectors, layers: Layers) -> np.ndarray:
+    """Compute the scores of every word."""
+    bounds = vectors.bounds
+    tree = runtime_of(ops).to_device(params.tree)
+    scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
+    with_words = np.flatnonzero(np.diff(bounds))
+    for places in token_budget_batches(np.diff(bounds)[with_words], WORD_BUDGET):
+        chosen = with_words[places].tolist()
+        inputs = [vectors.sentence(one, *layers) for one in chosen]
+        batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
+        for one, own in zip(chosen, batch_scores(ops, params.config, tree, batch), strict=True):
+            scores[bounds[one] : bounds[one + 1]] = own
+    return scores
+
+
+# -> one (rows,K) for each sequence
+def batch_scores(ops: Any, config: BilstmConfig, params: Params, batch: VectorBatch) -> list[np.ndarray]:
+    """Return the scores of every sequence of a batch by itself; no dropout."""
+    runtime = runtime_of(ops)
+    scores = runtime.call(ops, bilstm.scores_of, (config,), params, runtime.prepare(batch))
+    return split_outputs(runtime.in_order(scores, batch, "labels"), Head("tag", config.outputs), batch)
+
+
+class Asked(list[Feature]):
+    """Windows, and the sentences whose words they ask about: the LSTMs read sentence by sentence."""
+
+    bounds: np.ndarray  # (S+1,)
+
+
+@dataclass(frozen=True)
+class FeatureTagger:
+    """A finished feature-based tagger; it is asked as a fine-tuned model is, `models.Finetuned`."""
+
+    folder: Path  # that it is from
+    task: Task
+    labels: Labels
+    max_length: int
+    tokenizer: Tokenizer
+    model: Bert  # the frozen encoder
+    params: BilstmParameters  # of the LSTMs
+    layers: Layers
+
+    tuned: ClassVar[dict[str, float]] = {}
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+    ) -> "FeatureTagger":
+        """Load the folder of a feature-based run; raise InputError when it holds none that is whole."""
+        folder = Path(folder)
+        stored = TaggerFile.load(folder)
+        model = Bert.from_pretrained(folder, engine, dtype=dtype, threads=threads)
+        config, tokenizer = model.config, model.tokenizer
+        stored.check_positions(folder, config.P)
+        tagger_config = BilstmConfig.from_dict(stored.config)
+        own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
+        try:
+            layers = layers_of(stored.combination, config.L)
+        except InputError:  # of more layers than there are
+            layers = Layers((), False)
+        if own != (*layers.shape(config.H), len(stored.labels)):
+            raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.AGAIN}.")
+        task = registry.create(stored.task, dict(stored.columns))
+        params = load_tagger(folder, tagger_config)
+        return cls(folder, task, stored.labels, stored.max_length, tokenizer, model, params, layers)
+
+    @property
+    def config(self) -> Any:
+        """The configuration of the frozen encoder."""
+        return self.model.config
+
+    @property
+    def head(self) -> Head:
+        """What it answers, as the head of a fine-tuned model would."""
+        return Head("tag", len(self.labels))
+
+    @property
+    def ops(self) -> Any:
+        """The engine."""
+        return self.model.ops
+
+    def features(self, examples: Sequence[Any]) -> Asked:
+        """Make the windows of some sentences."""
+        made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+        asked = Asked(made)
+        asked.bounds = sentence_bounds(examples)
+        return asked
+
+    def outputs(self, features: Asked, budget: int = 0, done: Done = nothing) -> list[np.ndarray]:
+        """Compute the scores of each window's words, (rows,K); `budget` is for other models."""
+        vectors = word_vectors(self.model, features, features.bounds, self.layers.numbers, done=done)
+        scores = scores_of(self.ops, self.params, vectors, self.layers)
+        counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
+        return np.split(scores, np.cumsum(counts, dtype=np.int64))[:-1]

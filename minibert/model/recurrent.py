@@ -1,0 +1,180 @@
+"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs over time, a weighted sum of layers.
+
+Time steps follow one another, but the sequences of a batch go through each of them together. Rows are laid
+out in the order of time for that, the longest sequence first in every step: what a step reads and writes then
+is contiguous, and the sequences that go on to the next step are the first ones.
+"""
+
+from collections import namedtuple
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.ops.blocks import Blocks
+from minibert.core.ops.random import Dropout
+
+# What is kept; gates, cells (before each step), tanhs (of those after it) and outputs in the order of time.
+LstmSaved = namedtuple("LstmSaved", "linear w_state cu_seqlens reverse gates cells tanhs outputs")
+BilstmLayerSaved = namedtuple("BilstmLayerSaved", "left_to_right right_to_left dropout")
+LayerMixSaved = namedtuple("LayerMixSaved", "layers shares")
+
+
+class Recurrent(Blocks):
+    """Operations over time and over layers."""
+
+    # x (T,I)  w_in (I,4H)  w_state (H,4H)  bias (4H,) -> (T,H)
+    def lstm(
+        self, x: Array, w_in: Array, w_state: Array, bias: Array, cu_seqlens: Any, reverse: bool = False
+    ) -> tuple[Array, Saved]:
+        """Run one direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
+
+        Gates stand in the order input, forget, candidate, output; every sequence starts from zero state, and
+        with `reverse` is read from its end. There are weights of the input, of the previous output, and one
+        bias for both.
+        """
+        xp, H = self.xp, w_state.shape[0]
+        time = _time(cu_seqlens, reverse)
+        from_input, saved_linear = self.linear(x[time.order], w_in, bias)
+        # sigmoid(x) = (1 + tanh(x / 2)) / 2 cannot overflow; with it, one tanh serves all four gates.
+        scale = self.cast(np.repeat([0.5, 0.5, 1.0, 0.5], H), from_input.real.dtype)
+        h = c = xp.zeros((len(cu_seqlens) - 1, H), from_input.dtype)
+        gates, cells, tanhs, outputs = [], [], [], []
+        for begin, end in pairwise(time.borders):
+            h, c = h[: end - begin], c[: end - begin]
+            cells.append(c)
+            gate = scale * xp.tanh(scale * (from_input[begin:end] + self._product(h, w_state))) + (1 - scale)
+            i, f, g, o = (gate[:, j * H : (j + 1) * H] for j in range(4))
+            c = f * c + i * g
+            tanh_c = xp.tanh(c)
+            h = o * tanh_c
+            gates.append(gate)
+            tanhs.append(tanh_c)
+            outputs.append(h)
+        kept = tuple(xp.concatenate(steps) for steps in (gates, cells, tanhs, outputs))
+        return kept[-1][time.back], LstmSaved(saved_linear, w_state, cu_seqlens, np.asarray(reverse), *kept)
+
+    # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is what comes from above plus what the next
+    # step's gates send, dc collects o (1 - tanh(c)^2) dh and the next step's f dc. Then
+    #   di = dc g i (1 - i),  df = dc c_before f (1 - f),  dg = dc i (1 - g^2),  do = dh tanh(c) o (1 - o)
+    # What dc and dh are multiplied with does not depend on them: it is found for all steps at once.
+    # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
+    def lstm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array, Array]:
+        """Return the gradients of `lstm`, by backpropagation through time."""
+        time, d_gates, dw_state = self._gates_backward(dy, saved)
+        dx, dw_in, dbias = self.linear_backward(d_gates, saved.linear)
+        return dx[time.back], dw_in, dw_state, dbias
+
+    # -> time, d_gates (T,4H) in its order, dw_state (H,4H)
+    def _gates_backward(self, dy: Array, saved: Saved) -> tuple["_Time", Array, Array]:
+        xp, w_state, tanhs = self.xp, saved.w_state, saved.tanhs
+        time, H = _time(saved.cu_seqlens, bool(saved.reverse)), w_state.shape[0]
+        i, f, g, o = (saved.gates[:, j * H : (j + 1) * H] for j in range(4))
+        slopes = [g * i * (1 - i), saved.cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)]
+        slopes, through = xp.stack(slopes, axis=1), o * (1 - tanhs * tanhs)
+        dy = dy[time.order]
+        dh = dc = xp.zeros((0, H), dy.dtype)
+        d_gates = []
+        for begin, end in reversed(list(pairwise(time.borders))):
+            # Going backward, sequences join at their last token: nothing comes to them from a later step.
+            joining = xp.zeros((end - begin - len(dh), H), dy.dtype)
+            dh = dy[begin:end] + xp.concatenate([dh, joining])
+            dc = dh * through[begin:end] + xp.concatenate([dc, joining])
+            d = (xp.stack([dc, dc, dc, dh], axis=1) * slopes[begin:end]).reshape(-1, 4 * H)
+            dh, dc = self._product(d, w_state.T), dc * f[begin:end]
+            d_gates.append(d)
+        d_gates = xp.concatenate(d_gates[::-1])
+        return time, d_gates, self._product(saved.outputs[time.previous].T, d_gates[time.borders[1] :])
+
+    # x (T,I) -> (T,2W)
+    def bilstm_block(
+        self, x: Array, params: list[Params], cu_seqlens: np.ndarray, drop: Dropout | None, site: int
+    ) -> tuple[Array, Saved]:
+        """Run LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
+
+        There are `w_in`, `w_state` and `bias` for each layer and each direction. The dropout site is that
+        behind the first layer; the next layer has the next site.
+        """
+        kept = []
+        for number, layer in enumerate(params):
+            left, saved_left = self.lstm(x, **layer["left_to_right"], cu_seqlens=cu_seqlens)
+            right, saved_right = self.lstm(x, **layer["right_to_left"], cu_seqlens=cu_seqlens, reverse=True)
+            y = self.xp.concatenate([left, right], axis=1)
+            x, saved_drop = self._dropout(y, drop, site + number)
+            kept.append(BilstmLayerSaved(saved_left, saved_right, saved_drop))
+        return x, tuple(kept)
+
+    # dy (T,2W) -> dx (T,I), grads
+    def bilstm_block_backward(
+        self, dy: Array, saved: Saved, params: list[Params], grads: list[Grads], frozen: bool = False
+    ) -> tuple[Array | None, list[Grads]]:
+        """Add the gradients of `bilstm_block`; each layer's input was read in both directions.
+
+        With `frozen` dx is not needed, and None may be returned in its place.
+        """
+        finished = []
+        for number, kept in reversed(list(enumerate(saved))):
+            dy, layer = self._dropout_backward(dy, kept.dropout), grads[number]
+            W, unread = dy.shape[1] // 2, frozen and number == 0
+            totals = layer["right_to_left"], layer["left_to_right"]
+            dx_right, right = self._lstm_backward(dy[:, W:], kept.right_to_left, totals[0], unread)
+            dx_left, left = self._lstm_backward(dy[:, :W], kept.left_to_right, totals[1], unread)
+            dy = None if dx_left is None else dx_left + dx_right
+            finished.append({"left_to_right": left, "right_to_left": right})
+        return dy, finished[::-1]
+
+    # Where dx is not needed, the product d_gates w_in^T is left out: it is a sixth to a quarter of all that
+    # forward and backward compute in this layer. An engine with another layout of rows computes it,
+    # and its compiler drops it.
+    def _lstm_backward(
+        self, dy: Array, saved: Saved, grads: Grads, unread: bool
+    ) -> tuple[Array | None, Grads]:
+        if unread and isinstance(saved, LstmSaved):
+            _, d_gates, dw_state = self._gates_backward(dy, saved)
+            dx, dw_in, dbias = None, self._product(saved.linear.x.T, d_gates), d_gates.sum(0)
+        else:
+            dx, dw_in, dw_state, dbias = self.lstm_backward(dy, saved)
+        return dx, self.add_gradients(grads, w_in=dw_in, w_state=dw_state, bias=dbias)
+
+    # layers (N,T,H)  weights (N,) -> (T,H)
+    def layer_mix(self, layers: Array, weights: Array) -> tuple[Array, Saved]:
+        """Sum layers with weights softmax(weights) (Peters et al. 2018; the paper's Table 7)."""
+        exponentials = self.xp.exp(weights - weights.real.max())
+        shares = exponentials / exponentials.sum()
+        return self.xp.tensordot(shares, layers, 1), LayerMixSaved(layers, shares)
+
+    # dy (T,H) -> dlayers (N,T,H)  dweights (N,)
+    def layer_mix_backward(self, dy: Array, saved: Saved, frozen: bool = False) -> tuple[Array, Array]:
+        """Return the gradients of `layer_mix`: through the sum, and through the softmax of the weights.
+
+        With `frozen` dlayers is not needed, and None is returned in its place.
+        """
+        shares = saved.shares
+        dshares = (saved.layers * dy).sum((1, 2))
+        dlayers = None if frozen else shares[:, None, None] * dy
+        return dlayers, shares * (dshares - (dshares * shares).sum())
+
+
+class _Time(NamedTuple):
+    """The rows of a batch in the order of time."""
+
+    order: np.ndarray  # (T,) which row of the batch each is
+    back: np.ndarray  # (T,) where each row of the batch is
+    borders: list[int]  # where time steps begin, and where the last one ends
+    previous: np.ndarray  # (T-S,) for the rows behind the first step, where the same sequence was before
+
+
+def _time(cu_seqlens: np.ndarray, reverse: bool) -> _Time:
+    """Order rows by time step, and within each the sequences that last so long, the longest first."""
+    lengths = np.diff(cu_seqlens)
+    longest_first = np.argsort(-lengths, kind="stable")
+    running = (lengths > np.arange(lengths.max())[:, None]).sum(1)  # sequences at each step
+    borders = np.concatenate([[0], np.cumsum(running)])
+    step = np.repeat(np.arange(len(running)), running)
+    place = np.arange(len(step)) - borders[step]  # among the sequences of its step
+    sequence = longest_first[place]
+    order = cu_seqlens[1:][sequence] - 1 - step if reverse else cu_seqlens[sequence] + step
+    later = step > 0
+    previous = borders[step[later] - 1] + place[later]
+    return _Time(order, np.argsort(order), borders.tolist(), previous)

@@ -1,0 +1,26 @@
+"""How good predictions are: the official metric of every downstream task, and how sure one can be of it.
+
+Most compare two sequences, `label_f1` classes of which several apply; `squad` scores answers to questions and
+`entities` tagged sentences by the rules of the official scripts; `interval` and `paired_interval` say how
+sure one can be of any of them. Nothing here knows a file or a model.
+"""
+
+from minibert.tasks.metrics import entities, squad
+from minibert.tasks.metrics.intervals import bootstrap, interval, paired_bootstrap, paired_interval, wilson
+from minibert.tasks.metrics.scores import (
+    accuracy,
+    confusion,
+    f1,
+    label_f1,
+    macro_f1,
+    mae,
+    matthews,
+    pearson,
+    r2,
+    rmse,
+    spearman,
+)
+
+__all__ = ["accuracy", "bootstrap", "confusion", "entities", "f1", "interval", "label_f1", "paired_interval"]
+__all__ += ["wilson"]
+__all__ += ["macro_f1", "mae", "matthews", "paired_bootstrap", "pearson", "r2", "rmse", "spearman", "squad"]

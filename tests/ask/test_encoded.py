@@ -1,0 +1,104 @@
+"""What a notebook shows of encoded texts: numbers and pixels beside the arrays."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from html_page import Page
+from matplotlib.image import imread
+
+from minibert import Bert, BertConfig, Tokenizer
+from minibert.ask.inference import Encoded
+from minibert.core.batch import Batch, Sequence
+from minibert.core.params import initialise
+from minibert.tokenizer import SPECIAL_TOKENS
+
+WORDS = "the film was dull <b> & fine".split()
+
+
+@pytest.fixture(scope="module")
+def model():
+    tokenizer = Tokenizer([*SPECIAL_TOKENS, *WORDS])
+    config = BertConfig.from_size("3-8-2", vocab_size=len(tokenizer) + 2)
+    params = initialise(config, 0)
+    params.flat[...] *= 9
+    return Bert(config, params, tokenizer=tokenizer)
+
+
+def pictures(shown):
+    """The pixels of each picture, (h,w) of the red channel from 0 to 255."""
+    found = re.findall(r'src="data:image/png;base64,([^"]*)"', shown)
+    return [np.rint(255 * imread(io.BytesIO(base64.b64decode(one)))[..., 0]) for one in found]
+
+
+def test_cosines_are_those_of_the_vectors_and_tokens_have_their_pieces(model):
+    encoded = model.encode(["the film", "dull"])
+    rows = re.findall(r'<th scope="row"[^>]*><bdi>(.*?)</bdi></th>(.*?)</tr>', encoded._repr_html_(), re.S)
+    assert [token for token, _ in rows] == encoded.tokens
+    assert encoded.tokens == ["[CLS]", "the", "film", "[SEP]", "[CLS]", "dull", "[SEP]"]
+    shown = np.array([[float(x) for x in re.findall(r">(-?\d\.\d\d)<", cells)] for _, cells in rows])
+    first = encoded.hidden_states[0]
+    for number, state in enumerate(encoded.hidden_states):
+        products = (first * state).sum(1)
+        expected = products / np.linalg.norm(first, axis=1) / np.linalg.norm(state, axis=1)
+        assert np.allclose(shown[:, number], expected, atol=0.0051)
+    assert np.ptp(shown[:, 1:]) > 0.1
+
+
+def test_maps_are_pictures_of_the_attention_a_row_for_each_layer(model):
+    encoded = model.encode(["the film was", "dull"], attentions=True)
+    found = pictures(encoded._repr_html_())
+    assert len(found) == 2
+    for sequence, picture in enumerate(found):
+        n = len(encoded.attentions[0][sequence][0])
+        assert picture.shape == (3 * (n + 1), 2 * (n + 1))
+        for layer, maps in enumerate(encoded.attentions):
+            for head, probabilities in enumerate(maps[sequence]):
+                y, x = layer * (n + 1), head * (n + 1)
+                expected = 255 + (31 - 255) * np.sqrt(probabilities)
+                assert np.abs(picture[y : y + n, x : x + n] - expected).max() <= 1
+                assert np.ptp(expected) > 20
+
+
+def test_what_does_not_fit_is_counted(model):
+    shown = model.encode(["the film was dull " * 12, *["dull"] * 4])._repr_html_()
+    assert "… and 10 tokens more" in shown and "… and 2 sequences more" in shown
+    assert shown.count("<table") == 3 and shown.count('scope="row"') == 40 + 3 + 3
+
+
+def test_without_a_vocabulary_tokens_are_numbered_and_layers_may_lack(model):
+    encoded = Bert(model.config, model.params).encode([model.tokenizer("the film")], layers=[1, 3])
+    assert encoded.tokens is None
+    assert re.findall(r"<bdi>(.*?)</bdi>", encoded._repr_html_()) == ["0", "1", "2", "3"]
+    assert "<img" not in encoded._repr_html_()
+
+
+def test_one_sequence_by_itself_has_its_own_tokens(model):
+    encoded = model.encode(["the film", "dull"], attentions=True)
+    one = encoded[1]
+    assert one.tokens == ["[CLS]", "dull", "[SEP]"]
+    whole = pictures(encoded._repr_html_())
+    assert np.array_equal(pictures(one._repr_html_())[0], whole[1])
+
+
+def test_pieces_are_text_and_nothing_runs(model):
+    ids = [len(SPECIAL_TOKENS) + WORDS.index(piece) for piece in ("<b>", "&")]
+    assert model.tokenizer.vocab[ids[0]] == "<b>"
+    encoded = model.encode(Batch.pack([Sequence(ids, [0, 0])]), attentions=True)
+    page = Page(encoded._repr_html_())
+    assert page.said("bdi") == encoded.tokens == ["<b>", "&"]
+    assert not {"script", "iframe", "b", "link"} & {name for name, _ in page.tags}
+    [picture] = page.of("img")
+    assert picture["alt"] == "3 by 2 attention maps of 2 tokens" and picture["src"].startswith("data:")
+
+
+def test_an_embedding_without_a_piece_has_its_number(model):
+    last = model.config.V - 1
+    assert model.encode(Batch.pack([Sequence([last], [0])])).tokens == [f"[id {last}]"]
+
+
+def test_no_tokens_at_all_are_shown_as_what_they_are():
+    empty = Encoded([np.zeros((0, 4), np.float32)], None, None, np.array([0]), [])
+    assert "Encoded(1 × (0, 4))" in empty._repr_html_()

@@ -1,0 +1,273 @@
+"""Asking a pre-trained model: words for gaps, and how likely texts are."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from command import ends_badly
+from one_text import fill_masks
+
+from minibert import Bert, BertConfig, Tokenizer, cli
+from minibert.ask import gaps, scoring
+from minibert.ask.gaps import Guess, fill_texts
+from minibert.ask.scoring import score_texts
+from minibert.base.errors import InputError
+from minibert.core.batch import Batch, Sequence
+from minibert.core.params import Parameters, initialise
+from minibert.tokenizer import SPECIAL_TOKENS
+
+WORDS = "the a cat dog sat swam on mat un ##aff ##able ##s play ##ing . !"
+TEXTS = ["the cat sat on the mat.", "Unaffable dogs!", "a"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer([*SPECIAL_TOKENS, *WORDS.split()])
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=16)
+    params = initialise(config, 0, np.float64)
+    params.flat[:] = np.random.default_rng(0).normal(0, 0.2, params.flat.shape)  # so that guesses differ
+    return Bert(config, params, tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def left_to_right(model):
+    config = dataclasses.replace(model.config, is_decoder=True)
+    return Bert(config, Parameters(config, model.params.flat), model.ops, model.tokenizer)
+
+
+@pytest.fixture(scope="module")
+def folder(model, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def log_p(model, ids, place, piece):
+    """log p of one piece, computed the long way."""
+    batch = Batch.pack([Sequence(np.array(ids), np.zeros(len(ids), int))])
+    (row,) = model.masked_lm_logits(batch, [place])
+    return math.log(np.exp(row[piece]) / np.exp(row).sum())
+
+
+# Words for gaps
+
+
+def test_many_texts_are_answered_as_each_alone(model, tokenizer):
+    texts = ["the [MASK] sat.", "a [MASK] [MASK]", "[MASK]"]
+    together = fill_texts(model, texts, top=4)
+    assert [len(masks) for masks in together] == [1, 2, 1]
+    for text, masks in zip(texts, together, strict=True):
+        for found, expected in zip(masks, fill_masks(model, text, 4), strict=True):
+            assert [guess.token for guess in found] == [guess.token for guess in expected]
+            assert np.allclose([g.probability for g in found], [g.probability for g in expected], atol=1e-12)
+    assert fill_texts(model, []) == []
+
+
+def test_a_target_of_several_pieces_has_the_product_of_its_pieces_from_left_to_right(model, tokenizer):
+    (guesses,) = fill_masks(model, "the [MASK] sat", targets=["cat", "unaffable", "Playing"])
+    ids, mask = tokenizer.ids, tokenizer.mask_id
+    begin, end = [tokenizer.cls_id, ids["the"]], [ids["sat"], tokenizer.sep_id]
+    expected = {"cat": log_p(model, [*begin, mask, *end], 2, ids["cat"])}
+    for word, pieces in {"unaffable": ["un", "##aff", "##able"], "Playing": ["play", "##ing"]}.items():
+        known = [ids[piece] for piece in pieces]
+        expected[word] = sum(
+            log_p(model, [*begin, *known[:n], *[mask] * (len(known) - n), *end], 2 + n, known[n])
+            for n in range(len(known))
+        )
+    assert {guess.token: guess.log_probability for guess in guesses} == pytest.approx(expected, abs=1e-10)
+    assert [g.probability for g in guesses] == sorted((g.probability for g in guesses), reverse=True)
+    assert Guess("x", 0.0).log_probability == -math.inf
+
+
+def test_a_beam_that_is_wide_enough_finds_the_likeliest_word_of_several_pieces(model, tokenizer):
+    whole = len(tokenizer.vocab)
+    (guesses,) = fill_masks(model, "a [MASK] .", top=whole**2, pieces=2)
+    going_on = [piece for piece in tokenizer.vocab if piece.startswith("##")]
+    starts = [piece for piece in tokenizer.vocab[5:] if piece not in going_on]
+    words = {start + end[2:] for start in starts for end in going_on}
+    assert {guess.token for guess in guesses} == words | set(tokenizer.vocab)
+    (targets,) = fill_masks(model, "a [MASK] .", targets=["unaff", "cats", "playing"])
+    found = dict(guesses)
+    for target in targets:
+        assert found[target.token] == pytest.approx(target.probability, rel=1e-9)
+    (few,) = fill_masks(model, "a [MASK] .", top=3, pieces=2)
+    assert len(few) == 3 and few[0] == guesses[0]
+
+
+def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, tokenizer):
+    ids = tokenizer.ids
+    (guesses,) = fill_masks(left_to_right, "the [MASK] sat .", targets=["unaffable"])
+    pieces = [ids["un"], ids["##aff"], ids["##able"]]
+    whole = [tokenizer.cls_id, ids["the"], *pieces]
+    expected = sum(log_p(left_to_right, whole, 1 + n, piece) for n, piece in enumerate(pieces))
+    assert guesses[0].log_probability == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked", "message"),
+    [
+        (["no gap"], {}, r"'no gap' has no \[MASK\]; write \[MASK\] where"),
+        (
+            ["the " * 15 + "[MASK]"],
+            {},
+            "takes 18 tokens with .*, more than the model's 16 positions; shorten",
+        ),
+        (["a " * 12 + "[MASK]"], {"pieces": 3}, "takes 17 tokens"),
+        (
+            ["[MASK]"],
+            {"targets": ["cat", "xyz"]},
+            r"targets=\['cat', 'xyz'\]: 'xyz' is not in the voc",
+        ),
+        (["[MASK]"], {"targets": ["", "cat"]}, "'' is not in the voc"),
+        (
+            ["[MASK]"],
+            {"targets": []},
+            r"targets=\[\] has no word; give one, or leave it out",
+        ),
+        (["[MASK]"], {"targets": ["cat", "cat"]}, "'cat' is given twice; give it once"),
+        (["[MASK]"], {"targets": "cat"}, "targets='cat' is one string; give a list"),
+        (["[MASK]"], {"targets": ["cat"], "pieces": 2}, "pieces=2 is for guesses, but targets were given"),
+        (["[MASK]"], {"pieces": 0}, "pieces=0 is not possible; give a whole number, 1 or more"),
+        (["[MASK]"], {"top": 2.0}, "top=2.0 is not possible; give a whole number, 1 or more"),
+        (["[MASK]"], {"top": 0}, "top=0 is not possible"),
+        ("[MASK]", {}, "is one text; give a list"),
+    ],
+)
+def test_gaps_that_cannot_be_filled_are_refused(model, tokenizer, texts, asked, message):
+    with pytest.raises(InputError, match=message):
+        fill_texts(model, texts, **asked)
+
+
+# How likely texts are
+
+
+@pytest.mark.parametrize("within_word", ["token", "l2r"])
+def test_each_piece_is_masked_in_turn_and_predicted_from_the_others(model, tokenizer, within_word):
+    for text, score in zip(TEXTS, score_texts(model, TEXTS, within_word), strict=True):
+        ids, words = tokenizer(text).ids, tokenizer(text).word_ids
+        expected = []
+        for place in range(1, len(ids) - 1):
+            hidden = ids.copy()
+            behind = [n for n in range(place, len(ids)) if words[n] == words[place]]
+            hidden[behind if within_word == "l2r" else place] = tokenizer.mask_id
+            expected.append(log_p(model, hidden, place, ids[place]))
+        np.testing.assert_allclose(score.log_probabilities, expected, atol=1e-10)
+        facts = score.to_dict()
+        assert facts["log_probability"] == pytest.approx(sum(expected))
+        assert facts["mean"] == pytest.approx(np.mean(expected)) and facts["tokens"] == len(expected)
+        assert facts["perplexity"] == pytest.approx(math.exp(-np.mean(expected)))
+
+
+def test_words_stand_as_in_the_text_with_the_sum_of_their_pieces(model, tokenizer):
+    (score,) = score_texts(model, ["Unaffable dogs!"])
+    assert [word for word, _ in score.words] == ["Unaffable", "dogs", "!"]
+    assert [piece for _, pieces in score.words for piece, _ in pieces] == [
+        "un",
+        "##aff",
+        "##able",
+        "dog",
+        "##s",
+        "!",
+    ]
+    pieces, as_json = score.log_probabilities, score.to_dict()
+    np.testing.assert_allclose(
+        [word["log_probability"] for word in as_json["words"]],
+        [pieces[:3].sum(), pieces[3:5].sum(), pieces[5]],
+        atol=1e-12,
+    )
+    assert as_json["words"][1] == {
+        "word": "dogs",
+        "log_probability": pieces[3] + pieces[4],
+        "pieces": [("dog", pieces[3]), ("##s", pieces[4])],
+    }
+
+
+def test_left_to_right_the_score_is_the_chain_rule(left_to_right, tokenizer):
+    for text, score in zip(TEXTS, score_texts(left_to_right, TEXTS), strict=True):
+        ids = tokenizer(text).ids
+        expected = [log_p(left_to_right, ids[:n], n - 1, ids[n]) for n in range(1, len(ids) - 1)]
+        np.testing.assert_allclose(score.log_probabilities, expected, atol=1e-10)
+
+
+def test_scores_do_not_depend_on_what_is_computed_together(model, left_to_right, tokenizer, monkeypatch):
+    for one in (model, left_to_right):
+        whole = [score.log_probabilities for score in score_texts(one, TEXTS)]
+        with monkeypatch.context() as small:
+            small.setattr(gaps, "BATCH_TOKENS", 1)
+            small.setattr(scoring, "TEXTS_AT_ONCE", 1)
+            small.setattr(gaps, "LOGITS", 1)
+            parts = [score.log_probabilities for score in score_texts(one, TEXTS)]
+        np.testing.assert_allclose(np.concatenate(parts), np.concatenate(whole), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("texts", "within_word", "message"),
+    [
+        (["a cat", ""], "token", "'' has no piece to score; give a text with words in it"),
+        (["the " * 15], "token", "takes 17 tokens with .* more than the model's 16 positions"),
+        (["a"], "r2l", "within_word='r2l' is unknown; choose token or l2r"),
+        ("a", "token", "texts='a' is one text; give a list"),
+    ],
+)
+def test_texts_that_cannot_be_scored_are_refused(model, tokenizer, texts, within_word, message):
+    with pytest.raises(InputError, match=message):
+        list(score_texts(model, texts, within_word))
+
+
+def test_a_model_without_its_head_is_refused(folder, model, tokenizer):
+    bare = Bert(model.config, model.params, model.ops, model.tokenizer)
+    bare.missing = ("cls.predictions.bias",)
+    with pytest.raises(InputError, match="no trained masked-LM head"):
+        score_texts(bare, [])
+
+
+# The commands
+
+
+def lines(capsys, *words, status=0):
+    assert cli.main(list(map(str, words))) == status
+    out, err = capsys.readouterr()
+    return out.splitlines(), err
+
+
+def test_fill_mask_asks_for_targets_and_for_several_pieces(folder, capsys):
+    model = ("fill-mask", "--model", folder, "the [MASK] sat")
+    found, _ = lines(capsys, *model, "--targets", "cat, unaffable")
+    assert {line.split()[1] for line in found} == {"cat", "unaffable"} and "(log p -" in found[0]
+    found, _ = lines(capsys, *model, "--pieces", "2", "--top", "3", "--json")
+    (guesses,) = json.loads(found[0])
+    (expected,) = Bert.from_pretrained(folder).fill_mask("the [MASK] sat", 3, pieces=2)
+    assert guesses == pytest.approx(dict(expected))
+    line = ends_badly(capsys, 2, *map(str, model), "--targets", "cat,xyz")
+    assert "--targets cat,xyz: 'xyz' is not in the vocabulary; leave it out." in line
+
+
+def test_a_line_that_cannot_be_answered_has_an_empty_answer_and_the_others_theirs(folder, tmp_path, capsys):
+    (tmp_path / "texts").write_text("a [MASK]\nno gap\nthe [MASK]\n")
+    found, err = lines(
+        capsys, "fill-mask", "--model", folder, "--file", tmp_path / "texts", "--json", status=1
+    )
+    assert [line == "null" for line in found] == [False, True, False]
+    assert "minibert: line 2: 'no gap' has no [MASK]" in err
+    (tmp_path / "texts").write_text("the cat sat\n\na dog\n")
+    found, err = lines(capsys, "score-text", "--model", folder, "--file", tmp_path / "texts", status=1)
+    assert [line.split("\t")[3:] for line in found] == [["the cat sat"], [], ["a dog"]]
+    assert "minibert: line 2: '' has no piece to score" in err
+
+
+def test_score_text_shows_words_and_sums(folder, model, tokenizer, capsys):
+    total = next(score_texts(model, ["Unaffable cats"])).to_dict()["log_probability"]
+    found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats", "a")
+    assert [line.split()[1] for line in found[:2]] == ["Unaffable", "cats"] and "##able -" in found[0]
+    assert float(found[2].split()[0]) == pytest.approx(total, abs=2e-3) and "in all: 5 pieces" in found[2]
+    found, _ = lines(capsys, "score-text", "--model", folder, "Unaffable cats", "--json")
+    assert json.loads(found[0])["log_probability"] == pytest.approx(total, abs=1e-4)
+    line = ends_badly(capsys, 2, "score-text", "--model", str(folder), "a", "")
+    assert "'' has no piece to score" in line

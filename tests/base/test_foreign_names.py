@@ -1,0 +1,92 @@
+"""Names of options as other libraries have them: answered with ours, which exist."""
+
+from dataclasses import fields
+
+import pytest
+
+import minibert
+from minibert.api.runs import FinetuneCall, PretrainCall
+from minibert.base.errors import InputError
+from minibert.base.foreign_names import FOREIGN_NAMES, advice_for
+
+FINETUNE = {field.name for field in fields(FinetuneCall)}
+PRETRAIN = {field.name for field in fields(PretrainCall)}
+CLASSIFIER = {field.name for field in fields(minibert.TextClassifier)}
+
+
+@pytest.mark.parametrize("name", FOREIGN_NAMES)
+def test_what_a_foreign_name_is_answered_with_exists(name):
+    foreign = FOREIGN_NAMES[name]
+    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER
+    assert foreign.ours or foreign.note
+    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER)]
+    assert any(answered), "no function has anything of the kind"
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("lr", "learning_rates"),
+        ("learning_rate", "learning_rates"),
+        ("num_train_epochs", "epochs"),
+        ("n_epochs", "epochs"),
+        ("output_dir", "out"),
+        ("seed", "random_state"),
+        ("show", "verbose"),
+        ("per_device_train_batch_size", "batch_size"),
+        ("steps", "max_steps"),
+        ("fp16", 'dtype? Half precision is dtype="bfloat16".'),
+        ("bf16", "dtype"),
+        ("max_seq_length", "max_length"),
+        ("gradient_accumulation_steps", "accumulate"),
+        ("test_size", "split_dev"),
+        ("class_weight", "class_weights"),
+        ("n_jobs", "threads"),
+        ("warmup_ratio", "warmup"),
+    ],
+)
+def test_estimators_answer_a_foreign_name_with_theirs(name, ours):
+    with pytest.raises(TypeError, match="has no argument") as refused:
+        minibert.TextClassifier("model", **{name: 1})
+    assert f"did you mean {ours}" in str(refused.value)
+    with pytest.raises(InputError, match="has no parameter") as refused:
+        minibert.TextClassifier("model").set_params(**{name: 1})
+    assert f"did you mean {ours}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "ours"),
+    [
+        (minibert.finetune, "lr", "learning_rates"),
+        (minibert.finetune, "random_state", "seed"),
+        (minibert.finetune, "verbose", "show"),
+        (minibert.finetune, "model_name_or_path", "model"),
+        (minibert.finetune, "resume_from_checkpoint", "resume"),
+        (minibert.pretrain, "lr", "learning_rate"),
+        (minibert.pretrain, "max_steps", "steps"),
+        (minibert.pretrain, "num_train_epochs", "minutes"),
+        (minibert.pretrain, "max_seq_length", "seq_length"),
+        (minibert.pretrain, "mlm_probability", "masked_lm_prob"),
+        (minibert.pretrain, "hidden_size", "size"),
+    ],
+)
+def test_runs_answer_a_foreign_name_with_theirs(function, name, ours):
+    with pytest.raises(TypeError, match=rf"has no argument '{name}'; did you mean {ours}\?"):
+        function(**{name: 1})
+
+
+def test_what_is_done_in_any_case_is_left_out():
+    with pytest.raises(
+        TypeError, match="'patience'; the best epoch on dev is kept in any case; leave it out"
+    ):
+        minibert.TextClassifier("model", patience=3)
+    assert advice_for("patient", CLASSIFIER) == ""
+
+
+def test_a_configuration_file_is_answered_alike(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"num_train_epochs": 3}')
+    with pytest.raises(
+        InputError, match="'num_train_epochs' is no option of this command; did you mean epochs"
+    ):
+        minibert.api.runs.FinetuneOptions.configured(path, {})

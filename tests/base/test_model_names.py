@@ -1,0 +1,153 @@
+"""A checkpoint of a run is a model by the name RUN@STEP, and a name that is no folder says what to do."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from command import ends_badly
+from safetensors import safe_open
+from small_corpus import write_corpus
+from small_tasks import small_options
+
+from minibert import Bert, Tokenizer, cli, hub, load
+from minibert.base.errors import InputError
+from minibert.base.files import atomic_tensors
+from minibert.base.model_names import folder_of, locate
+from minibert.core.params import Head
+from minibert.finetuning.run import finetune
+from minibert.hub.checkpoint import BUFFERS, load_checkpoint
+from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.predict import evaluate
+from minibert.pretraining.run import pretrain
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("text") / "text.txt")
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """A run of four steps that has kept all of its checkpoints."""
+    options = PretrainOptions(
+        corpus=(str(corpus),), size="1-8-2", vocab_size=60, seq_length="16", batch_size=2, steps=4,
+        evaluations=0, checkpoint_steps=1, keep=0, engine="numpy", max_positions=32, learning_rate=0.02,
+    )  # fmt: skip
+    out = tmp_path_factory.mktemp("runs") / "books"
+    pretrain(options, out, show=False)
+    return out
+
+
+def test_a_checkpoint_is_the_model_of_its_step(run):
+    for step in (2, 4):
+        stored = load_checkpoint(run / "checkpoints" / f"step-{step:09d}.safetensors")
+        _, params, report = hub.load(f"{run}@{step}")
+        np.testing.assert_array_equal(params.flat, stored.params.flat)
+        assert report.missing == report.unused == ()
+    last, second = Bert.from_pretrained(run, "numpy"), Bert.from_pretrained(f"{run}@2", "numpy")
+    np.testing.assert_array_equal(last.params.flat, hub.load(f"{run}@4")[1].flat)
+    assert not np.array_equal(last.params.flat, second.params.flat)
+    assert Tokenizer.from_pretrained(f"{run}@2").vocab == Tokenizer.from_pretrained(run).vocab
+    loaded = load(f"{run}@2", engine="numpy")
+    np.testing.assert_array_equal(loaded.encode("The cat.").pooled, second.encode("The cat.").pooled)
+
+
+def test_a_checkpoint_takes_another_head(run):
+    _, params, report = hub.load(f"{run}@2", head=Head("classify", 3))
+    assert params.head == Head("classify", 3) and report.missing == ("classifier.weight", "classifier.bias")
+    np.testing.assert_array_equal(params["embeddings.word"], hub.load(f"{run}@2")[1]["embeddings.word"])
+
+
+def test_everything_that_takes_a_model_takes_a_step_of_a_run(run, corpus, sst2, tmp_path, capsys):
+    step = f"{run}@2"
+    shutil.copytree(run, tmp_path / "second")
+    second = tmp_path / "second"
+    hub.save_hf(second, *hub.load(step)[:2])  # the same run, had it ended there
+    assert evaluate(step, targets=50, engine="numpy") == evaluate(second, targets=50, engine="numpy")
+    fill = ["fill-mask", "The [MASK] sleeps.", "--engine", "numpy", "--json", "--model"]
+    answers = [cli.main([*fill, name]) or capsys.readouterr().out for name in (step, str(second), str(run))]
+    assert answers[0] == answers[1] != answers[2]
+    assert cli.main(["export", "--model", step, "--out", str(tmp_path / "converted")]) == 0
+    np.testing.assert_array_equal(hub.load(tmp_path / "converted")[1].flat, hub.load(step)[1].flat)
+    assert Tokenizer.from_pretrained(tmp_path / "converted").vocab[0] == "[PAD]"
+    finetune(small_options(step, sst2, max_steps=1, max_length=16), tmp_path / "tuned", show=False)
+    assert json.loads((tmp_path / "tuned" / "finetune.json").read_text())["model"] == step
+    further = PretrainOptions(
+        corpus=(str(corpus),), model=step, seq_length="8", batch_size=2, steps=1, evaluations=0,
+        engine="numpy", learning_rate=1e-9,
+    )  # fmt: skip
+    pretrain(further, tmp_path / "further", show=False)
+    start = hub.load(step)[1].flat
+    np.testing.assert_allclose(hub.load(tmp_path / "further")[1].flat, start, rtol=0, atol=1e-6)
+
+
+def test_a_step_that_was_not_kept_is_refused_with_the_steps_there_are(run, capsys, tmp_path):
+    (run / "checkpoints" / ".step-000000007.safetensors.a1b2c3d4.tmp").touch()  # one on its way
+    told = f"{run} has kept no step '7'; choose from 0, 1, 2, 3, 4 (minibert pretrain --keep 0 keeps every"
+    error = ends_badly(capsys, 2, "fill-mask", "a [MASK]", "--model", f"{run}@7")
+    assert told in error
+    for use in (hub.load, Tokenizer.from_pretrained, evaluate, Bert.from_pretrained):
+        with pytest.raises(InputError) as caught:
+            use(f"{run}@7")
+        assert told in str(caught.value)
+    with pytest.raises(InputError, match="has kept no step 'last'; choose from 0, 1, 2"):
+        locate(f"{run}@last")
+    (tmp_path / "tuned").mkdir()
+    with pytest.raises(InputError, match="kept no step '3'; it has no checkpoints, so name .*tuned itself"):
+        locate(f"{tmp_path / 'tuned'}@3")
+    many = tmp_path / "many" / "checkpoints"
+    many.mkdir(parents=True)
+    for step in range(10, 200, 10):
+        (many / f"step-{step:09d}.safetensors").touch()
+    with pytest.raises(InputError, match="from 10, 20, 30, 40, 50, 60, …, 140, 150, 160, 170, 180, 190 "):
+        locate(f"{many.parent}@7")
+
+
+def test_a_folder_whose_name_has_an_at_is_that_folder(run, tmp_path):
+    named = tmp_path / "books@2"
+    shutil.copytree(run, tmp_path / "books")
+    shutil.copytree(run, named)
+    assert locate(named) == (named, None) and folder_of(named) == named
+    np.testing.assert_array_equal(hub.load(named)[1].flat, hub.load(run)[1].flat)
+    np.testing.assert_array_equal(hub.load(f"{named}@3")[1].flat, hub.load(f"{run}@3")[1].flat)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_told_and_a_damaged_one_refused(run, tmp_path):
+    shutil.copytree(run, tmp_path / "old")
+    path = tmp_path / "old" / "checkpoints" / "step-000000002.safetensors"
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["minibert"])
+        tensors = {name: file.get_tensor(name) for name in BUFFERS}
+    del header["crc32"]["header"], header["head"]
+    atomic_tensors(path, tensors, {"minibert": json.dumps(header)})
+    with pytest.warns(UserWarning, match="is of an earlier version, which kept no checksum"):
+        _, params, _ = hub.load(f"{tmp_path / 'old'}@2")
+    np.testing.assert_array_equal(params.flat, hub.load(f"{run}@2")[1].flat)
+    os.truncate(path, 1000)
+    with pytest.raises(InputError, match=r"step-000000002.safetensors cannot be read as a checkpoint"):
+        hub.load(f"{tmp_path / 'old'}@2")
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monkeypatch, capsys, corpus):
+    monkeypatch.chdir(tmp_path)
+    fetch = f"hf download {name} --local-dir bert-base-uncased, and name bert-base-uncased."
+    told = f"There is no folder {name}, and minibert downloads nothing; if it is a model on the Hub, fetch it"
+    for words in (
+        ["fill-mask", "a [MASK]", "--model", name],
+        ["evaluate", str(corpus), "--model", name],
+        ["export", "--model", name, "--out", "out"],
+        ["pretrain", str(corpus), "--model", name, "--steps", "1", "--out", "out", "--quiet"],
+        ["tokenize", "a text", "--vocab", name],
+    ):
+        error = ends_badly(capsys, 2, *words)
+        assert told in error and fetch in error
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_path_that_leads_nowhere_is_no_name_of_the_hub(tmp_path):
+    for use in (hub.load, Tokenizer.from_pretrained):
+        with pytest.raises(InputError, match="nowhere, and minibert downloads nothing; give the folder of a"):
+            use(tmp_path / "nowhere")

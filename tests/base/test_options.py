@@ -1,0 +1,131 @@
+"""Options of runs: files of earlier versions, what becomes of values, and which are refused."""
+
+import dataclasses
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minibert.api.runs import Run
+from minibert.base.errors import InputError
+from minibert.finetuning.options import FinetuneOptions
+from minibert.pretraining.options import PretrainOptions
+
+# As version 0.1 wrote them.
+PRETRAINING = """{
+  "corpus": ["a.txt"], "layout": "auto", "vocab": null, "vocab_size": 8192, "lower_case": true,
+  "shards": null, "held_out": 0.05, "size": null, "init_from": "runs/books", "hidden_act": "gelu",
+  "max_positions": 512,
+  "dropout": 0.1, "attention_dropout": null, "unigram_bias": false, "dtype": "float32", "steps": 7,
+  "minutes": null, "seq_length": "128", "batch_size": 32, "accumulate": 1, "optimizer": "adamw",
+  "learning_rate": 2e-05, "warmup": 0.1, "weight_decay": 0.01, "clip_norm": 1.0, "beta1": 0.9, "beta2": 0.999,
+  "adam_eps": 1e-06, "bias_correction": true, "google_decay": false, "short_seq_prob": 0.1,
+  "masked_lm_prob": 0.15, "max_predictions_per_seq": null, "mask_rates": [0.8, 0.1, 0.1],
+  "whole_word_mask": false, "next_sentence": true, "left_to_right": false, "dupe_factor": 0, "seed": 3,
+  "backend": "numpy", "threads": null, "devices": null, "fsdp": false, "recompute": false, "evaluations": 10,
+  "checkpoint_seconds": 300.0, "checkpoint_steps": 0, "keep": 2
+}"""
+FINE_TUNING = """{
+  "task": "rte", "data": "/glue/RTE", "model": "/runs/books", "columns": [], "train_examples": null,
+  "dev_examples": null, "split_dev": null, "stratified": true, "max_length": null, "epochs": 3.0,
+  "max_steps": null, "batch_size": 32, "accumulate": 1, "optimizer": "adamw", "learning_rates": [5e-05],
+  "warmup": 0.1, "weight_decay": 0.01, "clip_norm": 1.0, "beta1": 0.9, "beta2": 0.999, "adam_eps": 1e-06,
+  "bias_correction": true, "google_decay": false, "dropout": 0.1, "attention_dropout": null, "freeze": null,
+  "feature_based": null, "width": 768, "span_weight": 0.5, "dtype": "float32", "seed": 0, "restarts": 1,
+  "backend": "cpp", "threads": 2, "devices": null, "fsdp": false, "recompute": false, "token_budget": 4096,
+  "checkpoint_seconds": 300.0, "checkpoint_steps": 0, "keep": 1
+}"""
+
+
+def test_options_of_version_1_are_read_and_gone_on_with(tmp_path):
+    path = tmp_path / "training.json"
+    path.write_text(PRETRAINING)
+    options = PretrainOptions(
+        ("a.txt",), model="runs/books", steps=7, seed=3, engine="numpy", seq_length="128"
+    )
+    known = dataclasses.replace(options, learning_rate=2e-5).resolved()
+    assert PretrainOptions.load(path) == known
+    assert PretrainOptions.resumed(path, steps=9).steps == 9
+    with pytest.raises(InputError, match=r"cannot go on with model='b' \(the run has 'runs/books'\)"):
+        PretrainOptions.resumed(path, model="b")
+    path.write_text(FINE_TUNING)
+    assert (
+        FinetuneOptions.load(path)
+        == FinetuneOptions("rte", "/glue/RTE", "/runs/books", engine="cpp", threads=2).resolved()
+    )
+    assert FinetuneOptions.resumed(path, engine="numpy").engine == "numpy"
+
+
+def test_old_names_are_of_stored_files_alone():
+    for name in ("backend", "init_from"):
+        with pytest.raises(TypeError, match=name):
+            PretrainOptions(**{name: "numpy"})
+    assert set(PretrainOptions.RENAMED.values()) <= {
+        field.name for field in dataclasses.fields(PretrainOptions)
+    }
+
+
+TUNED = partial(FinetuneOptions, "rte", "/data", "/model")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "given", "kept"),
+    [
+        (PretrainOptions, "model", Run(Path("/runs/a"), {}), "/runs/a"),
+        (PretrainOptions, "vocab", Run(Path("/runs/a"), {}), "/runs/a"),
+        (PretrainOptions, "corpus", [Path("a"), Run(Path("/b"), {})], ("a", "/b")),
+        (PretrainOptions, "corpus", 5, ("5",)),
+        (PretrainOptions, "mask_rates", np.array([0.5, 0.25, 0.25], np.float32), (0.5, 0.25, 0.25)),
+        (TUNED, "epochs", np.arange(1, 3), (1, 2)),
+        (TUNED, "learning_rates", np.array([0.5], np.float32), (0.5,)),
+        (TUNED, "batch_size", np.array([2, 4]), (2, 4)),
+        (TUNED, "batch_size", (np.int64(2), 4), (2, 4)),
+        (TUNED, "batch_size", np.array(2), 2),
+        (TUNED, "class_weights", {"good": np.float32(2.5), "bad": 1}, "good=2.5,bad=1"),
+    ],
+)
+def test_paths_and_what_is_numpys_become_what_json_has(tmp_path, kind, name, given, kept):
+    options = kind(**{name: given})
+    assert getattr(options, name) == kept
+    options.save(tmp_path / "options.json")
+    assert type(options).load(tmp_path / "options.json") == options
+    assert json.loads((tmp_path / "options.json").read_text())[name] == json.loads(json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "wanted"),
+    [
+        (PretrainOptions, "seed", None, "a whole number, 0 or more"),
+        (PretrainOptions, "weight_decay", None, "a finite number, 0 or more"),
+        (PretrainOptions, "clip_norm", None, "0 or more"),
+        (PretrainOptions, "keep", None, "a whole number, 0 or more"),
+        (PretrainOptions, "hidden_act", 5, "a string"),
+        (PretrainOptions, "checkpoint_seconds", None, "0 or more"),
+        (PretrainOptions, "corpus", None, "a string"),
+        (TUNED, "accumulate", None, "a whole number of at least 1"),
+        (TUNED, "warmup", None, "at least 0 and below 1"),
+        (PretrainOptions, "masked_lm_prob", "0.15", "a number"),
+        (PretrainOptions, "short_seq_prob", "0.1", "a number"),
+        (PretrainOptions, "mask_rates", 5, "three numbers"),
+        (PretrainOptions, "mask_rates", ("a", 1, 0), "three numbers"),
+        (PretrainOptions, "dupe_factor", 1.5, "a whole number, 0 or more"),
+        (
+            TUNED,
+            "class_weights",
+            "a=2,a=3",
+            "balanced, or NAME=WEIGHT,... with finite weights above 0, each once",
+        ),
+        (TUNED, "class_weights", 5, "balanced, or NAME=WEIGHT,..."),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused_by_a_sentence(kind, name, value, wanted):
+    with pytest.raises(InputError) as error:
+        kind(**{name: value})
+    assert str(error.value).startswith(f"{name}={value!r} is not valid; give {wanted}")
+
+
+def test_none_is_for_what_a_recipe_or_the_run_decides():
+    assert PretrainOptions(warmup=None, accumulate=None).resolved().accumulate == 1
+    assert TUNED(epochs=None).resolved().epochs == 3
