@@ -24,7 +24,8 @@ from tokenizer_jobs.tables import table
 
 from minibert.base.errors import InputError
 from minibert.base.machine import cores
-from minibert.core.ops import Ops, random
+from minibert.model.ops import Ops
+from minibert.core.ops import random
 
 ENGINES = {"minibert": "attention_jax:Kernels", "PyTorch": "attention_pytorch:PyTorch"}
 OPERATIONS = {"forward": 4, "backward": 10}  # times n^2 D

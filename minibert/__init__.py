@@ -25,15 +25,15 @@ if TYPE_CHECKING:  # what an editor is to know
 __version__ = "0.2.0.dev0"
 
 _PUBLIC = {
-    "errors": "InputError RunError",
-    "estimators.loading": "load",
-    "estimators.texts": "MultilabelClassifier TextClassifier TextRegressor",
-    "estimators.words": "QuestionAnswerer TokenTagger",
+    "base.errors": "InputError RunError",
+    "api.loading": "load",
+    "api.texts": "MultilabelClassifier TextClassifier TextRegressor",
+    "api.words": "QuestionAnswerer TokenTagger",
     "explorer": "show",
-    "inference": "Bert",
-    "model.batch": "Batch",
-    "model.config": "BertConfig",
-    "runs": "Run finetune pretrain",
+    "ask.inference": "Bert",
+    "core.batch": "Batch",
+    "core.config": "BertConfig",
+    "api.runs": "Run finetune pretrain",
     "tokenizer": "Tokenizer",
 }
 # Public name -> the module that defines it.

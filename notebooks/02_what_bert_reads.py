@@ -40,10 +40,10 @@ from matplotlib.patches import Rectangle
 from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved  # noqa: F401, for your answers
 from minibert.core.ops.primitives import EmbeddingSaved  # noqa: F401, for your answers
-from minibert.core.params import Parameters, initialise
+from minibert.model.params import Parameters, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 

@@ -42,9 +42,9 @@ from matplotlib.patches import Rectangle
 from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.losses import CrossEntropySaved  # noqa: F401, for your answers
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances
 from minibert.data.masking import choose_words, visible_tokens

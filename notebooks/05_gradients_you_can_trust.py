@@ -40,7 +40,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import course
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.erf import erfc
 from minibert.core.ops.primitives import GeluSaved, LinearSaved, TanhSaved
 

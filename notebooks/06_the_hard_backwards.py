@@ -38,7 +38,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import course
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.attention import equal_length_groups
 from minibert.core.ops.primitives import LayerNormSaved, TakeRowsSaved
 from minibert.data.corpus import embedded_corpus, sentences

@@ -37,7 +37,7 @@ import numpy as np
 from minibert import course
 from minibert.core import bert
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.blocks import (
     AttentionBlockSaved,
     FeedForwardBlockSaved,
@@ -46,7 +46,7 @@ from minibert.core.ops.blocks import (
     PoolerSaved,
     layer_sites,
 )
-from minibert.core.params import Parameters, initialise
+from minibert.model.params import Parameters, initialise
 from minibert.engines.flops import layer_operations, step_operations
 from minibert.gradcheck.cases import Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.sheet import complex_step

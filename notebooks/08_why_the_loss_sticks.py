@@ -35,8 +35,9 @@ import numpy as np
 from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch
-from minibert.core.ops import AdamRule, Ops
-from minibert.core.params import initialise
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
+from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.pretraining.evaluation import shuffle_contexts
 from minibert.pretraining.recipes import SCHEDULES

@@ -39,9 +39,10 @@ import numpy as np
 from minibert import BertConfig, course
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
-from minibert.core.ops import AdamRule, Ops
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
 from minibert.core.optim import warmup_linear
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.reports.viz import smoothed
 

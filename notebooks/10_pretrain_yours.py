@@ -43,9 +43,10 @@ from minibert import Bert, Tokenizer, course
 from minibert.core.batch import Batch
 from minibert.core.bert import pretraining_loss, pretraining_loss_backward
 from minibert.core.config import BertConfig
-from minibert.core.ops import AdamRule, Ops
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
-from minibert.core.params import Parameters, initialise
+from minibert.model.params import Parameters, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.store import write_shards
@@ -58,7 +59,7 @@ from minibert.pretraining.evaluation import (
     scored_positions,
     shuffle_contexts,
 )
-from minibert.pretraining.objective import MaskedAndNext
+from minibert.core.step import MaskedAndNext
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.pretraining.run import pretrain

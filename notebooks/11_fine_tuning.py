@@ -34,10 +34,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import Bert, Tokenizer
-from minibert.core import heads
-from minibert.core.batch import Feature, Sequence, TaskBatch
-from minibert.core.ops import Ops
-from minibert.core.params import Head, initialise
+from minibert.model import heads
+from minibert.core.batch import Feature, Sequence
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, finetune

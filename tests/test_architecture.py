@@ -7,7 +7,7 @@ import threading
 import pytest
 from paths import PACKAGE, ROOT
 
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import prepare_text
@@ -122,5 +122,5 @@ def test_a_path_that_is_not_taken_is_found(calls, wrong):
 
 
 def test_only_direct_calls_count(calls):
-    assert ("training/step.py:HostSteps.step", "core/ops/updates.py:Updates.zero") in calls.edges
-    assert ("training/step.py:HostSteps.step", "core/bert.py:encoder") not in calls.edges
+    assert ("core/step.py:HostSteps.step", "core/ops/updates.py:Updates.zero") in calls.edges
+    assert ("core/step.py:HostSteps.step", "core/bert.py:encoder") not in calls.edges

@@ -30,7 +30,7 @@ from minibert.api.runs import Run
 from minibert.api.texts import TextClassifier
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, trivia
 from minibert.data.corpus import sentences
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of

@@ -16,7 +16,7 @@ from tokenizer_jobs.tables import replace_between_marks
 from minibert.base.errors import InputError, RunError
 from minibert.base.machine import cores
 from minibert.core.config import BertConfig
-from minibert.core.params import parameter_table
+from minibert.model.params import parameter_table
 from peers import machine, report
 from peers.children import Child, Job, Unavailable, each, take_turns
 from peers.ways import REFERENCE, Way, on

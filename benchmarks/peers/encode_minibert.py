@@ -6,7 +6,7 @@ from minibert import engines
 from minibert.ask.inference import Bert, Encoded
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 
 
 class Minibert:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 from peers.work import Rectangle
 
 UNTYPED = {"DefaultTensorType": TensorProto.FLOAT}  # what it cannot infer behind operators of its own

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from minibert import engines
-from minibert.core.ops import AdamRule, Ops, random
+from minibert.core.ops import AdamRule, random
+from minibert.model.ops import Ops
 from peers.operations import EPS, SITE, STEP, Arrays, Case, halves
 
 Run = Callable[[], tuple]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.core.batch import Batch
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.pretraining.evaluation import scored_positions
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions

@@ -9,7 +9,7 @@ import numpy as np
 from minibert import engines
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.step import start

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from minibert import engines
-from minibert.core.batch import TaskBatch
+from minibert.model.batch import TaskBatch
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.whole_model import WholeRun
 from minibert.training.loop import prefetch

@@ -9,7 +9,7 @@ import transformers
 from torch.utils.data import DataLoader
 
 from minibert import engines
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 from minibert.hub import to_hf
 from peers.tuning import CLIP_NORM, EPS, RATE, WEIGHT_DECAY, Epoch, Tuner
 

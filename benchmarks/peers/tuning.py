@@ -8,7 +8,7 @@ import numpy as np
 
 from minibert.core.batch import Feature, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, Parameters, initialise
+from minibert.model.params import Head, Parameters, initialise
 from minibert.tasks.batches import epoch_order
 from peers.work import SPREAD
 

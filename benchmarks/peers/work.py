@@ -6,7 +6,7 @@ import numpy as np
 
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 
 CLS, SEP, MASK = 101, 102, 103  # as in the published English vocabulary
 MASKED = 0.15

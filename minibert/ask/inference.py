@@ -21,7 +21,8 @@ from minibert.core import bert
 from minibert.core.arrays import Array, Params
 from minibert.core.batch import Batch, Sequence, whole_numbers
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Parameters, precision_for
+from minibert.model.params import PRETRAINING, Parameters
+from minibert.core.params import precision_for
 from minibert.engines.runtime import runtime_of
 from minibert.hub import fields_in, kind_in_config, load, save_hf
 from minibert.hub.names import MASKED_LM
@@ -176,7 +177,7 @@ class Bert:
 
     Examples
     --------
-    >>> from minibert.core.params import initialise
+    >>> from minibert.model.params import initialise
     >>> config = BertConfig.from_size("tiny", vocab_size=100)
     >>> model = Bert(config, initialise(config, seed=0))
     >>> encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0])]))

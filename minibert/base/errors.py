@@ -11,9 +11,13 @@ from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any
 
+from minibert.core.errors import InputError as InputError
+
 
 class Arguments(dict[str, Any]):
     """Arguments by name, which a sentence lists one after another as name=value."""
+
+    is_sentence = True
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.items())
@@ -22,37 +26,14 @@ class Arguments(dict[str, Any]):
 class Differences(dict[str, tuple[Any, Any]]):
     """Options that a run can't go on with, by name: the value asked for, and the run's own."""
 
+    is_sentence = True
+
     def __str__(self) -> str:
         return ", ".join(f"{name}={one!r} (the run has {its!r})" for name, (one, its) in self.items())
 
 
-class InputError(ValueError):
-    """What was given can't be used: a file, an argument, a configuration. The command line exits with 2.
-
-    In the message, a sentence, `$name` stands for one of the arguments with its value: as `name=value` in
-    Python, as its flag on the command line.
-    """
-
-    def __init__(self, message: str = "", /, **arguments: Any) -> None:
-        self.message, self.arguments = message, arguments
-        super().__init__(self.formatted(in_python))
-
-    def formatted(self, shown: Callable[[str, Any], str]) -> str:
-        """Return the message with each argument as `shown` writes its name and value."""
-
-        def put(found: re.Match[str]) -> str:
-            return shown(found[1], self.arguments[found[1]]) if found[1] in self.arguments else found[0]
-
-        return re.sub(r"\$(\w+)", put, self.message)
-
-
 class MissingFile(InputError):
     """A file is not there: another matter than one that is there and can't be read."""
-
-
-def in_python(name: str, value: Any) -> str:
-    """Write an argument as Python has it."""
-    return str(value) if isinstance(value, Arguments | Differences) else f"{name}={value!r}"
 
 
 def flags_as_arguments(text: str) -> str:

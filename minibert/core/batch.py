@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from minibert.base.errors import InputError
+from minibert.core.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS, LABELS
-from minibert.core.params import Head
+from minibert.core.head_kinds import LABELS
+from minibert.core.params import AnyHead
 
 NOTHING = np.empty(0, np.int32)  # to be predicted, in a sequence that is only read
 
@@ -215,22 +215,6 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class BatchPart(Batch):
-    """One machine's part of a batch, weighted by itself; the limits of the whole batch fix the shapes."""
-
-    parts: int  # how many there are
-    sequences: int  # in the global batch
-    longest: int  # tokens of a sequence, at most
-    most_masked: int  # positions to predict in a sequence, at most
-    asks: bool  # whether the global batch has a question of next sentences
-
-    @property
-    def asks_next(self) -> bool:
-        """Whether any sequence of the global batch has a next-sentence label."""
-        return self.asks
-
-
-@dataclass(frozen=True)
 class TaskBatch(Batch):
     """What a task of fine-tuning asks about a batch, E examples of `choices` sequences each.
 
@@ -245,7 +229,6 @@ class TaskBatch(Batch):
     label_rows: np.ndarray  # (N,) int32, rows of the flat T that have a tag; (0,) for other heads
     row_counts: np.ndarray  # (E,) int32, how many of them each example has
     choices: int = 1
-    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 behind them
 
     @property
     def E(self) -> int:
@@ -253,13 +236,17 @@ class TaskBatch(Batch):
         return len(self.row_counts)
 
     @property
+    def first_sequences(self) -> np.ndarray:  # (E,)
+        """The number of each example's first sequence."""
+        return np.arange(0, self.S, self.choices)
+
+    @property
     def begins(self) -> np.ndarray:  # (E,)
         """The first row of each example."""
-        firsts = slice(None, None, self.choices) if self.windows is None else self.windows[:, 0]
-        return self.first_rows[firsts]
+        return self.first_rows[self.first_sequences]
 
     @classmethod
-    def pack_features(cls, features: abc.Sequence[Feature], head: Head) -> "TaskBatch":
+    def pack_features(cls, features: abc.Sequence[Feature], head: AnyHead) -> Self:
         """Lay the sequences of features end to end, as one global batch.
 
         Raise InputError when there is no feature, when features have different numbers of sequences, when one
@@ -267,39 +254,41 @@ class TaskBatch(Batch):
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
-        choices, windows = len(features[0].sequences), None
-        if head.pool:
-            counts = np.array([len(feature.sequences) for feature in features])[:, None]
-            own, choices = np.arange(counts.max()), 1
-            windows = np.where(own < counts, own + np.cumsum(counts)[:, None] - counts, -1).astype(np.int32)
+        choices = len(features[0].sequences)
         for number, feature in enumerate(features):
-            if not head.pool and len(feature.sequences) != choices:
-                found = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
-                raise InputError(f"{found}; put examples with equally many choices into a batch.")
+            if len(feature.sequences) != choices:
+                counts = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
+                raise InputError(f"{counts}; put examples with equally many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
+        return cls._with_labels(batch, batch.cu_seqlens[:-1:choices], features, head, choices=choices)
+
+    @classmethod
+    def _with_labels(
+        cls, batch: Batch, begins: np.ndarray, features: abc.Sequence[Feature], head: AnyHead, **fields: Any
+    ) -> Self:
+        """Add the labels of features, whose examples begin at the rows `begins` (E,), to their tokens."""
         rows = [NOTHING if f.rows is None else whole_numbers("rows", f.rows) for f in features]
         for number, (feature, own) in enumerate(zip(features, rows, strict=True)):
             n = len(feature.sequences[0].input_ids)
-            if len(wrong := own[(own < 0) | (own >= n)]):
-                found = f"Feature {number} has a label for row {wrong[0]} in a sequence of {n} tokens"
+            outside = own[(own < 0) | (own >= n)]
+            if len(outside):
+                found = f"Feature {number} has a label for row {outside[0]} in a sequence of {n} tokens"
                 raise InputError(f"{found}; count from its [CLS], which is 0.")
-        begins = batch.cu_seqlens[:-1:choices] if windows is None else batch.cu_seqlens[windows[:, 0]]
         labels, known = _labels(features, rows, head)
-        if KINDS[head.kind].label_dtype == "int32" and (labels < 0).any():
+        if head.spec.label_dtype == "int32" and (labels < 0).any():
             raise InputError(f"A label is {labels.min()}; give 0 or more, and None where it is not known.")
+        label_rows = [begin + own for begin, own in zip(begins, rows, strict=True)]
         return cls(
             **vars(batch),
             labels=labels,
             label_weights=known / max(1, int(known.sum())),
-            label_rows=np.concatenate([b + r for b, r in zip(begins, rows, strict=True)]).astype(np.int32),
-            row_counts=np.array([len(r) for r in rows], np.int32),
-            choices=choices,
-            windows=windows,
+            label_rows=np.concatenate(label_rows).astype(np.int32),
+            row_counts=np.array([len(own) for own in rows], np.int32),
+            **fields,
         )
 
     def take(self, first: int, last: int) -> Self:
-        begins = np.arange(0, self.S, self.choices) if self.windows is None else self.windows[:, 0]
-        begin, end = np.append(begins, self.S)[[first, last]].tolist()
+        begin, end = np.append(self.first_sequences, self.S)[[first, last]].tolist()
         before = np.concatenate([[0], np.cumsum(self.row_counts)])
         tagged = slice(before[first], before[last])
         own = tagged if len(self.label_rows) else slice(first, last)
@@ -309,40 +298,7 @@ class TaskBatch(Batch):
             label_weights=self.label_weights[own],
             label_rows=self.label_rows[tagged] - self.cu_seqlens[begin],
             row_counts=self.row_counts[first:last],
-            windows=None if self.windows is None else np.maximum(self.windows[first:last] - begin, -1),
         )
-
-
-@dataclass(frozen=True)
-class VectorBatch(TaskBatch):
-    """A batch to be tagged whose tokens are vectors: the hidden states of a frozen encoder."""
-
-    vectors: np.ndarray = dataclasses.field(kw_only=True)  # (T,I), or (N,T,I) where N layers are to be mixed
-
-    @classmethod
-    def pack_vectors(
-        cls,
-        vectors: abc.Sequence[np.ndarray],
-        labels: abc.Sequence[np.ndarray | None],
-        rows: abc.Sequence[np.ndarray] | None = None,
-    ) -> "VectorBatch":
-        """Lay sequences of vectors, (n,I), or (N,n,I) where N layers are to be mixed, end to end.
-
-        Each has as `labels` the tags of its `rows`, None where they are not known; without `rows` all of its
-        vectors have a tag.
-        """
-        lengths = [one.shape[-2] for one in vectors]
-        rows = [np.arange(n) for n in lengths] if rows is None else rows
-        features = [
-            Feature((Sequence(np.zeros(n, np.int32), np.zeros(n, np.int32)),), label, own)
-            for n, label, own in zip(lengths, labels, rows, strict=True)
-        ]
-        batch = TaskBatch.pack_features(features, Head("tag", 1))
-        return cls(**vars(batch), vectors=np.concatenate(vectors, axis=-2))
-
-    def take(self, first: int, last: int) -> Self:
-        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
-        return dataclasses.replace(super().take(first, last), vectors=self.vectors[..., begin:end, :])
 
 
 # -> (n,) int32
@@ -372,11 +328,11 @@ def whole_numbers(name: str, given: Any) -> np.ndarray:
 
 # -> labels, and for each of them whether it is known
 def _labels(
-    features: abc.Sequence[Feature], rows: list[np.ndarray], head: Head
+    features: abc.Sequence[Feature], rows: list[np.ndarray], head: AnyHead
 ) -> tuple[np.ndarray, np.ndarray]:
     """Collect the labels of all features, zeros in place of those that are not known."""
     given, known = [feature.label for feature in features], [f.label is not None for f in features]
-    kind = KINDS[head.kind]
+    kind = head.spec
     if kind.reads == LABELS:
         for number, (own, label) in enumerate(zip(rows, given, strict=True)):
             if label is not None and len(label) != len(own):

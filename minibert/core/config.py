@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+import warnings
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minibert.base.errors import InputError, warn
+from minibert.core.errors import InputError
 
 # Layers, hidden size, heads. tiny to medium: Turc et al. 2019; base and large: Devlin et al. 2019, section 3.
 # Any other shape is called L-H-A, as 3-768-12 of its Table 6, or 2-128-4, which is tiny with twice the heads.
@@ -179,7 +180,8 @@ def _require_bert_architecture(values: dict[str, Any]) -> None:
 
 @cache  # once in a process
 def _warn_untrained(trained_length: int) -> None:
-    warn(
+    warnings.warn(
         f"This model was pre-trained on sequences of up to {trained_length} tokens and does worse on longer "
-        "ones; shorten them, or pre-train it further with --seq-length as long as they are."
+        "ones; shorten them, or pre-train it further on sequences as long as they are.",
+        stacklevel=4,  # whoever has made the batch that is validated
     )

@@ -6,7 +6,6 @@ What the outputs are compared with stands beside the formulas, in `heads.py`.
 from typing import NamedTuple
 
 SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
-POOLS = ("mean", "max", "attention")  # how the windows of a long text are made one
 CLASSIFIER = "BertForSequenceClassification"
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 
@@ -34,7 +33,4 @@ KINDS = {
     "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),
     "choice": HeadKind(SEQUENCES, 1, "BertForMultipleChoice"),
     "tag": HeadKind(LABELS, None, "BertForTokenClassification", names_outputs=True),
-    # Of pairs of texts that are read one by one, in `tasks/similarity_losses.py`: no output layer.
-    "cosine": HeadKind(TOKENS, 0, "BertModel", "float64"),
-    "contrastive": HeadKind(TOKENS, 0, "BertModel", label_shape=(2,)),
 }

@@ -10,14 +10,14 @@ One linear layer on the encoder is all a task adds. What it reads, and what its 
     tag        first pieces, dropout   (N,K)   softmax over K tags
 
 Under causal attention, that of the paper's left-to-right ablation, [CLS] has seen nothing but itself: there
-the last token is pooled instead, as in GPT (Radford et al. 2018). With `head.lstm` two bidirectional LSTMs
-stand between the encoder and these layers: the row "+ BiLSTM" of the paper's Table 5. `pool` joins windows.
+the last token is pooled instead, as in GPT (Radford et al. 2018). `model/heads.py` puts LSTMs between encoder
+and head, or pools the windows of a long text.
 
 Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of these it is.
 """
 
 from collections import namedtuple
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,15 +25,15 @@ from minibert.core import bert
 from minibert.core.arrays import Array, Grads, Params, Saved
 from minibert.core.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
+from minibert.core.head_kinds import LABELS, SEQUENCES, TOKENS
 from minibert.core.ops import Dropout, Ops
 from minibert.core.ops.blocks import DropoutSaved
-from minibert.core.params import Head
+from minibert.core.params import AnyHead
 
 # None where a head has no such part.
 LossSaved = namedtuple("LossSaved", "logits loss dnll")
 LogitsSaved = namedtuple("LogitsSaved", "encoder output")
-OutputSaved = namedtuple("OutputSaved", "lstm rows pool dropout linear")
+OutputSaved = namedtuple("OutputSaved", "rows dropout linear")
 SpanSaved = namedtuple("SpanSaved", "start end")
 
 
@@ -47,10 +47,10 @@ class HeadLoss(NamedTuple):
 
 # -> (S,K), (S,1), (T,2) or (N,K)
 def logits(
-    ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch, drop: Dropout | None = None
+    ops: Ops, config: BertConfig, head: AnyHead, params: Params, batch: TaskBatch, drop: Dropout | None = None
 ) -> tuple[Array, Saved]:
     """Compute the scores of the output layer, before any softmax."""
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, batch))
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, encoder_rows(config, head, batch))
     scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
     return scores, LogitsSaved(saved_encoder, saved)
 
@@ -59,7 +59,7 @@ def logits(
 def logits_backward(
     ops: Ops,
     config: BertConfig,
-    head: Head,
+    head: AnyHead,
     dlogits: Array,
     saved: Saved,
     params: Params,
@@ -72,19 +72,12 @@ def logits_backward(
     own = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     if output.dropout is not None:
         dx = dx * output.dropout.mask
-    if head.pool:
-        dx, dquery = ops.pool_windows_backward(dx, output.pool)
-        if dquery is not None:
-            own = ops.add_gradients(own, query=dquery)
     grads = grads | {"head": own}
     if head.pooled:
         dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
         grads = grads | {"pooler": pooler}
     elif head.kind == "tag":
         dx = ops.take_rows_backward(dx, output.rows)
-    if head.lstm:
-        dx, lstm = ops.bilstm_block_backward(dx, output.lstm, params["lstm"], grads["lstm"])
-        grads = grads | {"lstm": lstm}
     return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)
 
 
@@ -92,7 +85,7 @@ def logits_backward(
 def loss(
     ops: Ops,
     config: BertConfig,
-    head: Head,
+    head: AnyHead,
     params: Params,
     batch: TaskBatch,
     drop: Dropout | None = None,
@@ -104,6 +97,15 @@ def loss(
     1 their sum, as in the paper.
     """
     scores, saved = logits(ops, config, head, params, batch, drop)
+    result, saved_loss, dnll = loss_of_logits(ops, head, scores, batch, span_weight)
+    return result, LossSaved(saved, saved_loss, dnll)
+
+
+# logits (S,K), (S,1), (T,2) or (N,K) -> loss, what is saved of it, dnll (len(labels),)
+def loss_of_logits(
+    ops: Ops, head: AnyHead, scores: Array, batch: TaskBatch, span_weight: float
+) -> tuple[HeadLoss, Saved, Array]:
+    """Compare the scores of the output layer with the labels."""
     weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
     if head.kind == "span":
         starts, ends = batch.labels.T
@@ -119,14 +121,14 @@ def loss(
         nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
     else:
         nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
-    return HeadLoss((weights * nll).sum(), nll, scores), LossSaved(saved, saved_loss, dnll)
+    return HeadLoss((weights * nll).sum(), nll, scores), saved_loss, dnll
 
 
 # -> grads, the tree of all parameters
 def loss_backward(
     ops: Ops,
     config: BertConfig,
-    head: Head,
+    head: AnyHead,
     saved: Saved,
     params: Params,
     grads: Grads,
@@ -136,31 +138,34 @@ def loss_backward(
 
     With `frozen` = n, the embeddings and the first n layers get no gradient.
     """
-    dnll, saved_loss = saved.dnll, saved.loss
-    if head.kind == "span":
-        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in saved_loss]
-        dlogits = ops.xp.stack(dscores, axis=1)
-    elif head.kind == "regress":
-        dlogits = ops.squared_error_backward(dnll, saved_loss)[:, None]
-    elif head.kind == "multilabel":
-        dlogits = ops.sigmoid_cross_entropy_backward(dnll, saved_loss)
-    elif head.kind == "choice":
-        dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss).reshape(-1, 1)
-    else:
-        dlogits = ops.softmax_cross_entropy_backward(dnll, saved_loss)
+    dlogits = loss_of_logits_backward(ops, head, saved.dnll, saved.loss)
     return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
 
 
+# dnll (len(labels),) -> dlogits (S,K), (S,1), (T,2) or (N,K)
+def loss_of_logits_backward(ops: Ops, head: AnyHead, dnll: Array, saved: Saved) -> Array:
+    """Return the gradient of `loss_of_logits` with respect to the scores."""
+    if head.kind == "span":
+        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in saved]
+        return ops.xp.stack(dscores, axis=1)
+    if head.kind == "regress":
+        return ops.squared_error_backward(dnll, saved)[:, None]
+    if head.kind == "multilabel":
+        return ops.sigmoid_cross_entropy_backward(dnll, saved)
+    dlogits = ops.softmax_cross_entropy_backward(dnll, saved)
+    return dlogits.reshape(-1, 1) if head.kind == "choice" else dlogits
+
+
 # -> (S,K), (S,1), (T,2) or (N,K)
-def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
+def scores_of(ops: Ops, config: BertConfig, head: AnyHead, params: Params, batch: TaskBatch) -> Array:
     """Compute `logits` without dropout, and keep nothing for backward."""
-    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, _encoder_rows(config, head, batch))
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, encoder_rows(config, head, batch))
     return _output_layer(ops, config, head, x, params, batch, None)[0]
 
 
-def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.ndarray]:
+def split_outputs(scores: np.ndarray, head: AnyHead, batch: TaskBatch) -> list[np.ndarray]:
     """Split the scores of a batch by example, each an array of its own."""
-    reads = KINDS[head.kind].reads
+    reads = head.spec.reads
     if reads == SEQUENCES:
         return [row.copy() for row in scores.reshape(batch.E, -1)]
     borders = batch.cu_seqlens[1:-1] if reads == TOKENS else np.cumsum(batch.row_counts)[:-1]
@@ -168,44 +173,54 @@ def split_outputs(scores: np.ndarray, head: Head, batch: TaskBatch) -> list[np.n
 
 
 # -> (S,) or (N,), or None
-def _rows_read(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
+def rows_read(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
     """Return the tokens that the output layer reads; None: all."""
     if head.pooled:
         return batch.last_rows if config.is_decoder else batch.first_rows
-    return batch.label_rows if KINDS[head.kind].reads == LABELS else None
+    return batch.label_rows if head.spec.reads == LABELS else None
 
 
 # -> (S,) or (N,), or None
-def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array:
-    """Return the rows that the encoder computes to the end; None: all, for LSTMs and left-to-right models."""
-    return None if head.lstm or config.is_decoder else _rows_read(config, head, batch)
+def encoder_rows(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
+    """Return the rows that the encoder computes to the end; None: all, for left-to-right models."""
+    return None if config.is_decoder else rows_read(config, head, batch)
 
 
 # x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
 def _output_layer(
-    ops: Ops, config: BertConfig, head: Head, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
+    ops: Ops, config: BertConfig, head: AnyHead, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
 ) -> tuple[Array, Saved]:
-    """Apply LSTMs, pooler, dropout and the output layer, as far as the head has them, to what it reads."""
-    site = 3 * config.L + 1  # of dropout in front of the output layer, the one after those of the encoder
-    saved_lstm = saved_rows = saved_pool = saved_drop = None
-    rows = _rows_read(config, head, batch)
+    """Apply pooler, dropout and the output layer, as far as the head has them, to what it reads."""
+    rows = rows_read(config, head, batch)
     places = rows  # where these rows are in x
-    if _encoder_rows(config, head, batch) is not None:
+    if encoder_rows(config, head, batch) is not None:
         places = ops.xp.arange(len(rows), dtype=rows.dtype)
-    if head.lstm:
-        x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site + 1)
+    saved_rows = None
     if head.pooled:
         read, saved_rows = ops.pooler(x, places, params["pooler"])
-        if head.pool:
-            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, params["head"].get("query"))
-            rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
     elif head.kind == "tag":
         read, saved_rows = ops.take_rows(x, places)
         read = ops.upcast(read)
     else:
         read = ops.upcast(x)
+    scores, saved_drop, saved_linear = output_scores(ops, config, read, rows, params["head"], drop)
+    return scores, OutputSaved(saved_rows, saved_drop, saved_linear)
+
+
+# read (R,H)  rows (R,) or None -> (R,K)
+def output_scores(
+    ops: Ops, config: BertConfig, read: Array, rows: Array | None, params: Params, drop: Dropout | None
+) -> tuple[Array, Saved, Saved]:
+    """Drop out numbers of what the head reads, where it reads some `rows` only, and apply its linear layer."""
+    site = dropout_site(config)
+    saved_drop = None
     if rows is not None and drop is not None and drop.rate:
         mask = ops.dropout_mask(drop.at(rows), site, read.shape[-1], read.dtype)
         read, saved_drop = read * mask, DropoutSaved(mask)
-    scores, saved_linear = ops.linear(read, params["head"]["weight"], params["head"]["bias"])
-    return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)
+    scores, saved_linear = ops.linear(read, params["weight"], params["bias"])
+    return scores, saved_drop, saved_linear
+
+
+def dropout_site(config: BertConfig) -> int:
+    """Return the site of dropout in front of the output layer, the one after those of the encoder."""
+    return 3 * config.L + 1

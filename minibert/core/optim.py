@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minibert.base.errors import InputError
+from minibert.core.errors import InputError
 from minibert.core.ops.updates import AdamRule
 
 NUMBERS = ("beta1", "beta2", "eps", "weight_decay", "bias_correction")  # of every update alike

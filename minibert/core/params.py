@@ -5,18 +5,40 @@ them together are one (L, size of a layer) view; an optimizer sweeps over the wh
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from minibert.base.errors import InputError
+from minibert.core.errors import InputError
 from minibert.core.arrays import Array, Params
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS, POOLS, SEQUENCES
+from minibert.core.head_kinds import KINDS, SEQUENCES, HeadKind
+
+
+Initial: TypeAlias = Callable[[np.random.Generator, tuple[int, ...], float], Any]
+
+
+# -> (shape)
+def normal(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
+    """Draw from a normal distribution of standard deviation `spread`, cut off at two of them."""
+    values = generator.standard_normal(shape)
+    while (beyond := np.abs(values) > 2).any():
+        values[beyond] = generator.standard_normal(int(beyond.sum()))
+    return spread * values
+
+
+def zeros(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> float:
+    """Begin at 0, as biases do."""
+    return 0.0
+
+
+def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> float:
+    """Begin at 1, as the gamma of a LayerNorm does."""
+    return 1.0
 
 
 @dataclass(frozen=True)
@@ -25,13 +47,33 @@ class Entry:
 
     name: str  # path in the tree, joined by dots
     shape: tuple[int, ...]
-    initial: str  # "normal" (truncated), "zeros", "ones", and for LSTMs "uniform" and "forget"
+    initial: Initial  # draws the values that training begins with
     decays: bool  # weight decay: on weights, not on LayerNorm and biases (as in BERT's released code)
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return int(np.prod(self.shape))
+
+
+class AnyHead(Protocol):
+    """What the core asks of a head: its own `Head`, or one that has more to it."""
+
+    @property
+    def kind(self) -> str:
+        """What the head is called in the table of kinds."""
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers it has for a sequence or a token."""
+
+    @property
+    def spec(self) -> HeadKind:
+        """What all heads of this kind have in common."""
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the head reads the pooled [CLS]."""
 
 
 class Head(NamedTuple):
@@ -45,58 +87,64 @@ class Head(NamedTuple):
 
     kind: str  # one of `KINDS`
     outputs: int  # numbers for a sequence or a token; 0 with "pretraining"
-    lstm: bool = False  # two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5
-    pool: str = ""  # one of `POOLS`, where an example is several windows; "": it is one sequence
+
+    @property
+    def spec(self) -> HeadKind:
+        """What all heads of this kind have in common."""
+        return KINDS[self.kind]
 
     @property
     def pooled(self) -> bool:
         """Whether the head reads the pooled [CLS], and so has a pooler below it."""
-        return KINDS[self.kind].reads == SEQUENCES
+        return self.spec.reads == SEQUENCES
 
 
 PRETRAINING = Head("pretraining", 0)
 
 
-def check_head(head: Head) -> None:
-    """Raise InputError when there is no such head."""
-    if head.kind not in KINDS:
-        raise InputError(f"head kind {head.kind!r} does not exist; use one of {', '.join(KINDS)}.")
-    fixed = KINDS[head.kind].outputs
+def check_head(head: AnyHead, kinds: Mapping[str, HeadKind] = KINDS) -> None:
+    """Raise InputError when there is no such head among `kinds`."""
+    if head.kind not in kinds:
+        raise InputError(f"head kind {head.kind!r} does not exist; use one of {', '.join(kinds)}.")
+    fixed = kinds[head.kind].outputs
     if head.outputs != (max(1, head.outputs) if fixed is None else fixed):
         expected = "at least 1" if fixed is None else fixed
         raise InputError(f"A head of kind {head.kind!r} has {expected} outputs, not {head.outputs}.")
-    if head.lstm and head.kind == "pretraining":
-        raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
-    if head.pool and (head.pool not in POOLS or head.kind not in ("classify", "regress", "multilabel")):
-        raise InputError(f"A head of kind {head.kind!r} has no pool={head.pool!r}; leave it out.")
 
 
-def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]:
+def weight(name: str, *shape: int) -> Entry:
+    """Describe a matrix, or another tensor with weight decay."""
+    return Entry(name, shape, normal, True)
+
+
+def bias(name: str, *shape: int) -> Entry:
+    """Describe a bias."""
+    return Entry(name, shape, zeros, False)
+
+
+def norm(name: str, H: int) -> list[Entry]:
+    """Describe the two parameters of a LayerNorm."""
+    return [Entry(f"{name}.gamma", (H,), ones, False), Entry(f"{name}.beta", (H,), zeros, False)]
+
+
+def parameter_table(config: BertConfig, head: AnyHead = PRETRAINING) -> list[Entry]:
     """List every parameter of encoder, pooler (if the head reads it) and head, in the order of the buffer.
 
     Weights are (inputs, outputs): a layer computes `x @ weight + bias`. The three projections of attention
     are one matrix. The decoder of the masked-LM head is `embeddings.word` itself (tied), plus a bias.
-    LSTMs on the encoder give H numbers as well, half of them in each direction.
     """
     check_head(head)
-    H, F, V = config.H, config.F, config.V
-    if head.lstm and H % 2:
-        raise InputError(f"hidden_size={H} is odd; an LSTM needs an even one, half for each direction.")
+    return encoder_table(config) + head_table(config, head)
 
-    def weight(name: str, *shape: int) -> Entry:
-        return Entry(name, shape, "normal", True)
 
-    def bias(name: str, *shape: int) -> Entry:
-        return Entry(name, shape, "zeros", False)
-
-    def norm(name: str) -> list[Entry]:
-        return [Entry(f"{name}.gamma", (H,), "ones", False), Entry(f"{name}.beta", (H,), "zeros", False)]
-
+def encoder_table(config: BertConfig) -> list[Entry]:
+    """List the parameters of the embeddings and of the layers."""
+    H, F = config.H, config.F
     table = [
-        weight("embeddings.word", V, H),
+        weight("embeddings.word", config.V, H),
         weight("embeddings.position", config.P, H),
         weight("embeddings.segment", config.type_vocab_size, H),
-        *norm("embeddings"),
+        *norm("embeddings", H),
     ]
     for i in range(config.L):
         attention, feed_forward = f"layers.{i}.attention", f"layers.{i}.feed_forward"
@@ -105,44 +153,32 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
             bias(f"{attention}.qkv_bias", 3 * H),
             weight(f"{attention}.output_weight", H, H),
             bias(f"{attention}.output_bias", H),
-            *norm(attention),
+            *norm(attention, H),
             weight(f"{feed_forward}.in_weight", H, F),
             bias(f"{feed_forward}.in_bias", F),
             weight(f"{feed_forward}.out_weight", F, H),
             bias(f"{feed_forward}.out_bias", H),
-            *norm(feed_forward),
+            *norm(feed_forward, H),
         ]
-    if head.lstm:
-        table += lstm_table(H, H // 2)
-    if head.pooled:
-        table += [weight("pooler.weight", H, H), bias("pooler.bias", H)]
-    query = [weight("head.query", H)] if head.pool == "attention" else []
-    if head.kind != "pretraining":
-        output = [weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
-        return table + output * (head.outputs > 0) + query
-    return [
-        *table,
-        weight("mlm.weight", H, H),
-        bias("mlm.bias", H),
-        *norm("mlm"),
-        bias("mlm.output_bias", V),
-        weight("nsp.weight", H, 2),
-        bias("nsp.bias", 2),
-    ]
+    return table
 
 
-def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
-    """List bidirectional LSTMs, `depth` of them one upon another, each with `width` outputs a direction."""
-    table = []
-    for i in range(depth):
-        for direction in ("left_to_right", "right_to_left"):
-            path = f"lstm.{i}.{direction}"
-            table += [
-                Entry(f"{path}.w_in", (inputs, 4 * width), "uniform", True),
-                Entry(f"{path}.w_state", (width, 4 * width), "uniform", True),
-                Entry(f"{path}.bias", (4 * width,), "forget", False),
-            ]
-        inputs = 2 * width
+def head_table(config: BertConfig, head: AnyHead) -> list[Entry]:
+    """List the parameters of the pooler, if the head reads it, and of the head."""
+    H, V = config.H, config.V
+    table = [weight("pooler.weight", H, H), bias("pooler.bias", H)] if head.pooled else []
+    if head.kind == "pretraining":
+        return [
+            *table,
+            weight("mlm.weight", H, H),
+            bias("mlm.bias", H),
+            *norm("mlm", H),
+            bias("mlm.output_bias", V),
+            weight("nsp.weight", H, 2),
+            bias("nsp.bias", 2),
+        ]
+    if head.outputs:
+        table += [weight("head.weight", H, head.outputs), bias("head.bias", head.outputs)]
     return table
 
 
@@ -280,32 +316,29 @@ class FlatParameters:
 
 
 class Parameters(FlatParameters):
-    """All parameters of one BERT and of its head; `flat` and `dtype` are as for `FlatParameters`.
-
-    Attributes
-    ----------
-    decoder : array (V,H), the decoder of a masked-LM head that is not the word embeddings; None, as in BERT:
-        it is. Only a loaded model has one. It lies outside the buffer, and nothing trains it.
-    """
-
-    decoder: np.ndarray | None = None
+    """All parameters of one BERT and of its head; `flat` and `dtype` are as for `FlatParameters`."""
 
     def __init__(
-        self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: Head = PRETRAINING
+        self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: AnyHead = PRETRAINING
     ) -> None:
         self.config, self.head = config, head
-        super().__init__(parameter_table(config, head), flat, dtype)
+        super().__init__(self.table_of(config, head), flat, dtype)
+
+    @staticmethod
+    def table_of(config: BertConfig, head: AnyHead) -> list[Entry]:
+        """List the parameters of a BERT with this head."""
+        return parameter_table(config, head)
 
     @property
     def description(self) -> dict[str, Any]:
-        return super().description | {"head": list(self.head)[: None if self.head.pool else 3]}
+        return super().description | {"head": [self.head.kind, self.head.outputs]}
 
-    def with_head(self, head: Head, seed: int) -> tuple["Parameters", list[str]]:
+    def with_head(self, head: AnyHead, seed: int) -> tuple[Self, list[str]]:
         """Return the same encoder under another head, as a copy, and the names of the tensors that are new.
 
         The weights of a head that equals the present one are kept; what is new has the seed's initial values.
         """
-        other = Parameters(self.config, dtype=self.flat.dtype, head=head)
+        other = type(self)(self.config, dtype=self.flat.dtype, head=head)
         kept = {name for name in self if head == self.head or not name.startswith("head.")}
         for name in kept.intersection(other):
             other[name][...] = self[name]
@@ -337,7 +370,7 @@ def precision_for(arithmetic: str) -> np.dtype:
     return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
 
 
-def initialise(config: BertConfig, seed: int, dtype: Any = "float32", head: Head = PRETRAINING) -> Parameters:
+def initialise(config: BertConfig, seed: int, dtype: Any = "float32", head: AnyHead = PRETRAINING) -> Parameters:
     """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
 
     Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other
@@ -355,28 +388,5 @@ def reset(parameters: FlatParameters, names: Iterable[str], seed: int) -> None:
     for entry in parameters.table:
         if entry.name in wanted:
             generator = np.random.default_rng([seed, *entry.name.encode()])
-            parameters[entry.name][...] = _initial(entry, parameters.config.initializer_range, generator)
-
-
-def _initial(entry: Entry, spread: float, generator: np.random.Generator) -> Array:
-    """Draw values to begin with.
-
-    Weights of an LSTM are uniform in +-1/sqrt(outputs), as PyTorch's are. Its biases are zero, but those of
-    the forget gates one: to begin with, a cell remembers (Gers et al. 2000; Jozefowicz et al. 2015).
-    """
-    gate = entry.shape[-1] // 4  # the columns of each of an LSTM's gates: input, forget, candidate, output
-    if entry.initial == "normal":
-        return spread * _truncated_normal(generator, entry.shape)
-    if entry.initial == "uniform":
-        return generator.uniform(-1, 1, entry.shape) / gate**0.5
-    if entry.initial == "forget":
-        return np.arange(4 * gate) // gate == 1
-    return 1 if entry.initial == "ones" else 0
-
-
-def _truncated_normal(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw standard normal values, anew whatever falls beyond two standard deviations."""
-    values = generator.standard_normal(shape)
-    while (beyond := np.abs(values) > 2).any():
-        values[beyond] = generator.standard_normal(int(beyond.sum()))
-    return values
+            spread = parameters.config.initializer_range
+            parameters[entry.name][...] = entry.initial(generator, entry.shape, spread)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.terminal import counted
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.course.running import Plain, Rejected, barred, call, require_parameters
 from minibert.gradcheck.cases import Case, Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.operations import heads, primitives, sublayers

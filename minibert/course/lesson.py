@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.course import judging, mine
 from minibert.course.exercises import Exercise, exercises, notebook_source
 from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_operation

@@ -10,7 +10,7 @@ import threadpoolctl
 
 from minibert.base.errors import InputError
 from minibert.base.machine import cores
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 
 MOST_THREADS = 4096  # that may be asked for
 LOOK_SECONDS = 0.02  # to see in whether one thread is faster in bfloat16

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, Stopped
 from minibert.base.machine import cores
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.engines.hardware import chosen_isa, limited_threads, rate_of_one_thread, require_threads
 
 BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16

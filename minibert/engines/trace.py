@@ -275,7 +275,7 @@ def watch(ops: Any) -> Iterator[Trace]:
 
     Examples
     --------
-    >>> from minibert.core.ops import Ops
+    >>> from minibert.model.ops import Ops
     >>> ops, x = Ops(), np.ones((3, 2))
     >>> with watch(ops) as trace:
     ...     y, saved = ops.linear(x, np.ones((2, 5)), np.ones(5))

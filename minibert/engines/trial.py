@@ -8,7 +8,7 @@ import numpy as np
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 
 TRIES = 3  # the fastest counts: other programs only make a step slower
 

@@ -22,7 +22,7 @@ from minibert.base.json_files import read_json
 from minibert.base.model_names import kept_steps
 from minibert.base.options import MOST, RunOptions
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, find_files, sentences
 from minibert.data.glue import TASKS as GLUE
 from minibert.data.shards.joined import vocabulary_of

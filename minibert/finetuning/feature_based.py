@@ -17,8 +17,9 @@ from minibert import hub
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
-from minibert.core.batch import VectorBatch
-from minibert.core.params import PRETRAINING, precision_for
+from minibert.model.batch import VectorBatch
+from minibert.model.params import PRETRAINING
+from minibert.core.params import precision_for
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
 from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.options import FinetuneOptions

@@ -13,8 +13,9 @@ from minibert.base.model_names import folder_of
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS
-from minibert.core.params import Head, Parameters, precision_for, reset
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
+from minibert.core.params import precision_for, reset
 from minibert.finetuning import foreign
 from minibert.finetuning.frozen.feature_tagger import FeatureTagger
 from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions

@@ -21,7 +21,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import POOLS
+from minibert.model.head_kinds import POOLS
 from minibert.model.positions import check_extension
 
 MOST_RUNS = 10_000  # of a sweep, which are listed before the first

@@ -12,8 +12,8 @@ import numpy as np
 
 from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
-from minibert.core.head_kinds import POOLS
-from minibert.core.params import Head
+from minibert.model.head_kinds import POOLS
+from minibert.model.params import Head
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head

@@ -21,7 +21,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.data.glue import TextExample
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model

@@ -21,7 +21,7 @@ from minibert.base.json_files import parse_json
 from minibert.base.machine import cores
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
-from minibert.core.batch import TaskBatch
+from minibert.model.batch import TaskBatch
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep

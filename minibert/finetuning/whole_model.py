@@ -10,11 +10,12 @@ import numpy as np
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
-from minibert.core.batch import TaskBatch
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS, LABELS, SEQUENCES, TOKENS
+from minibert.model.head_kinds import KINDS
+from minibert.core.head_kinds import LABELS, SEQUENCES, TOKENS
 from minibert.core.optim import Optimizer, optimizer_for
-from minibert.core.params import Head, Parameters
+from minibert.model.params import Head, Parameters
 from minibert.engines.flops import task_operations
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.models import OUTPUT_LAYER, start_from

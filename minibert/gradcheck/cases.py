@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS, LABELS
-from minibert.core.params import PRETRAINING, FlatParameters, Head, Parameters
+from minibert.model.head_kinds import KINDS
+from minibert.core.head_kinds import LABELS
+from minibert.model.params import PRETRAINING, Head, Parameters
+from minibert.core.params import FlatParameters
 from minibert.tasks import similarity_losses
 
 Arrays = dict[str, Any]

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from minibert.core import bert
-from minibert.core.batch import Batch, VectorBatch
-from minibert.core.params import Head, Parameters
+from minibert.core.batch import Batch
+from minibert.model.batch import VectorBatch
+from minibert.model.params import Head, Parameters
 from minibert.engines.runtime import runtime_of
 from minibert.gradcheck import cases
 from minibert.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch

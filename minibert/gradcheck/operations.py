@@ -6,7 +6,7 @@ import numpy as np
 
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.core.params import Parameters, lstm_table
+from minibert.model.params import Parameters, lstm_table
 from minibert.gradcheck.cases import Arrays, Case, Drop, Size, config_of, dropout_of, random_batch
 
 TREE = object()  # in place of the parameters of a block, among what it is called with

@@ -7,8 +7,8 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from minibert.core import bert
-from minibert.core.ops import Ops
-from minibert.core.params import Head
+from minibert.model.ops import Ops
+from minibert.model.params import Head
 from minibert.gradcheck.sheet import Row
 from minibert.model import bilstm
 from minibert.reports.markup import rendered

@@ -16,7 +16,7 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import aligned
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.params import leaf_of, nest
 from minibert.gradcheck.cases import SIZES, Arrays, Case, Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.losses import pretraining_losses, task_losses

@@ -8,7 +8,7 @@ import numpy as np
 from minibert.base.errors import InputError, warn
 from minibert.base.model_names import locate, no_such_model
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, Parameters
+from minibert.model.params import Head, Parameters
 from minibert.hub import hugging_face
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf

@@ -22,7 +22,8 @@ from minibert.base.json_files import parse_json
 from minibert.base.model_names import kept_steps, step_of
 from minibert.base.terminal import emit
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Entry, FlatParameters, Head, Parameters, parameter_table
+from minibert.model.params import PRETRAINING, Head, Parameters, parameter_table
+from minibert.core.params import Entry, FlatParameters
 from minibert.model import bilstm
 
 FORMAT = "minibert checkpoint 1"

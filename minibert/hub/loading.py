@@ -12,8 +12,9 @@ from minibert.base.json_files import fits, read_json
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, some_of
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS
-from minibert.core.params import PRETRAINING, Head, Parameters, check_head, parameter_table, reset
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table
+from minibert.core.params import reset
 from minibert.hub.names import (
     DECODER,
     LSTM,

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minibert.core.head_kinds import KINDS
-from minibert.core.params import Entry, Head, Parameters
+from minibert.model.head_kinds import KINDS
+from minibert.core.params import Entry
+from minibert.model.params import Head, Parameters
 
 # Our names to theirs. * is the number of a layer, {} stands for query, key and value.
 _LAYER = "bert.encoder.layer.*"

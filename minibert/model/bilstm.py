@@ -16,10 +16,12 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.core.arrays import Array, Grads, Params, Saved
-from minibert.core.batch import VectorBatch
 from minibert.core.heads import HeadLoss, LossSaved
-from minibert.core.ops import Dropout, Ops
-from minibert.core.params import Entry, FlatParameters, lstm_table, reset
+from minibert.core.ops import Dropout
+from minibert.core.params import Entry, FlatParameters, bias, reset, weight
+from minibert.model.batch import VectorBatch
+from minibert.model.ops import Ops
+from minibert.model.params import lstm_table
 
 MODEL_TYPE = "bilstm"  # as `config.json` and checkpoints have it
 SITE = 0  # of dropout behind the first LSTM
@@ -73,12 +75,12 @@ class BilstmParameters(FlatParameters):
 
 def parameter_table(config: BilstmConfig) -> list[Entry]:
     """List every parameter, in the order of the buffer; mixed layers have equal shares to begin with."""
-    mix = [Entry("mix.weights", (config.mixed,), "zeros", False)] if config.mixed else []
+    mix = [bias("mix.weights", config.mixed)] if config.mixed else []
     return [
         *mix,
         *lstm_table(config.inputs, config.width, config.depth),
-        Entry("head.weight", (2 * config.width, config.outputs), "normal", True),
-        Entry("head.bias", (config.outputs,), "zeros", False),
+        weight("head.weight", 2 * config.width, config.outputs),
+        bias("head.bias", config.outputs),
     ]
 
 

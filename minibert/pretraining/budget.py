@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 from minibert.engines.runtime import runtime_of
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining

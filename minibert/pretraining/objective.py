@@ -7,12 +7,13 @@ from itertools import islice
 from typing import Any
 
 from minibert.base.errors import InputError, warn
-from minibert.core.arrays import Array, Grads, Params
-from minibert.core.batch import Batch, BatchPart
-from minibert.core.bert import pretraining_loss, pretraining_loss_backward
+from minibert.core.batch import Batch
+from minibert.model.batch import BatchPart
 from minibert.core.config import BertConfig
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
-from minibert.core.params import PRETRAINING, FlatParameters, Parameters, initialise, precision_for
+from minibert.core.step import MaskedAndNext
+from minibert.model.params import PRETRAINING, Parameters, initialise
+from minibert.core.params import FlatParameters, precision_for
 from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
 from minibert.engines.runtime import runtime_of
 from minibert.hub import load
@@ -29,32 +30,6 @@ PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
 # resumed. A token that is only read forward is a third of the work of one that is learnt from.
 MEASURING_SHARE, FORWARD = 0.15, 1 / 3
 LEAST_TARGETS = 500  # at the end of the shortest run
-
-
-@dataclass(frozen=True)
-class MaskedAndNext:
-    """The loss of both tasks, with dropout."""
-
-    config: BertConfig
-    seed: int  # of dropout
-
-    def forward(self, ops: Any, params: Params, batch: Any, step: Array) -> tuple[dict[str, Array], Any]:
-        """Return loss and accuracy of both tasks, and what `backward` needs."""
-        rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
-        drop = ops.dropout(batch, *rates, self.seed, step)
-        loss, saved = pretraining_loss(ops, self.config, params, batch, drop)
-        metrics = {"loss": loss.loss, "mlm_loss": loss.mlm_loss}
-        right = loss.mlm_predicted == batch.masked_labels
-        metrics["mlm_accuracy"] = (batch.masked_weights * right).sum()
-        if batch.asks_next:
-            right = loss.nsp_predicted == batch.next_sentence_labels
-            metrics["nsp_loss"] = loss.nsp_loss
-            metrics["nsp_accuracy"] = (batch.next_sentence_weights * right).sum()
-        return metrics, saved
-
-    def backward(self, ops: Any, saved: Any, params: Params, grads: Grads) -> Grads:
-        """Add the gradient to the accumulators."""
-        return pretraining_loss_backward(ops, self.config, saved, params, grads)
 
 
 @dataclass(frozen=True)

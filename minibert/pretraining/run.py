@@ -25,8 +25,8 @@ from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
-from minibert.core.ops import Ops
-from minibert.core.params import Parameters
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch

@@ -7,12 +7,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minibert.base.errors import DivergedError
-from minibert.core import draws, heads
+from minibert.core import draws
+from minibert.core.heads import split_outputs
+from minibert.model import heads
 from minibert.core.arrays import Array, Params
-from minibert.core.batch import TaskBatch
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS, SEQUENCES
-from minibert.core.params import Head, Parameters
+from minibert.model.head_kinds import KINDS
+from minibert.core.head_kinds import SEQUENCES
+from minibert.model.params import Head, Parameters
 from minibert.engines.runtime import runtime_of
 from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
@@ -147,7 +150,7 @@ def batch_outputs(ops: Any, config: BertConfig, head: Head, params: Params, batc
     if head.kind in similarity_losses.KINDS:
         return list(runtime.in_order(scores, batch, SEQUENCES).reshape(batch.E, batch.choices, -1))
     scores = runtime.in_order(scores, batch, "examples" if head.pool else KINDS[head.kind].reads)
-    return heads.split_outputs(scores, head, batch)
+    return split_outputs(scores, head, batch)
 
 
 def functions_of(head: Head) -> Any:

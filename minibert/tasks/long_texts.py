@@ -10,7 +10,7 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.core.batch import Sequence
-from minibert.core.head_kinds import POOLS
+from minibert.model.head_kinds import POOLS
 from minibert.tokenizer.encoding import Encoding, whole_number
 
 SINGLE, PAIR = 2, 3  # [CLS] and [SEP] of a sequence

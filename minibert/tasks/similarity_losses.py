@@ -15,11 +15,12 @@ from collections import namedtuple
 
 from minibert.core import bert
 from minibert.core.arrays import Array, Grads, Params, Saved
-from minibert.core.batch import TaskBatch
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.heads import HeadLoss
-from minibert.core.ops import Dropout, Ops
-from minibert.core.params import Head
+from minibert.core.ops import Dropout
+from minibert.model.ops import Ops
+from minibert.model.params import Head
 
 KINDS = ("cosine", "contrastive")  # of heads
 SCALE = 20.0  # of cosines in the softmax, as MultipleNegativesRankingLoss of sentence-transformers has it

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.files import atomic_json
 from minibert.base.json_files import misfit_of, read_json
-from minibert.core.head_kinds import KINDS
+from minibert.model.head_kinds import KINDS
 from minibert.tasks import registry
 from minibert.tasks.long_texts import LongTexts
 

@@ -16,8 +16,8 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
-from minibert.core.head_kinds import KINDS
-from minibert.core.params import Head
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.metrics.intervals import Statistic
 

@@ -23,7 +23,8 @@ from minibert.core.params import FlatParameters
 from minibert.engines.runtime import runtime_of
 from minibert.hub.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
 from minibert.training.runlog import Log, say
-from minibert.training.step import Objective, Steps, start
+from minibert.core.step import Objective
+from minibert.training.step import Steps, start
 
 Batches = Iterable[tuple[Batch, Any]]  # with the position in the data after each
 _END = object()

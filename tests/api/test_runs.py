@@ -14,7 +14,7 @@ from small_tasks import reviews, write_model, write_sst2
 import minibert
 from minibert.api.runs import FinetuneCall, PretrainCall, Run
 from minibert.base.errors import InputError
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.finetuning.options import FinetuneOptions
 from minibert.pretraining.options import PretrainOptions
 

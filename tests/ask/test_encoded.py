@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from minibert import Bert, BertConfig, Tokenizer
 from minibert.ask.inference import Encoded
 from minibert.core.batch import Batch, Sequence
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
 WORDS = "the film was dull <b> & fine".split()

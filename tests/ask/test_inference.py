@@ -23,10 +23,11 @@ from minibert import load
 from minibert.ask import inference
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
-from minibert.core.params import Head, Parameters, initialise
+from minibert.model.ops import Ops
+from minibert.model.params import Head, Parameters, initialise
 from minibert.engines.runtime import HOST
 from minibert.hub import to_hf
 from minibert.tasks.batches import batch_outputs

@@ -15,7 +15,7 @@ from minibert.ask.gaps import Guess, fill_texts
 from minibert.ask.scoring import score_texts
 from minibert.base.errors import InputError
 from minibert.core.batch import Batch, Sequence
-from minibert.core.params import Parameters, initialise
+from minibert.model.params import Parameters, initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
 WORDS = "the a cat dog sat swam on mat un ##aff ##able ##s play ##ing . !"

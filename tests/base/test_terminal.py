@@ -13,7 +13,7 @@ from small_tasks import OTHERS, small_config
 
 from minibert import cli, hub
 from minibert.base.terminal import json_text, printable, printable_text
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 from minibert.training import runlog
 

@@ -29,8 +29,8 @@ from minibert import engines
 from minibert.base.errors import InputError
 from minibert.core import bert
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
-from minibert.core.params import Parameters
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters
 from minibert.engines.flops import encoder_operations, layer_operations, step_operations
 
 SMALL = BertConfig(

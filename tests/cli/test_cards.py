@@ -11,7 +11,7 @@ import pytest
 
 from minibert import Bert, Tokenizer, cli, hub
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Head, initialise
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.tasks.stored import TaskFile
 
 LETTERS = [chr(97 + number) for number in range(26)]

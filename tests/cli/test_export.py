@@ -15,7 +15,7 @@ from paths import GOLDEN
 
 from minibert import cli, hub
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.finetuning.run import classify
 from minibert.hub.tensorflow.bundle import Bundle
 from minibert.tasks.stored import TaskFile

@@ -7,7 +7,7 @@ from small_corpus import write_corpus
 from small_tasks import write_model
 
 from minibert.cli import main
-from minibert.core.params import Head
+from minibert.model.params import Head
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 
 from minibert.core import bert
 from minibert.core.batch import Batch
-from minibert.core.ops import Ops
-from minibert.core.params import Parameters
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters
 from minibert.gradcheck.cases import SIZES, Size, config_of, random_batch, random_parameters
 from minibert.gradcheck.sheet import distance
 

@@ -8,10 +8,11 @@ from engines import ENGINES
 from objectives import update_once
 
 from minibert import engines
-from minibert.core import bert, heads
-from minibert.core.ops import Ops
+from minibert.core import bert
+from minibert.model import heads
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.gradcheck.cases import (
     SIZES,
     config_of,

@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
 from minibert import engines
-from minibert.core.ops import AdamRule, Ops
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
 from minibert.core.ops.updates import CHUNK
 from minibert.engines.runtime import runtime_of
 

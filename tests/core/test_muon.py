@@ -8,7 +8,8 @@ from engines import ENGINES, missing
 from hypothesis import given, strategies as st
 
 from minibert import engines
-from minibert.core.ops import AdamRule, Ops
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, optimizer_for
 from minibert.engines.runtime import runtime_of
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters

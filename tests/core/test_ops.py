@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.attention import equal_length_groups
 from minibert.gradcheck.cases import SIZES, config_of, random_batch, random_parameters
 

@@ -10,15 +10,8 @@ import pytest
 
 from minibert.base.errors import InputError
 from minibert.core.config import SIZES, BertConfig
-from minibert.core.params import (
-    Head,
-    Parameters,
-    initialise,
-    nest,
-    parameter_table,
-    reset,
-    unflatten,
-)
+from minibert.model.params import Head, Parameters, initialise, parameter_table
+from minibert.core.params import nest, reset, unflatten
 
 CONFIG = BertConfig(
     vocab_size=199,

@@ -10,11 +10,12 @@ from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
 from minibert import engines
-from minibert.core import heads
+from minibert.model import heads
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops, random
-from minibert.core.params import Head
+from minibert.model.ops import Ops
+from minibert.core.ops import random
+from minibert.model.params import Head
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 
 GOLDEN = json.loads((FOLDER / "dropout.json").read_text(encoding="utf-8"))

@@ -7,10 +7,12 @@ import pytest
 from engines import ENGINES
 
 from minibert import engines
-from minibert.core import bert, heads
-from minibert.core.batch import Feature, Sequence, TaskBatch
-from minibert.core.ops import Ops
-from minibert.core.params import Head, Parameters
+from minibert.core import bert
+from minibert.model import heads
+from minibert.core.batch import Feature, Sequence
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, Parameters
 from minibert.gradcheck.cases import (
     SIZES,
     config_of,

@@ -17,7 +17,7 @@ import minibert.course.running as running
 from minibert import course
 from minibert.base.errors import InputError
 from minibert.cli import main
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.attention import Attention
 from minibert.core.ops.updates import AdamRule
 from minibert.course.showing import claim

@@ -11,7 +11,7 @@ from planted import plant
 from minibert import engines
 from minibert.base.errors import InputError
 from minibert.core import bert
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.params import nest
 from minibert.engines.runtime import runtime_of
 from minibert.gradcheck.cases import (

@@ -16,7 +16,7 @@ from small_corpus import write_corpus
 
 from minibert import cli, engines
 from minibert.core import bert
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW
 from minibert.engines import flops, trace
 from minibert.engines.trace import watch

@@ -5,10 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from minibert.core import bert, heads
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core import bert
+from minibert.model import heads
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,13 @@ from paths import TESTS
 
 from minibert import hub
 from minibert.ask.inference import Bert
-from minibert.core import bert, heads
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core import bert
+from minibert.model import heads
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
-from minibert.core.params import PRETRAINING, Head
+from minibert.model.ops import Ops
+from minibert.model.params import PRETRAINING, Head
 from minibert.explorer import packing, show
 from minibert.gradcheck.cases import random_parameters
 from minibert.gradcheck.sheet import complex_step

@@ -9,7 +9,7 @@ import pytest
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.explorer import packing, page, show
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, unicode
 

@@ -5,7 +5,7 @@ import pytest
 from small_tasks import WORDS, small_config
 
 from minibert import Bert, hub
-from minibert.core.params import PRETRAINING, Head, initialise
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.explorer import show
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 

@@ -13,7 +13,7 @@ from small_entities import write_data, write_model
 
 from minibert import Bert, Tokenizer, cli
 from minibert.base.errors import InputError
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.optim import Lamb
 from minibert.finetuning import preparation, running
 from minibert.finetuning.feature_based import FeatureBasedRun, prepare

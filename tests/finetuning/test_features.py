@@ -16,7 +16,7 @@ from minibert import Bert, Tokenizer, cli, hub
 from minibert.ask.inference import layer_numbers
 from minibert.base.errors import InputError
 from minibert.cli.shared.texts import text_lines
-from minibert.core.params import Head, Parameters
+from minibert.model.params import Head, Parameters
 from minibert.finetuning.frozen import features as module
 from minibert.finetuning.frozen.features import (
     Extractor,

@@ -7,7 +7,7 @@ import pytest
 
 from minibert import InputError, TextClassifier, Tokenizer, hub
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.hub.sentence_transformers import write_modules

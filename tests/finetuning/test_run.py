@@ -28,10 +28,10 @@ from minibert.base import files
 from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES
 from minibert.base.machine import cores
-from minibert.core import heads
-from minibert.core.ops import Ops
+from minibert.model import heads
+from minibert.model.ops import Ops
 from minibert.core.optim import Lamb
-from minibert.core.params import Head
+from minibert.model.params import Head
 from minibert.data.glue import TextExample
 from minibert.finetuning import predicting, running, whole_model
 from minibert.finetuning.models import Finetuned, TaskFile, start_from

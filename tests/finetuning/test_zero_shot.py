@@ -9,7 +9,7 @@ from small_tasks import write_model
 
 from minibert import cli
 from minibert.base.errors import InputError
-from minibert.core.params import Head
+from minibert.model.params import Head
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.run import classify

@@ -8,7 +8,7 @@ import pytest
 from engines import ENGINES
 
 from minibert import engines
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.primitives import LinearSaved
 from minibert.gradcheck.cases import SIZES
 from minibert.gradcheck.sheet import (

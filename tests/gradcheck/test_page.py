@@ -11,7 +11,7 @@ from html_page import Page
 from paths import ROOT
 
 from minibert import cli, engines
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.gradcheck import page
 from minibert.gradcheck.cases import SIZES
 from minibert.gradcheck.page import proof_page, repository_url, source_of

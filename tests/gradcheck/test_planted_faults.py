@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command import ROOT
 
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.ops.attention import equal_length_groups
 from minibert.core.ops.primitives import LinearSaved
 from minibert.gradcheck.cases import SIZES

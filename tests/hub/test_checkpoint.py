@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from minibert.base import files
 from minibert.base.errors import InputError, RunError
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.hub.checkpoint import (
     checkpoint_path,
     checkpoints,

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 from minibert import Bert, InputError, Tokenizer, cli, hub
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.hub import save_hf, save_tf
 from minibert.hub.checkpoint import load_checkpoint
 

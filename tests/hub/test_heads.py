@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Head, initialise
+from minibert.model.params import PRETRAINING, Head, initialise
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 LABELS = {

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from minibert.base.errors import InputError, RunError
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.hub import load_hf, save_hf, to_hf
 
 GOLDEN = FOLDER / "hf_tiny"  # written by transformers

@@ -6,7 +6,7 @@ import pytest
 
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.hub import save_hf
 from minibert.hub.sentence_transformers import write_modules
 

@@ -9,8 +9,8 @@ from engines import ENGINES
 
 from minibert import engines
 from minibert.base.errors import InputError
-from minibert.core.batch import VectorBatch
-from minibert.core.ops import Ops
+from minibert.model.batch import VectorBatch
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW
 from minibert.finetuning.feature_based import LstmObjective
 from minibert.finetuning.frozen.feature_tagger import batch_scores, load_tagger, save_tagger

@@ -9,7 +9,7 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Head, initialise
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.model.positions import with_positions
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)

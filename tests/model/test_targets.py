@@ -5,7 +5,7 @@ import pytest
 from small_tasks import small_config
 
 from minibert.base.errors import InputError
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.model.targets import Targets, targets_of
 
 

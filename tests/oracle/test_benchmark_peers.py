@@ -10,7 +10,7 @@ from peers import children, operations, ways
 from peers.ops_minibert import Reference
 from peers.work import Work, weights
 
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ from safetensors import safe_open
 from minibert import cli, hub
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
-from minibert.core import bert, heads
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core import bert
+from minibert.model import heads
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
-from minibert.core.params import Head, Parameters, initialise
+from minibert.model.ops import Ops
+from minibert.model.params import Head, Parameters, initialise
 from minibert.hub.loading import read_json
 from minibert.hub.names import parts
 from minibert.hub.pytorch.pickled import read_pickled

@@ -5,7 +5,7 @@ import pytest
 
 from minibert import Bert, Tokenizer, hub
 from minibert.core.config import BertConfig
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.pretraining.extension import extend
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 

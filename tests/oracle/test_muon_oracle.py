@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from minibert.core.ops import AdamRule, Ops
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 
 torch = pytest.importorskip("torch")

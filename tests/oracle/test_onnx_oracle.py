@@ -8,7 +8,7 @@ import pytest
 
 from minibert import Bert, Tokenizer, cli, hub
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Head, initialise
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence

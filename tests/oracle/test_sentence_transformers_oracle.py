@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules.pooling import Pooling
 
 import minibert
 from minibert import Bert, BertConfig, InputError, Tokenizer, cli
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.finetuning.frozen.features import Extractor
 
 LETTERS = [chr(97 + number) for number in range(26)]

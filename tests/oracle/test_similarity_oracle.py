@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from small_tasks import small_options, write_model, write_table
 
-from minibert.core.batch import Feature, Sequence, TaskBatch
-from minibert.core.ops import Ops
+from minibert.core.batch import Feature, Sequence
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.data.glue import TextExample
 from minibert.finetuning.run import classify, finetune
 from minibert.hub import to_hf

@@ -7,7 +7,7 @@ from small_corpus import write_corpus
 
 import minibert
 from minibert import Bert, BertConfig, Tokenizer, cli
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import learn_vocabulary

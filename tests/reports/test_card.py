@@ -8,7 +8,7 @@ import pytest
 
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import KINDS
+from minibert.model.head_kinds import KINDS
 from minibert.reports.card import PURPOSES, Exported, model_card
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)

@@ -9,9 +9,9 @@ from safetensors import safe_open
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
-from minibert.core.params import Parameters, initialise
+from minibert.model.params import Parameters, initialise
 
 STATES = 1e-10  # hidden states, attention maps, logits and the loss, in float64
 GRADIENTS = 1e-8

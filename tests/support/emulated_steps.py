@@ -17,7 +17,7 @@ from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
 from minibert.core.ops import AdamRule
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 
 CONFIG = BertConfig(
     vocab_size=99,

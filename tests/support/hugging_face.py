@@ -13,7 +13,7 @@ import transformers
 from minibert.ask.inference import Encoded
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 from minibert.hub import to_hf
 
 torch.set_num_threads(1)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 import transformers
 
-from minibert.core.batch import TaskBatch
-from minibert.core.params import Parameters
+from minibert.model.batch import TaskBatch
+from minibert.model.params import Parameters
 
 KINDS = {
     "classify": transformers.BertForSequenceClassification,

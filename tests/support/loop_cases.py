@@ -5,7 +5,7 @@ import numpy as np
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
 from minibert.core.optim import AdamW
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.training.loop import State
 
 CONFIG = BertConfig.from_size(

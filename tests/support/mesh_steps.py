@@ -11,9 +11,10 @@ import numpy as np
 from objectives import BertObjective
 
 from minibert import engines
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.optim import AdamW
-from minibert.core.params import PRETRAINING, Head
+from minibert.model.params import PRETRAINING, Head
 from minibert.gradcheck.cases import Size, config_of, random_parameters
 from minibert.training.step import start
 

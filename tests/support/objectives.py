@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from minibert.core import bert, heads
-from minibert.core.params import PRETRAINING
+from minibert.core import bert
+from minibert.model import heads
+from minibert.model.params import PRETRAINING
 
 
 class OfFunction:

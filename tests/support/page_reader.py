@@ -27,7 +27,7 @@ from paths import ROOT
 from small_corpus import write_corpus
 
 from minibert import Bert, BertConfig, cli
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus
 
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -4,7 +4,7 @@ from itertools import cycle, islice, product
 from pathlib import Path
 
 from minibert import BertConfig, Tokenizer, hub
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
 NAMES, PLACES = ("anna", "ben", "cleo", "dan"), ("paris", "rome", "oslo")

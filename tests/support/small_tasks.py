@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minibert import hub
 from minibert.core.config import BertConfig
-from minibert.core.params import PRETRAINING, Head, initialise
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.finetuning.options import FinetuneOptions
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 

@@ -5,7 +5,7 @@ from objectives import update_once
 
 from minibert.core import bert
 from minibert.core.optim import AdamW
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.gradcheck.cases import Size, config_of, dropout_of, random_batch, random_parameters
 
 # Large enough for several blocks of rows and columns, and for several parts of every loop.

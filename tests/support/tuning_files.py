@@ -8,7 +8,7 @@ import small_entities
 from small_entities import NAMES, PLACES
 
 from minibert import Bert, BertConfig, Tokenizer
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
 GOOD, BAD = ("good", "fine", "great"), ("bad", "dull", "poor")

@@ -15,11 +15,11 @@ from questions import TOKENIZER, WORDS, asked, most_context_by_loop, starts_of_l
 
 from minibert import cli, engines, hub
 from minibert.base.errors import InputError
-from minibert.core import heads
-from minibert.core.batch import TaskBatch
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.optim import AdamW
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.finetuning import models
 from minibert.finetuning.predicting import predict_examples
 from minibert.tasks.answer_spans import best_spans, decode

@@ -10,10 +10,11 @@ from small_tasks import BAD, GOOD, OTHERS, small_config, small_options, write_mo
 import minibert
 from minibert import cli, hub
 from minibert.base.errors import InputError
-from minibert.core.batch import Feature, Sequence, TaskBatch
+from minibert.core.batch import Feature, Sequence
+from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.optim import AdamW
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned, TaskFile
 from minibert.finetuning.options import FinetuneOptions

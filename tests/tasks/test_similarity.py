@@ -10,9 +10,10 @@ from small_tasks import GOOD, reviews, small_config, small_options, write_model,
 
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
-from minibert.core.batch import Feature, Sequence, TaskBatch
-from minibert.core.ops import Ops
-from minibert.core.params import Head, initialise
+from minibert.core.batch import Feature, Sequence
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.preparation import prepare

@@ -16,10 +16,11 @@ from small_tasks import (
 )
 
 from minibert.base.errors import InputError
-from minibert.core.batch import Feature, Sequence, TaskBatch
-from minibert.core.head_kinds import KINDS
-from minibert.core.ops import Ops
-from minibert.core.params import Head, initialise
+from minibert.core.batch import Feature, Sequence
+from minibert.model.batch import TaskBatch
+from minibert.model.head_kinds import KINDS
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TASKS, TextExample
 from minibert.data.ner import TaggedSentence

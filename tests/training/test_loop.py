@@ -18,7 +18,7 @@ from loop_cases import CONFIG, batch, state
 from objectives import BertObjective, OfFunction
 
 from minibert.base.errors import DivergedError, RunError
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.engines.runtime import Runtime
 from minibert.hub.checkpoint import checkpoints, load_checkpoint
 from minibert.training.loop import (
@@ -28,7 +28,8 @@ from minibert.training.loop import (
     train,
 )
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
-from minibert.training.step import HostSteps, start
+from minibert.core.step import HostSteps
+from minibert.training.step import start
 
 MEASURED = {"seconds", *SPEEDS}
 

@@ -1,53 +1,18 @@
 """The mathematics of BERT, forward and backward by hand: the reference for everything else.
 
-An engine is a subclass of `Ops` that overrides operations by name; it adds none and keeps every signature.
-Functions of other names are warned of when it is made: a misspelt operation would never be called.
+Read `primitives`, `attention`, `losses`, then `blocks`, which puts them together; `random` has the bits of
+dropout and `updates` the optimizers. An engine is a subclass of `Ops` that overrides operations by name; it adds
+none and keeps every signature.
 """
 
-from functools import partial
-from typing import Any, Self
-
-from minibert.base.errors import did_you_mean, warn
+from minibert.core.ops.blocks import Blocks
 from minibert.core.ops.random import Dropout
 from minibert.core.ops.updates import AdamRule, Updates
-from minibert.model.recurrent import Recurrent
 
 __all__ = ["AdamRule", "Dropout", "Ops"]
 
 
-class Ops(Recurrent, Updates):
-    """Every operation, over NumPy or any array library with its functions."""
+class Ops(Blocks, Updates):
+    """Every operation of a BERT, over NumPy or any array library with its functions."""
 
     name = "numpy"
-    has_int8: bool  # whether `keep` can quantize
-    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        cls._warn_unknown()
-        made = super().__new__(cls)
-        made._made_with, made.has_int8 = (args, kwargs), False
-        return made
-
-    @classmethod
-    def _warn_unknown(cls) -> None:
-        """Warn of functions that look like operations and are none, which nothing would ever call."""
-        known = {name for name in dir(Ops) if not name.startswith("_")}
-        for name in sorted(set(dir(cls)) - set(dir(Ops))):
-            if name.startswith("_") or not callable(getattr(cls, name)):
-                continue
-            bare = {one.replace("_", ""): one for one in known}  # layernorm, LayerNorm
-            nearest = did_you_mean(name.lower().replace("_", ""), bare)
-            meant = f"; {nearest}" if nearest else "."
-            helper = "Let the name of a helper begin with _."
-            warn(f"{cls.__name__}.{name} is not an operation, and no model calls it{meant} {helper}")
-
-    def keep(self, weight: Any, int8: bool = False) -> None:
-        """Prepare for many products with a read-only matrix on the right, or quantize it to `int8`."""
-
-    def __deepcopy__(self, _: dict[int, Any]) -> Self:
-        return self  # copies of a model share their engine
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Threads, compiled code and memory stay in this process: another one makes an engine of its own.
-        args, kwargs = self._made_with
-        return partial(type(self), **kwargs), args

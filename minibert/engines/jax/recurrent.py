@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.core.arrays import Array, Saved
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.engines.jax.rows import Borders
 
 JaxLstmSaved = namedtuple("JaxLstmSaved", "linear w_state cu_seqlens reverse gates cells tanhs outputs")

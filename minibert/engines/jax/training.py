@@ -1,6 +1,6 @@
 """How the JAX engine trains: one compiled step, on one device, on many, or on those of many machines.
 
-The twin of `training/step.py`. Data parallel: every device has a part of the batch, all have the same
+The twin of `core/step.py`. Data parallel: every device has a part of the batch, all have the same
 parameters, and one sum over the devices makes the gradients those of the whole batch. With `shard`,
 parameters and moments are spread as well (Rajbhandari et al. 2020, "ZeRO", stage 3): a device keeps its piece
 of every layer, and a layer is brought together when it is computed, and again when going back. Nothing that
@@ -21,8 +21,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from minibert.core.arrays import Params
-from minibert.core.batch import BatchPart
-from minibert.core.ops import Ops
+from minibert.model.batch import BatchPart
+from minibert.model.ops import Ops
 from minibert.core.params import Entry, leaf_of, nest, unflatten
 from minibert.engines.jax import failures as jax_failures, rows as jax_rows
 from minibert.engines.jax.fsdp import DATA, Layout, Shard
@@ -137,7 +137,7 @@ class LateMetrics(Mapping[str, float]):
 
 
 class JaxSteps:
-    """Twin of `training.step.HostSteps` on devices, compiled whole; the host is behind until it fetches."""
+    """Twin of `core.step.HostSteps` on devices, compiled whole; the host is behind until it fetches."""
 
     behind = 1
 

@@ -133,7 +133,7 @@ def _kept(function: Callable[..., Any]) -> Any:
 @functools.cache
 def _sources() -> str:
     """Name everything that takes part in what is compiled."""
-    here, ops = Path(__file__).parent, Path(__file__).parents[2] / "ops"
+    here, ops = Path(__file__).parent, Path(__file__).parents[2] / "core" / "ops"
     files = [*sorted(here.glob("*.py")), ops / "erf.py", ops / "random.py"]
     return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
 

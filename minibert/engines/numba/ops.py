@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from minibert.core.arrays import Array, Saved
-from minibert.core.ops import AdamRule, Ops, random
+from minibert.core.ops import AdamRule, random
+from minibert.model.ops import Ops
 from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved
 from minibert.core.ops.updates import spans
 from minibert.engines.numba import products, rows as loops

@@ -12,9 +12,10 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_tensors
 from minibert.core.arrays import Params
-from minibert.core.batch import Feature, VectorBatch
+from minibert.core.batch import Feature
+from minibert.model.batch import VectorBatch
 from minibert.core.heads import split_outputs
-from minibert.core.params import Head
+from minibert.model.params import Head
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
 from minibert.hub.hugging_face import read_tensors

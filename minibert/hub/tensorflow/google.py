@@ -16,7 +16,7 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, read_bytes
 from minibert.core.arrays import Array
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, Parameters
+from minibert.model.params import Head, Parameters
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf

@@ -7,7 +7,7 @@ each column of several strips in turn, with the label at it, beside it or far fr
 import numpy as np
 import pytest
 
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")

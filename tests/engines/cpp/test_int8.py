@@ -10,7 +10,7 @@ from paths import GOLDEN
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.batch import Batch, Sequence
-from minibert.core.ops import Ops
+from minibert.model.ops import Ops
 
 _kernels = pytest.importorskip("minibert.engines.cpp._kernels", reason="the kernels in C++ are not built")
 

@@ -16,8 +16,9 @@ from minibert.base.errors import InputError
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.core.ops import AdamRule, Ops
-from minibert.core.params import Parameters, initialise
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters, initialise
 from minibert.engines.hardware import MOST_THREADS
 from minibert.gradcheck.cases import SIZES, dropout_of
 from minibert.gradcheck.sheet import cases, proof_sheet

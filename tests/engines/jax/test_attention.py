@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from marks import seldom
 
-from minibert.core.ops import Ops, random
+from minibert.model.ops import Ops
+from minibert.core.ops import random
 from minibert.gradcheck.sheet import ENGINE_FACTOR, distance, worst
 
 jax = pytest.importorskip("jax")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from minibert.core.params import Parameters, leaf_of, unflatten
+from minibert.model.params import Parameters
+from minibert.core.params import leaf_of, unflatten
 from minibert.gradcheck.cases import SIZES, config_of
 
 jax = pytest.importorskip("jax")

@@ -12,9 +12,11 @@ import pytest
 from marks import seldom
 from planted import plant
 
-from minibert.core.batch import VectorBatch
-from minibert.core.ops import Ops, random
-from minibert.core.params import Head, nest
+from minibert.model.batch import VectorBatch
+from minibert.model.ops import Ops
+from minibert.core.ops import random
+from minibert.model.params import Head
+from minibert.core.params import nest
 from minibert.gradcheck.cases import (
     SIZES,
     Size,

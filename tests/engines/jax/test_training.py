@@ -18,10 +18,12 @@ from small_corpus import write_corpus
 from small_entities import write_data, write_model
 
 from minibert.base.errors import DivergedError
-from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
-from minibert.core.ops import Ops
+from minibert.core.batch import Batch, Feature, Sequence
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
 from minibert.core.optim import optimizer_for
-from minibert.core.params import PRETRAINING, Head, leaf_of, unflatten
+from minibert.model.params import PRETRAINING, Head
+from minibert.core.params import leaf_of, unflatten
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.gradcheck.cases import Size, config_of, random_parameters

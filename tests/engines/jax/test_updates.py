@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from minibert import engines
-from minibert.core.ops import AdamRule, Ops
+from minibert.core.ops import AdamRule
+from minibert.model.ops import Ops
 from minibert.core.optim import optimizer_for
 from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings, strategies as st
 from minibert import cli, engines
 from minibert.base.errors import InputError
 from minibert.core import bert
-from minibert.core.ops import AdamRule, Dropout, Ops
+from minibert.core.ops import AdamRule, Dropout
+from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
-from minibert.core.params import initialise
+from minibert.model.params import initialise
 from minibert.gradcheck.cases import (
     SIZES,
     config_of,

@@ -14,7 +14,7 @@ from paths import GOLDEN
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.params import Head, initialise
+from minibert.model.params import Head, initialise
 from minibert.hub.tensorflow import bundle, sstable
 from minibert.hub.tensorflow.google import google_name
 

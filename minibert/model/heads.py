@@ -1,0 +1,142 @@
+"""The output layers of `core/heads.py` behind LSTMs, or over the pooled windows of a long text.
+
+With `head.lstm` two bidirectional LSTMs stand between the encoder and the output layer: the row "+ BiLSTM" of
+the paper's Table 5. With `head.pool` an example is several windows, and their pooled [CLS] are made one. A head
+that has neither is the core's.
+"""
+
+from collections import namedtuple
+
+from minibert.core import bert, heads
+from minibert.core.arrays import Array, Grads, Params, Saved
+from minibert.core.config import BertConfig
+from minibert.core.heads import HeadLoss, LogitsSaved, LossSaved
+from minibert.core.ops import Dropout
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head
+
+OutputSaved = namedtuple("OutputSaved", "lstm rows pool dropout linear")  # None where a head has no such part
+
+
+# -> (S,K), (E,K), (S,1), (T,2) or (N,K)
+def logits(
+    ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch, drop: Dropout | None = None
+) -> tuple[Array, Saved]:
+    """Compute the scores of the output layer, before any softmax."""
+    if not (head.lstm or head.pool):
+        return heads.logits(ops, config, head, params, batch, drop)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, batch))
+    scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
+    return scores, LogitsSaved(saved_encoder, saved)
+
+
+# dlogits (S,K), (E,K), (S,1), (T,2) or (N,K) -> grads
+def logits_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    dlogits: Array,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `logits` to `grads`, which is consumed and returned."""
+    if not (head.lstm or head.pool):
+        return heads.logits_backward(ops, config, head, dlogits, saved, params, grads, frozen)
+    output = saved.output
+    dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
+    own = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
+    if output.dropout is not None:
+        dx = dx * output.dropout.mask
+    if head.pool:
+        dx, dquery = ops.pool_windows_backward(dx, output.pool)
+        if dquery is not None:
+            own = ops.add_gradients(own, query=dquery)
+    grads = grads | {"head": own}
+    if head.pooled:
+        dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
+        grads = grads | {"pooler": pooler}
+    elif head.kind == "tag":
+        dx = ops.take_rows_backward(dx, output.rows)
+    if head.lstm:
+        dx, lstm = ops.bilstm_block_backward(dx, output.lstm, params["lstm"], grads["lstm"])
+        grads = grads | {"lstm": lstm}
+    return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)
+
+
+# -> loss, nll (len(labels),), logits (S,K), (E,K), (S,1), (T,2) or (N,K), and what is saved
+def loss(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None = None,
+    span_weight: float = 0.5,
+) -> tuple[HeadLoss, Saved]:
+    """Compute the task's loss of one batch with labels, as `core.heads.loss` does."""
+    scores, saved = logits(ops, config, head, params, batch, drop)
+    result, saved_loss, dnll = heads.loss_of_logits(ops, head, scores, batch, span_weight)
+    return result, LossSaved(saved, saved_loss, dnll)
+
+
+# -> grads, the tree of all parameters
+def loss_backward(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: int | None = None,
+) -> Grads:
+    """Add the gradients of `loss` to `grads`, which is consumed and returned.
+
+    With `frozen` = n, the embeddings and the first n layers get no gradient.
+    """
+    dlogits = heads.loss_of_logits_backward(ops, head, saved.dnll, saved.loss)
+    return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
+
+
+# -> (S,K), (E,K), (S,1), (T,2) or (N,K)
+def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
+    """Compute `logits` without dropout, and keep nothing for backward."""
+    if not (head.lstm or head.pool):
+        return heads.scores_of(ops, config, head, params, batch)
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, _encoder_rows(config, head, batch))
+    return _output_layer(ops, config, head, x, params, batch, None)[0]
+
+
+# -> (S,) or (N,), or None
+def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array | None:
+    """Return the rows that the encoder computes to the end; None: all, which LSTMs read."""
+    return None if head.lstm else heads.encoder_rows(config, head, batch)
+
+
+# x (T,H) or (R,H) -> (S,K), (E,K), (S,1), (T,2) or (N,K)
+def _output_layer(
+    ops: Ops, config: BertConfig, head: Head, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
+) -> tuple[Array, Saved]:
+    """Apply LSTMs, pooler, pooling, dropout and the output layer, as far as the head has them."""
+    saved_lstm = saved_rows = saved_pool = None
+    rows = heads.rows_read(config, head, batch)
+    places = rows  # where these rows are in x
+    if _encoder_rows(config, head, batch) is not None:
+        places = ops.xp.arange(len(rows), dtype=rows.dtype)
+    if head.lstm:
+        site = heads.dropout_site(config) + 1
+        x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site)
+    if head.pooled:
+        read, saved_rows = ops.pooler(x, places, params["pooler"])
+        if head.pool:
+            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, params["head"].get("query"))
+            rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
+    elif head.kind == "tag":
+        read, saved_rows = ops.take_rows(x, places)
+        read = ops.upcast(read)
+    else:
+        read = ops.upcast(x)
+    scores, saved_drop, saved_linear = heads.output_scores(ops, config, read, rows, params["head"], drop)
+    return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)

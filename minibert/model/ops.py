@@ -1,0 +1,52 @@
+"""The engine `numpy`: the operations of the core, and those that only the product needs.
+
+The feature-based approach and the ablations put LSTMs on a BERT, and long texts are read in windows that are
+pooled. Every other engine is a subclass of this one. Functions of other names than operations have are warned of when an
+engine is made: a misspelt operation would never be called.
+"""
+
+from functools import partial
+from typing import Any, Self
+
+from minibert.base.errors import did_you_mean, warn
+from minibert.core import ops
+from minibert.model.recurrent import Recurrent
+from minibert.model.windows import Windows
+
+
+class Ops(Recurrent, Windows, ops.Ops):
+    """Every operation that an engine has, over NumPy or any array library with its functions."""
+
+    has_int8: bool  # whether `keep` can quantize
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        cls._warn_unknown()
+        engine = super().__new__(cls)
+        engine._made_with = args, kwargs
+        engine.has_int8 = False
+        return engine
+
+    @classmethod
+    def _warn_unknown(cls) -> None:
+        """Warn of functions that look like operations and are none, which nothing would ever call."""
+        known = {name for name in dir(Ops) if not name.startswith("_")}
+        for name in sorted(set(dir(cls)) - set(dir(Ops))):
+            if name.startswith("_") or not callable(getattr(cls, name)):
+                continue
+            bare = {one.replace("_", ""): one for one in known}  # layernorm, LayerNorm
+            nearest = did_you_mean(name.lower().replace("_", ""), bare)
+            meant = f"; {nearest}" if nearest else "."
+            helper = "Let the name of a helper begin with _."
+            warn(f"{cls.__name__}.{name} is not an operation, and no model calls it{meant} {helper}")
+
+    def keep(self, weight: Any, int8: bool = False) -> None:
+        """Prepare for many products with a read-only matrix on the right, or quantize it to `int8`."""
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Self:
+        return self  # copies of a model share their engine
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Threads, compiled code and memory stay in this process: another one makes an engine of its own.
+        args, kwargs = self._made_with
+        return partial(type(self), **kwargs), args

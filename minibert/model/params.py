@@ -1,0 +1,136 @@
+"""Heads with LSTMs or pooled windows, and the parameters of a BERT with any head of the product."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minibert.core import params as core
+from minibert.core.arrays import Array
+from minibert.core.config import BertConfig
+from minibert.core.errors import InputError
+from minibert.core.head_kinds import SEQUENCES, HeadKind
+from minibert.core.params import AnyHead, Entry, encoder_table, head_table, reset, weight
+from minibert.model.head_kinds import KINDS, POOLS
+
+
+class Head(NamedTuple):
+    """What stands on the encoder, as `core.params.Head`, and what may stand between the two.
+
+    Examples
+    --------
+    >>> Head("classify", 3).pooled, Head("span", 2).pooled
+    (True, False)
+    """
+
+    kind: str  # one of `KINDS`
+    outputs: int  # numbers for a sequence or a token; 0 with "pretraining"
+    lstm: bool = False  # two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5
+    pool: str = ""  # one of `POOLS`, where an example is several windows; "": it is one sequence
+
+    @property
+    def spec(self) -> HeadKind:
+        """What all heads of this kind have in common."""
+        return KINDS[self.kind]
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the head reads the pooled [CLS], and so has a pooler below it."""
+        return self.spec.reads == SEQUENCES
+
+
+PRETRAINING = Head("pretraining", 0)
+
+
+def check_head(head: Head) -> None:
+    """Raise InputError when there is no such head."""
+    core.check_head(head, KINDS)
+    if head.lstm and head.kind == "pretraining":
+        raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
+    if head.pool and (head.pool not in POOLS or head.kind not in ("classify", "regress", "multilabel")):
+        raise InputError(f"A head of kind {head.kind!r} has no pool={head.pool!r}; leave it out.")
+
+
+def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]:
+    """List every parameter of encoder, LSTMs, pooler and head, in the order of the buffer.
+
+    LSTMs on the encoder give H numbers as well, half of them in each direction.
+    """
+    check_head(head)
+    H = config.H
+    if head.lstm and H % 2:
+        raise InputError(f"hidden_size={H} is odd; an LSTM needs an even one, half for each direction.")
+    table = encoder_table(config)
+    if head.lstm:
+        table += lstm_table(H, H // 2)
+    table += head_table(config, head)
+    if head.pool == "attention":
+        table.append(weight("head.query", H))
+    return table
+
+
+def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
+    """List bidirectional LSTMs, `depth` of them one upon another, each with `width` outputs a direction."""
+    table = []
+    for i in range(depth):
+        for direction in ("left_to_right", "right_to_left"):
+            path = f"lstm.{i}.{direction}"
+            table += [
+                Entry(f"{path}.w_in", (inputs, 4 * width), uniform, True),
+                Entry(f"{path}.w_state", (width, 4 * width), uniform, True),
+                Entry(f"{path}.bias", (4 * width,), forget, False),
+            ]
+        inputs = 2 * width
+    return table
+
+
+# -> (shape)
+def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
+    """Draw the weights of an LSTM, four gates side by side, from +-1/sqrt(outputs) as PyTorch does."""
+    outputs = shape[-1] // 4
+    return generator.uniform(-1, 1, shape) / outputs**0.5
+
+
+# -> (shape)
+def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
+    """Begin with 1 at the forget gates of an LSTM and 0 elsewhere: to begin with, a cell remembers.
+
+    Gates stand in the order input, forget, candidate, output (Gers et al. 2000; Jozefowicz et al. 2015).
+    """
+    outputs = shape[-1] // 4
+    return np.arange(4 * outputs) // outputs == 1
+
+
+class Parameters(core.Parameters):
+    """All parameters of one BERT and of its head, in one flat buffer; `flat` is (N,), zeros when left out.
+
+    Attributes
+    ----------
+    decoder : array (V,H), the decoder of a masked-LM head that is not the word embeddings; None, as in BERT:
+        it is. Only a loaded model has one. It lies outside the buffer, and nothing trains it.
+    """
+
+    head: Head
+    decoder: np.ndarray | None = None
+
+    def __init__(
+        self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: Head = PRETRAINING
+    ) -> None:
+        super().__init__(config, flat, dtype, head)
+
+    @staticmethod
+    def table_of(config: BertConfig, head: Head) -> list[Entry]:
+        """List the parameters of a BERT with this head."""
+        return parameter_table(config, head)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint says, in JSON, so that the same table can be made again."""
+        stored = list(self.head) if self.head.pool else list(self.head)[:3]  # as before there were pools
+        return super().description | {"head": stored}
+
+
+def initialise(config: BertConfig, seed: int, dtype: Any = "float32", head: Head = PRETRAINING) -> Parameters:
+    """Draw the paper's initial values, as `core.params.initialise` does, for any head of the product."""
+    parameters = Parameters(config, dtype=dtype, head=head)
+    reset(parameters, parameters, seed)
+    return parameters
