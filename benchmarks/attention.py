@@ -24,8 +24,8 @@ from tokenizer_jobs.tables import table
 
 from minibert.base.errors import InputError
 from minibert.base.machine import cores
-from minibert.model.ops import Ops
 from minibert.core.ops import random
+from minibert.model.ops import Ops
 
 ENGINES = {"minibert": "attention_jax:Kernels", "PyTorch": "attention_pytorch:PyTorch"}
 OPERATIONS = {"forward": 4, "backward": 10}  # times n^2 D

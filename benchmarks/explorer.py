@@ -27,8 +27,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from minibert import BertConfig, Tokenizer, hub
 from minibert.base.errors import InputError
 from minibert.base.machine import cores
-from minibert.model.params import initialise
 from minibert.explorer import show
+from minibert.model.params import initialise
 from minibert.tokenizer import SPECIAL_TOKENS
 
 MODEL = "runs/books"

@@ -42,10 +42,10 @@ import numpy as np
 from minibert import Bert, BertConfig, Tokenizer, course, show
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
+from minibert.core.gradcheck.complex_step import complex_step
+from minibert.data.corpus import embedded_corpus, sentences
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters, initialise
-from minibert.data.corpus import embedded_corpus, sentences
-from minibert.gradcheck.sheet import complex_step
 from minibert.reports import viz
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 

@@ -40,11 +40,11 @@ from matplotlib.patches import Rectangle
 from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
-from minibert.model.ops import Ops
 from minibert.core.ops.blocks import EMBEDDING_SITE, EmbeddingBlockSaved  # noqa: F401, for your answers
 from minibert.core.ops.primitives import EmbeddingSaved  # noqa: F401, for your answers
-from minibert.model.params import Parameters, initialise
 from minibert.data.corpus import embedded_corpus, sentences
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters, initialise
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}

@@ -42,13 +42,13 @@ from matplotlib.patches import Rectangle
 from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch
-from minibert.model.ops import Ops
 from minibert.core.ops.losses import CrossEntropySaved  # noqa: F401, for your answers
-from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances
 from minibert.data.masking import choose_words, visible_tokens
 from minibert.data.shards.store import write_shards
+from minibert.model.ops import Ops
+from minibert.model.params import initialise
 from minibert.tokenizer import BasicTokenizer, count_words, learn_vocab
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}

@@ -36,8 +36,8 @@ import numpy as np
 from minibert import BertConfig, course
 from minibert.core.batch import Batch, Sequence
 from minibert.core.bert import encoder_layer
-from minibert.model.ops import Ops
 from minibert.core.ops.attention import AttentionSaved, GroupSaved, equal_length_groups  # noqa: F401  for exercise 04.4
+from minibert.model.ops import Ops
 from minibert.model.params import initialise
 from minibert.reports import viz
 

@@ -40,9 +40,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import course
-from minibert.model.ops import Ops
 from minibert.core.ops.erf import erfc
 from minibert.core.ops.primitives import GeluSaved, LinearSaved, TanhSaved
+from minibert.model.ops import Ops
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
 lesson = course.begin("05")

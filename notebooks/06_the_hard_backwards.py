@@ -38,10 +38,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import course
-from minibert.model.ops import Ops
 from minibert.core.ops.attention import equal_length_groups
 from minibert.core.ops.primitives import LayerNormSaved, TakeRowsSaved
 from minibert.data.corpus import embedded_corpus, sentences
+from minibert.model.ops import Ops
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
 lesson = course.begin("06")

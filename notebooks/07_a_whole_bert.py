@@ -37,7 +37,8 @@ import numpy as np
 from minibert import course
 from minibert.core import bert
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import Size, config_of, random_batch, random_parameters
+from minibert.core.gradcheck.complex_step import complex_step
 from minibert.core.ops.blocks import (
     AttentionBlockSaved,
     FeedForwardBlockSaved,
@@ -46,10 +47,9 @@ from minibert.core.ops.blocks import (
     PoolerSaved,
     layer_sites,
 )
-from minibert.model.params import Parameters, initialise
 from minibert.engines.flops import layer_operations, step_operations
-from minibert.gradcheck.cases import Size, config_of, random_batch, random_parameters
-from minibert.gradcheck.sheet import complex_step
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters, initialise
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
 lesson = course.begin("07")

@@ -36,9 +36,9 @@ from minibert import BertConfig, Tokenizer, course
 from minibert.core import bert
 from minibert.core.batch import Batch
 from minibert.core.ops import AdamRule
+from minibert.data.corpus import embedded_corpus, sentences
 from minibert.model.ops import Ops
 from minibert.model.params import initialise
-from minibert.data.corpus import embedded_corpus, sentences
 from minibert.pretraining.evaluation import shuffle_contexts
 from minibert.pretraining.recipes import SCHEDULES
 from minibert.reports import viz

@@ -40,10 +40,10 @@ from minibert import BertConfig, course
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.optim import warmup_linear
-from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, sentences
+from minibert.model.ops import Ops
+from minibert.model.params import initialise
 from minibert.reports.viz import smoothed
 
 plt.rcParams |= {

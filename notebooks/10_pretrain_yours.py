@@ -44,22 +44,22 @@ from minibert.core.batch import Batch
 from minibert.core.bert import pretraining_loss, pretraining_loss_backward
 from minibert.core.config import BertConfig
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
-from minibert.model.params import Parameters, initialise
+from minibert.core.step import MaskedAndNext
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.data.instances import InstanceOptions, Instances, split_documents
 from minibert.data.shards.store import write_shards
 from minibert.engines import limited_threads
 from minibert.engines.trace import watch
 from minibert.hub import save_hf
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters, initialise
 from minibert.pretraining.evaluation import (
     evaluation_batches,
     per_position,
     scored_positions,
     shuffle_contexts,
 )
-from minibert.core.step import MaskedAndNext
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text
 from minibert.pretraining.run import pretrain

@@ -34,14 +34,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minibert import Bert, Tokenizer
-from minibert.model import heads
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.ops import Ops
-from minibert.model.params import Head, initialise
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, finetune
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
 from minibert.tasks.metrics import bootstrap, confusion, paired_bootstrap

@@ -111,7 +111,8 @@ def test_named_files_functions_and_folders_exist(path):
 def test_dead_links_and_missing_names_are_found():
     page = "# A b\n[a](nowhere.md) [b](README.md#no-such-heading) [c](#a-b) [d](#a-c) [e](https://a.example)"
     assert dead_links(page, ROOT) == ["nowhere.md", "README.md#no-such-heading", "#a-c"]
-    page = "`core/ops/primitives.py:Primitives.layer_norm` `primitives.py:layer_norm` `core/ops/losses.py:layer_norm`"
+    page = "`core/ops/primitives.py:Primitives.layer_norm` `primitives.py:layer_norm` "
+    page += "`core/ops/losses.py:layer_norm`"
     assert missing_names(page) == ["core/ops/losses.py:layer_norm"]
     assert missing_names("`ops/nothing.py` `nothing.py` `ops/` `nothing/`") == [
         "ops/nothing.py", "nothing.py", "nothing/",

@@ -30,7 +30,6 @@ from minibert.api.runs import Run
 from minibert.api.texts import TextClassifier
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
-from minibert.model.params import Head, initialise
 from minibert.data import choice, glue, ner, squad, stand_ins as pairs, tables, trivia
 from minibert.data.corpus import sentences
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
@@ -47,6 +46,7 @@ from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.hub.checkpoint import checkpoint_path, latest, save_checkpoint
+from minibert.model.params import Head, initialise
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain

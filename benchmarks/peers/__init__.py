@@ -1,1 +1,1 @@
-"""What `step.py`, `ask/inference.py` and `peak.py` share: the work, those who do it, and a process for each."""
+"""What `step.py`, `inference.py` and `peak.py` share: the work, those who do it, and a process for each."""

@@ -10,8 +10,8 @@ import numpy as np
 from minibert import engines
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.model.params import Parameters
 from minibert.core.params import nest
+from minibert.model.params import Parameters
 from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
 from peers.work import Rectangle
 

@@ -11,8 +11,8 @@ import transformers
 from minibert import engines
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.model.params import Parameters
 from minibert.hub import to_hf
+from minibert.model.params import Parameters
 from peers.schedule import BETAS, CLIP_NORM, EPS, RATE, WEIGHT_DECAY, TrainingStep
 from peers.work import IGNORED, Rectangle
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from minibert import engines
-from minibert.model.batch import TaskBatch
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.whole_model import WholeRun
+from minibert.model.batch import TaskBatch
 from minibert.training.loop import prefetch
 from minibert.training.step import start
 from peers.tuning import CLIP_NORM, EPS, RATE, SEED, WEIGHT_DECAY, Epoch, Tuner

@@ -18,10 +18,10 @@ from minibert.base.json_files import fits, misfit, read_json
 from minibert.base.options import RunOptions, option
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
-from minibert.model.ops import Ops
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.models import is_finetuned
 from minibert.finetuning.options import FinetuneOptions
+from minibert.model.ops import Ops
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import name_of_texts

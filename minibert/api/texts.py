@@ -16,9 +16,9 @@ from minibert import engines
 from minibert.api.base import Estimator, documented
 from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.base.errors import InputError
-from minibert.model.params import Head, Parameters
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
+from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
 from minibert.tasks.metrics import r2
 from minibert.tokenizer import Tokenizer

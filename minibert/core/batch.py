@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from minibert.core.errors import InputError
 from minibert.core.config import BertConfig
+from minibert.core.errors import InputError
 from minibert.core.head_kinds import LABELS
 from minibert.core.params import AnyHead
 
@@ -257,7 +257,8 @@ class TaskBatch(Batch):
         choices = len(features[0].sequences)
         for number, feature in enumerate(features):
             if len(feature.sequences) != choices:
-                counts = f"Feature {number} has {len(feature.sequences)} sequences and feature 0 has {choices}"
+                own = len(feature.sequences)
+                counts = f"Feature {number} has {own} sequences and feature 0 has {choices}"
                 raise InputError(f"{counts}; put examples with equally many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         return cls._with_labels(batch, batch.cu_seqlens[:-1:choices], features, head, choices=choices)

@@ -17,7 +17,7 @@ Pure functions, as in `bert.py`: `ops` does the arithmetic, `head` says which of
 """
 
 from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -188,7 +188,13 @@ def encoder_rows(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
 
 # x (T,H) or (R,H) -> (S,K), (S,1), (T,2) or (N,K)
 def _output_layer(
-    ops: Ops, config: BertConfig, head: AnyHead, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
+    ops: Ops,
+    config: BertConfig,
+    head: AnyHead,
+    x: Array,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None,
 ) -> tuple[Array, Saved]:
     """Apply pooler, dropout and the output layer, as far as the head has them, to what it reads."""
     rows = rows_read(config, head, batch)
@@ -211,7 +217,7 @@ def _output_layer(
 def output_scores(
     ops: Ops, config: BertConfig, read: Array, rows: Array | None, params: Params, drop: Dropout | None
 ) -> tuple[Array, Saved, Saved]:
-    """Drop out numbers of what the head reads, where it reads some `rows` only, and apply its linear layer."""
+    """Apply dropout to what the head reads, unless it reads every row, and then its linear layer."""
     site = dropout_site(config)
     saved_drop = None
     if rows is not None and drop is not None and drop.rate:

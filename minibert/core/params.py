@@ -13,11 +13,10 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from minibert.core.errors import InputError
 from minibert.core.arrays import Array, Params
 from minibert.core.config import BertConfig
+from minibert.core.errors import InputError
 from minibert.core.head_kinds import KINDS, SEQUENCES, HeadKind
-
 
 Initial: TypeAlias = Callable[[np.random.Generator, tuple[int, ...], float], Any]
 
@@ -370,7 +369,9 @@ def precision_for(arithmetic: str) -> np.dtype:
     return np.dtype("float32" if arithmetic == "bfloat16" else arithmetic)
 
 
-def initialise(config: BertConfig, seed: int, dtype: Any = "float32", head: AnyHead = PRETRAINING) -> Parameters:
+def initialise(
+    config: BertConfig, seed: int, dtype: Any = "float32", head: AnyHead = PRETRAINING
+) -> Parameters:
     """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
 
     Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other

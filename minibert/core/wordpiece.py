@@ -1,9 +1,15 @@
-"""Learn a WordPiece vocabulary by counting pairs, and encode by longest match, in plain Python.
+"""Learn a WordPiece vocabulary by counting pairs, and cut words by longest match, in plain Python.
 
-merging.py makes the same merges and greedy.py finds the same pieces on text of any size; tests hold both
-against this file, which knows words of letters only.
+In `tokenizer/`, normalize.py finds the same words, merging.py makes the same merges and greedy.py cuts the
+same pieces, on text of any size and in any script; tests hold all three against this file.
+
+    vocab = learn(Counter(split_words(text)), vocab_size=1000)
+    ids = {piece: number for number, piece in enumerate(vocab)}
+    decode(encode("unaffable", ids), vocab)                     # "unaffable"
 """
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -14,6 +20,19 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNK = SPECIAL_TOKENS.index("[UNK]")
 ROUNDING = 2**16  # gains are rounded to multiples of 1 / ROUNDING nats
 Symbol = TypeVar("Symbol", str, int)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, in lower case and without accents; a punctuation mark is a word.
+
+    Examples
+    --------
+    >>> split_words("Élan, 2 times!")
+    ['elan', ',', '2', 'times', '!']
+    """
+    decomposed = unicodedata.normalize("NFD", text.lower())
+    bare = "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn")
+    return re.findall(r"[^\W_]+|\S", bare)
 
 
 def learn(
@@ -88,12 +107,18 @@ def join(symbols: Sequence[Symbol], pair: tuple[Symbol, Symbol], merged: Symbol)
 
 def encode(word: str, ids: Mapping[str, int]) -> list[int]:
     """Cut a word into the longest piece that begins it, the longest "##" piece that goes on, …; or [UNK]."""
-    found, begin = [], 0
+    pieces = []
+    begin = 0
     while begin < len(word):
         mark = "##" if begin else ""
         end = next((end for end in range(len(word), begin, -1) if mark + word[begin:end] in ids), None)
         if end is None:
             return [UNK]
-        found.append(ids[mark + word[begin:end]])
+        pieces.append(ids[mark + word[begin:end]])
         begin = end
-    return found
+    return pieces
+
+
+def decode(pieces: Sequence[int], vocab: Sequence[str]) -> str:
+    """Join pieces to words again, with a space between words."""
+    return " ".join(vocab[number] for number in pieces).replace(" ##", "")

@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.terminal import counted
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import Case, Size, config_of, random_batch, random_parameters
+from minibert.core.gradcheck.complex_step import (
+    STEP,
+    complex_step,
+    engine_gradients,
+    gradient_errors,
+    split,
+    upstream,
+)
+from minibert.core.gradcheck.operations import heads, primitives, sublayers
 from minibert.course.running import Plain, Rejected, barred, call, require_parameters
-from minibert.gradcheck.cases import Case, Size, config_of, random_batch, random_parameters
-from minibert.gradcheck.operations import heads, primitives, sublayers
-from minibert.gradcheck.sheet import STEP, complex_step, engine_gradients, gradient_errors, split, upstream
+from minibert.model.ops import Ops
 
 BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more
 EXACT = 1e-14  # of an element of a gradient: right formulas err by 3e-15, 4-point differences by 3e-13

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text
-from minibert.model.ops import Ops
 from minibert.course import judging, mine
 from minibert.course.exercises import Exercise, exercises, notebook_source
 from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_operation
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
+from minibert.model.ops import Ops
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, Stopped
 from minibert.base.machine import cores
-from minibert.model.ops import Ops
 from minibert.engines.hardware import chosen_isa, limited_threads, rate_of_one_thread, require_threads
+from minibert.model.ops import Ops
 
 BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16
 PORTABLE = "portable"  # of `cpp` without vector instructions of its own, as on ARM

@@ -22,7 +22,6 @@ from minibert.base.json_files import read_json
 from minibert.base.model_names import kept_steps
 from minibert.base.options import MOST, RunOptions
 from minibert.core.config import BertConfig
-from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus, find_files, sentences
 from minibert.data.glue import TASKS as GLUE
 from minibert.data.shards.joined import vocabulary_of
@@ -39,6 +38,7 @@ from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import read_examples, subset
 from minibert.finetuning.run import finetune, predict
 from minibert.hub.vocabularies import read_tokenizer
+from minibert.model.params import initialise
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import learn_vocabulary, watched
 from minibert.pretraining.run import pretrain

@@ -12,9 +12,9 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.model_names import folder_of, locate, step_of
 from minibert.core.arrays import Array
+from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Parameters
-from minibert.hub.vocabularies import read_tokenizer
 from minibert.tokenizer import Tokenizer, unicode
 from minibert.training.runlog import read_metrics
 

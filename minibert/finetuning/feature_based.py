@@ -17,8 +17,6 @@ from minibert import hub
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
-from minibert.model.batch import VectorBatch
-from minibert.model.params import PRETRAINING
 from minibert.core.params import precision_for
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
 from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
@@ -27,7 +25,9 @@ from minibert.finetuning.preparation import Prepared, read_labelled
 from minibert.finetuning.running import Run
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model import bilstm
+from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
+from minibert.model.params import PRETRAINING
 from minibert.reports.results import learnt_text
 from minibert.tasks import registry
 from minibert.tasks.batches import Position, drawn, require_finite_outputs

@@ -8,9 +8,9 @@ from minibert.ask.inference import FINETUNED
 from minibert.base.errors import InputError
 from minibert.base.json_files import read_json
 from minibert.core.config import BertConfig
-from minibert.model.params import Parameters
 from minibert.core.params import precision_for
 from minibert.hub import LoadReport
+from minibert.model.params import Parameters
 from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 from minibert.tasks.task import Task

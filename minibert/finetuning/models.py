@@ -13,8 +13,6 @@ from minibert.base.model_names import folder_of
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import Head, Parameters
 from minibert.core.params import precision_for, reset
 from minibert.finetuning import foreign
 from minibert.finetuning.frozen.feature_tagger import FeatureTagger
@@ -22,6 +20,8 @@ from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.hub.names import LSTM
 from minibert.hub.sentence_transformers import Normalize, read_modules
 from minibert.hub.vocabularies import check_vocabulary
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
 from minibert.model.positions import with_positions
 from minibert.tasks import batches, registry, similarity_losses
 from minibert.tasks.batches import Done, nothing

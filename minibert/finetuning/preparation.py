@@ -12,13 +12,13 @@ import numpy as np
 
 from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
-from minibert.model.head_kinds import POOLS
-from minibert.model.params import Head
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.hub.vocabularies import read_tokenizer
+from minibert.model.head_kinds import POOLS
+from minibert.model.params import Head
 from minibert.model.targets import Targets
 from minibert.tasks import registry
 from minibert.tasks.bag_of_words import BagOfWords

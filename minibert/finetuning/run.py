@@ -21,7 +21,6 @@ from minibert.base.errors import InputError
 from minibert.base.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
-from minibert.model.ops import Ops
 from minibert.data.glue import TextExample
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
@@ -31,6 +30,7 @@ from minibert.finetuning.preparation import asked_examples, bag_of_words_in, sou
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
+from minibert.model.ops import Ops
 from minibert.reports import results
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions

@@ -21,13 +21,13 @@ from minibert.base.json_files import parse_json
 from minibert.base.machine import cores
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
-from minibert.model.batch import TaskBatch
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
 from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
+from minibert.model.batch import TaskBatch
 from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE

@@ -10,12 +10,9 @@ import numpy as np
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.model.head_kinds import KINDS
 from minibert.core.head_kinds import LABELS, SEQUENCES, TOKENS
 from minibert.core.optim import Optimizer, optimizer_for
-from minibert.model.params import Head, Parameters
 from minibert.engines.flops import task_operations
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.models import OUTPUT_LAYER, start_from
@@ -24,6 +21,9 @@ from minibert.finetuning.preparation import Prepared, prepare
 from minibert.finetuning.running import Run
 from minibert.hub.checkpoint import Checkpoint
 from minibert.hub.sentence_transformers import write_modules
+from minibert.model.batch import TaskBatch
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
 from minibert.model.targets import TARGETS, targets_of
 from minibert.reports.results import learnt_text
 from minibert.tasks.batches import functions_of, lengths, outputs, require_finite_outputs, training_batches

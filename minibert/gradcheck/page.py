@@ -7,10 +7,10 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from minibert.core import bert
-from minibert.model.ops import Ops
-from minibert.model.params import Head
 from minibert.gradcheck.sheet import Row
 from minibert.model import bilstm
+from minibert.model.ops import Ops
+from minibert.model.params import Head
 from minibert.reports.markup import rendered
 from minibert.tasks import batches
 

@@ -1,28 +1,38 @@
-"""Gradients proven by the complex step: every operation of an engine against the reference, as a proof sheet.
+"""Every operation of an engine against the reference, as a proof sheet.
 
-For f holomorphic, v a real direction and h as tiny as we like,  f(x + ihv) = f(x) + ih f'(x) v + O(h^2).  So
-Im f(x + ihv) / h is the derivative along v, with no difference of nearby numbers in it: exact to rounding
-(Squire & Trapp 1998). With a random upstream gradient u, the error of an engine's gradient g is
-
-    |<g, v> - <u, Im f(x + ihv) / h>| / (|g| |v|),     f always the NumPy reference.
-
-A lower precision is compared with float64 instead: an engine may err twice as much as plain NumPy does.
+In float64 gradients are proven by the complex step (`core/gradcheck/complex_step.py`). A lower precision is
+compared with float64 instead: an engine may err twice as much as plain NumPy does.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import aligned
+from minibert.core.gradcheck import losses as core_losses, operations as core_operations
+from minibert.core.gradcheck.cases import (
+    SIZES,
+    Arrays,
+    Case,
+    Size,
+    config_of,
+    random_batch,
+    random_parameters,
+)
+from minibert.core.gradcheck.complex_step import (
+    distance,
+    engine_gradients,
+    gradient_errors,
+    norm_of,
+    result_of,
+    upstream,
+    worst,
+)
+from minibert.engines.runtime import runtime_of
+from minibert.gradcheck import losses, operations
 from minibert.model.ops import Ops
-from minibert.core.params import leaf_of, nest
-from minibert.gradcheck.cases import SIZES, Arrays, Case, Size, config_of, random_batch, random_parameters
-from minibert.gradcheck.losses import pretraining_losses, task_losses
-from minibert.gradcheck.operations import heads, primitives, sublayers
-
-STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
 
 # What an error may be, and why. The first row counts that the operation's name ends with.
 COMPLEX_STEP_BOUNDS = (
@@ -52,17 +62,6 @@ DRAWS = (
 NEARBY = 2.0**-10  # how far they are moved, relative to their size
 
 
-def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
-    """Differentiate f at x along v, exact to rounding.
-
-    Parameters
-    ----------
-    f : holomorphic function of a number or an array.
-    x, v : the point and the direction, real.
-    """
-    return np.asarray(f(x + 1j * STEP * v)).imag / STEP
-
-
 class Row(NamedTuple):
     """One line of the proof sheet."""
 
@@ -81,12 +80,19 @@ def cases(size: Size, seed: int = 0) -> list[Case]:
     batch = random_batch(size, size.M, rng)
     parameters = random_parameters(config_of(size), rng)
     return [
-        *primitives(size, batch, rng),
-        *sublayers(size, batch, parameters, rng),
-        *heads(size, batch, parameters, rng),
-        *pretraining_losses(size, parameters, rng),
-        *task_losses(size, rng),
+        *core_operations.primitives(size, batch, rng),
+        *operations.primitives(size, batch, rng),
+        *core_operations.sublayers(size, batch, parameters, rng),
+        *operations.sublayers(size, batch, rng),
+        *core_operations.heads(size, batch, parameters, rng),
+        *core_losses.pretraining_losses(size, parameters, rng, _prepare),
+        *core_losses.task_losses(size, rng, _prepare),
+        *losses.task_losses(size, rng, _prepare),
     ]
+
+
+def _prepare(ops: Ops, batch: Any) -> Any:
+    return runtime_of(ops).prepare(batch)
 
 
 def proof_sheet(
@@ -115,10 +121,10 @@ def check(
 ) -> list[Row]:
     """Check one operation in one precision: a line for each engine."""
     if dtype == "float64":
-        exact = _result(Ops(), case, case.arguments)
+        exact = result_of(Ops(), case, case.arguments)
         errors = []
         for engine in engines:
-            error = distance(_result(engine, case, case.arguments), exact)
+            error = distance(result_of(engine, case, case.arguments), exact)
             errors.append(worst([error, *gradient_errors(engine, case, seed).values()]))
         bounds = [_first_match(COMPLEX_STEP_BOUNDS, case.operation)] * len(engines)
     else:
@@ -140,58 +146,6 @@ def format_sheet(rows: list[Row]) -> str:
     passed = "checks, every one within its bound"
     last = f"{failed} of {len(rows)} checks FAIL" if failed else f"{len(rows)} {passed}"
     return "\n".join([*aligned(lines), "", last])
-
-
-def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
-    """Measure the error of each argument's gradient, and of all of them together (under "all").
-
-    Each along one random direction, which misses a wrong gradient with probability zero. An argument that the
-    result does not depend on has only rounding in its gradient, and counts only together with the others.
-    """
-    rng = np.random.default_rng(seed)
-    u = upstream(case, rng)
-    gradients = engine_gradients(engine, case, case.arguments, u)
-    directions = {name: rng.standard_normal(g.shape) for name, g in gradients.items()}
-
-    def error(names: Iterable[str]) -> float:
-        v = {name: directions[name] for name in names}
-        along = sum(float((gradients[name] * v[name]).sum()) for name in v)
-        size = _norm(gradients[name] for name in v) * _norm(v.values())
-        return _ratio(abs(along - directional_derivative(case, u, v)), size)
-
-    return {name: error([name]) for name in gradients if name not in case.unseen} | {"all": error(gradients)}
-
-
-def upstream(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """Draw a random gradient with respect to the result; 1 when the result is the loss itself."""
-    shape = _result(Ops(), case, case.arguments).shape
-    return rng.standard_normal(shape) if shape else np.ones(())
-
-
-def directional_derivative(case: Case, u: np.ndarray, directions: Arrays) -> float:
-    """Differentiate the reference's <u, result> along a direction; arguments without one stay."""
-
-    def along(t: complex) -> Any:
-        moved = {name: one + t * directions.get(name, 0) for name, one in case.arguments.items()}
-        return (u * _result(Ops(), case, moved)).sum()
-
-    return float(complex_step(along, 0.0, 1.0))
-
-
-def engine_gradients(engine: Ops, case: Case, arguments: Arrays, u: np.ndarray) -> Arrays:
-    """Compute the gradient of <u, result> for every argument, by the engine's forward and backward.
-
-    Both run twice, into the same accumulators, and half of the sum is returned: no rounding is added, and an
-    accumulator that was overwritten shows.
-    """
-    inputs, params = split(case, arguments)
-    totals = nest({name: np.zeros_like(arguments[name]) for name in case.params})
-    for _ in range(2):
-        _, saved = case.forward(engine, inputs, params)
-        fresh, totals = case.backward(engine, u, saved, params, totals)
-    fresh = fresh if isinstance(fresh, tuple) else (fresh,)
-    gradients = {name: np.asarray(one) for name, one in zip(inputs, fresh, strict=True)}
-    return gradients | {name: np.asarray(leaf_of(totals, name)) / 2 for name in case.params}
 
 
 def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 0) -> list[float]:
@@ -216,13 +170,13 @@ def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarr
     """
     low = {name: one.astype(dtype) for name, one in case.arguments.items()}
     high = {name: one.astype(np.float64) for name, one in low.items()}
-    exact = _result(Ops(), case, high)
+    exact = result_of(Ops(), case, high)
     expected = engine_gradients(Ops(), case, high, u.astype(np.float64))
-    share = _norm(expected.values()) / max(1, sum(one.size for one in expected.values())) ** 0.5
+    share = norm_of(expected.values()) / max(1, sum(one.size for one in expected.values())) ** 0.5
 
     def error(engine: Ops) -> float:
         found = engine_gradients(engine, case, low, u)
-        errors = [distance(_result(engine, case, low), exact)]
+        errors = [distance(result_of(engine, case, low), exact)]
         errors += [distance(found[name], one, least=share * one.size**0.5) for name, one in expected.items()]
         return worst(errors)
 
@@ -236,36 +190,6 @@ def rounding_bound(engine: Ops, plain: float, case: Case, dtype: str) -> float:
         return ENGINE_FACTOR * plain + _first_match(ENGINE_FLOORS, case.operation) * eps
     longest = max(max(one.shape) for one in case.arguments.values())
     return _first_match(ROUNDING_BOUNDS, case.operation) * eps * longest**0.5
-
-
-def distance(found: Any, expected: Any, least: float = 0.0) -> float:
-    """Return |found - expected| / max(|expected|, least) over all elements; what should be zero has to be."""
-    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
-    return _ratio(_norm([found - expected]), max(_norm([expected]), least))
-
-
-def worst(errors: Iterable[float]) -> float:
-    """Return the largest; not a number counts as larger than any."""
-    return float(np.max(list(errors)))
-
-
-def _result(ops: Ops, case: Case, arguments: Arrays) -> np.ndarray:
-    y, _ = case.forward(ops, *split(case, arguments))
-    return np.asarray(y)
-
-
-def split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
-    """Return inputs by name, and the tree of parameters."""
-    return {n: arguments[n] for n in case.inputs}, nest({n: arguments[n] for n in case.params})
-
-
-def _norm(arrays: Iterable[np.ndarray]) -> float:
-    return float(np.sqrt(sum(float((one * one).sum()) for one in arrays)))
-
-
-def _ratio(error: float, size: float) -> float:
-    """Divide; no error at all is zero and an error in what should be nothing is infinite."""
-    return float(error / size) if size else (0.0 if error == 0 else float("inf"))
 
 
 def _first_match(bounds: tuple[tuple[str, Any, str], ...], operation: str) -> Any:

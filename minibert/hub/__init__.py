@@ -8,7 +8,6 @@ import numpy as np
 from minibert.base.errors import InputError, warn
 from minibert.base.model_names import locate, no_such_model
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, Parameters
 from minibert.hub import hugging_face
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
@@ -22,6 +21,7 @@ from minibert.hub.tensorflow.google import (
     load_tf,
     save_tf,
 )
+from minibert.model.params import Head, Parameters
 from minibert.model.targets import targets_of
 
 __all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "hidden_size"]

@@ -22,9 +22,9 @@ from minibert.base.json_files import parse_json
 from minibert.base.model_names import kept_steps, step_of
 from minibert.base.terminal import emit
 from minibert.core.config import BertConfig
-from minibert.model.params import PRETRAINING, Head, Parameters, parameter_table
 from minibert.core.params import Entry, FlatParameters
 from minibert.model import bilstm
+from minibert.model.params import PRETRAINING, Head, Parameters, parameter_table
 
 FORMAT = "minibert checkpoint 1"
 HEADER = {"config": dict, "updates": int, "crc32": dict, "state": dict}  # what has to stand in it

@@ -12,11 +12,11 @@ from minibert.base.files import atomic_json, atomic_tensors, open_file
 from minibert.base.json_files import parse_json, read_json
 from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import Head, Parameters
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
 from minibert.hub.names import DECODER, DECODER_BIAS, MASKED_LM, to_hf
 from minibert.hub.precisions import narrowed, widened
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"

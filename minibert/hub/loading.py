@@ -12,8 +12,6 @@ from minibert.base.json_files import fits, read_json
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, some_of
 from minibert.core.config import BertConfig
-from minibert.model.head_kinds import KINDS
-from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table
 from minibert.core.params import reset
 from minibert.hub.names import (
     DECODER,
@@ -28,6 +26,8 @@ from minibert.hub.names import (
     shapes,
     to_hf,
 )
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import PRETRAINING, Head, Parameters, check_head, parameter_table
 
 Tensors = dict[str, np.ndarray]
 

@@ -9,40 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minibert.model.head_kinds import KINDS
+from minibert.core.folder import NAMES as NAMES, hugging_face_names
 from minibert.core.params import Entry
+from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
 
-# Our names to theirs. * is the number of a layer, {} stands for query, key and value.
-_LAYER = "bert.encoder.layer.*"
-NAMES = {
-    "embeddings.word": "bert.embeddings.word_embeddings.weight",
-    "embeddings.position": "bert.embeddings.position_embeddings.weight",
-    "embeddings.segment": "bert.embeddings.token_type_embeddings.weight",
-    "embeddings.gamma": "bert.embeddings.LayerNorm.weight",
-    "embeddings.beta": "bert.embeddings.LayerNorm.bias",
-    "layers.*.attention.qkv_weight": f"{_LAYER}.attention.self.{{}}.weight",
-    "layers.*.attention.qkv_bias": f"{_LAYER}.attention.self.{{}}.bias",
-    "layers.*.attention.output_weight": f"{_LAYER}.attention.output.dense.weight",
-    "layers.*.attention.output_bias": f"{_LAYER}.attention.output.dense.bias",
-    "layers.*.attention.gamma": f"{_LAYER}.attention.output.LayerNorm.weight",
-    "layers.*.attention.beta": f"{_LAYER}.attention.output.LayerNorm.bias",
-    "layers.*.feed_forward.in_weight": f"{_LAYER}.intermediate.dense.weight",
-    "layers.*.feed_forward.in_bias": f"{_LAYER}.intermediate.dense.bias",
-    "layers.*.feed_forward.out_weight": f"{_LAYER}.output.dense.weight",
-    "layers.*.feed_forward.out_bias": f"{_LAYER}.output.dense.bias",
-    "layers.*.feed_forward.gamma": f"{_LAYER}.output.LayerNorm.weight",
-    "layers.*.feed_forward.beta": f"{_LAYER}.output.LayerNorm.bias",
-    "pooler.weight": "bert.pooler.dense.weight",
-    "pooler.bias": "bert.pooler.dense.bias",
-    "mlm.weight": "cls.predictions.transform.dense.weight",
-    "mlm.bias": "cls.predictions.transform.dense.bias",
-    "mlm.gamma": "cls.predictions.transform.LayerNorm.weight",
-    "mlm.beta": "cls.predictions.transform.LayerNorm.bias",
-    "mlm.output_bias": "cls.predictions.bias",
-    "nsp.weight": "cls.seq_relationship.weight",
-    "nsp.bias": "cls.seq_relationship.bias",
-}
 # Second names of one tensor, which some files carry beside the first or in its place.
 DECODER, DECODER_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
 TIED = {DECODER: "bert.embeddings.word_embeddings.weight", DECODER_BIAS: "cls.predictions.bias"}
@@ -96,6 +67,4 @@ def _theirs(entry: Entry, head: Head) -> list[str]:
         return [POOL_QUERY]
     if entry.name.startswith("head."):
         return [head_names(head)[entry.name == "head.bias"]]
-    number = re.search(r"\d+", entry.name)
-    theirs = NAMES[re.sub(r"\d+", "*", entry.name)].replace("*", number[0] if number else "")
-    return [theirs.format(part) for part in ("query", "key", "value")] if "{}" in theirs else [theirs]
+    return hugging_face_names(entry.name)

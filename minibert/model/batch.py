@@ -41,8 +41,10 @@ class TaskBatch(core.TaskBatch):
         return super().first_sequences if self.windows is None else self.windows[:, 0]
 
     @classmethod
-    def pack_features(cls, features: abc.Sequence[Feature], head: Head) -> Self:
-        """Lay the sequences of features end to end, as one global batch; with `head.pool` they are windows."""
+    def pack_features(  # type: ignore[override]
+        cls, features: abc.Sequence[Feature], head: Head
+    ) -> Self:
+        """Lay the sequences of features end to end, as one global batch; with `head.pool` as windows."""
         if not head.pool:
             return super().pack_features(features, head)
         if not features:

@@ -9,7 +9,7 @@ from minibert.core.arrays import Array
 from minibert.core.config import BertConfig
 from minibert.core.errors import InputError
 from minibert.core.head_kinds import SEQUENCES, HeadKind
-from minibert.core.params import AnyHead, Entry, encoder_table, head_table, reset, weight
+from minibert.core.params import Entry, encoder_table, head_table, reset, weight
 from minibert.model.head_kinds import KINDS, POOLS
 
 
@@ -118,7 +118,7 @@ class Parameters(core.Parameters):
         super().__init__(config, flat, dtype, head)
 
     @staticmethod
-    def table_of(config: BertConfig, head: Head) -> list[Entry]:
+    def table_of(config: BertConfig, head: Head) -> list[Entry]:  # type: ignore[override]
         """List the parameters of a BERT with this head."""
         return parameter_table(config, head)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.core.params import FlatParameters, Parameters
+from minibert.core.params import FlatParameters
+from minibert.model.params import Parameters
 
 TABLE = "embeddings.position"
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from minibert.base.errors import InputError
-from minibert.core.params import Parameters
+from minibert.model.params import Parameters
 
 TARGETS = "targets"  # in the plan of a run, which every checkpoint has; runs of earlier versions have none
 LARGEST, SMALLEST = 1e36, 1e-30  # of numbers whose scaled weights float32 still holds

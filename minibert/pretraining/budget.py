@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted
-from minibert.model.params import Parameters
 from minibert.engines.runtime import runtime_of
+from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Timetable

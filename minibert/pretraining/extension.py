@@ -23,10 +23,10 @@ import numpy as np
 from minibert.base.errors import InputError, warn
 from minibert.base.files import atomic_json, require_folder, write_folder_atomically
 from minibert.base.terminal import counted as counted_text, printable, some_of
-from minibert.model.params import Parameters
 from minibert.data.lines import numbered_lines
 from minibert.hub import load, save_hf
 from minibert.hub.vocabularies import check_vocabulary, read_tokenizer
+from minibert.model.params import Parameters
 from minibert.pretraining.predict import evaluate_words
 from minibert.pretraining.preparation import count_corpus
 from minibert.tokenizer import Tokenizer, WordCounts, extending

@@ -8,15 +8,15 @@ from typing import Any
 
 from minibert.base.errors import InputError, warn
 from minibert.core.batch import Batch
-from minibert.model.batch import BatchPart
 from minibert.core.config import BertConfig
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
-from minibert.core.step import MaskedAndNext
-from minibert.model.params import PRETRAINING, Parameters, initialise
 from minibert.core.params import FlatParameters, precision_for
+from minibert.core.step import MaskedAndNext
 from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
 from minibert.engines.runtime import runtime_of
 from minibert.hub import load
+from minibert.model.batch import BatchPart
+from minibert.model.params import PRETRAINING, Parameters, initialise
 from minibert.model.positions import begin_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions

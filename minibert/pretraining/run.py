@@ -25,13 +25,13 @@ from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
-from minibert.model.ops import Ops
-from minibert.model.params import Parameters
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
 from minibert.engines.trace import Trace, watch
 from minibert.hub import save_hf
 from minibert.hub.checkpoint import checkpoints, latest
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters
 from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
 from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
 from minibert.pretraining.objective import Pretraining

@@ -8,15 +8,15 @@ import numpy as np
 
 from minibert.base.errors import DivergedError
 from minibert.core import draws
-from minibert.core.heads import split_outputs
-from minibert.model import heads
 from minibert.core.arrays import Array, Params
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.model.head_kinds import KINDS
 from minibert.core.head_kinds import SEQUENCES
-from minibert.model.params import Head, Parameters
+from minibert.core.heads import split_outputs
 from minibert.engines.runtime import runtime_of
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
+from minibert.model.head_kinds import KINDS
+from minibert.model.params import Head, Parameters
 from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
 

@@ -47,7 +47,7 @@ class Sentences(Task):
     refuses_blanks = False  # official files are taken as they are, with a warning
     numeric = False  # whether the answer is a number
     kind = ""
-    scored: tuple[str, ...] = ()  # functions in `minibert.tasks.metrics`, the one that models are chosen by first
+    scored: tuple[str, ...] = ()  # functions in `tasks.metrics`, the one that models are chosen by first
 
     def __init__(self, name: str, title: str, classes: Labels | None, scored: tuple[str, ...]) -> None:
         self.name, self.title = name, title

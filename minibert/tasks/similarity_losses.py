@@ -15,10 +15,10 @@ from collections import namedtuple
 
 from minibert.core import bert
 from minibert.core.arrays import Array, Grads, Params, Saved
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.heads import HeadLoss
 from minibert.core.ops import Dropout
+from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 from minibert.model.params import Head
 

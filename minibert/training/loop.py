@@ -20,10 +20,10 @@ from minibert.base.model_names import kept_steps
 from minibert.core.batch import Batch
 from minibert.core.optim import Optimizer
 from minibert.core.params import FlatParameters
+from minibert.core.step import Objective
 from minibert.engines.runtime import runtime_of
 from minibert.hub.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
 from minibert.training.runlog import Log, say
-from minibert.core.step import Objective
 from minibert.training.step import Steps, start
 
 Batches = Iterable[tuple[Batch, Any]]  # with the position in the data after each

@@ -14,8 +14,8 @@ from small_tasks import reviews, write_model, write_sst2
 import minibert
 from minibert.api.runs import FinetuneCall, PretrainCall, Run
 from minibert.base.errors import InputError
-from minibert.model.ops import Ops
 from minibert.finetuning.options import FinetuneOptions
+from minibert.model.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 
 SMALL = dict(vocab_size=120, seq_length="16", batch_size=8, max_positions=16, engine="numpy", show=False)

@@ -15,9 +15,9 @@ from minibert import Bert, Tokenizer, cli, hub, load
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_tensors
 from minibert.base.model_names import folder_of, locate
-from minibert.model.params import Head
 from minibert.finetuning.run import finetune
 from minibert.hub.checkpoint import BUFFERS, load_checkpoint
+from minibert.model.params import Head
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate
 from minibert.pretraining.run import pretrain

@@ -29,9 +29,9 @@ from minibert import engines
 from minibert.base.errors import InputError
 from minibert.core import bert
 from minibert.core.config import BertConfig
+from minibert.engines.flops import encoder_operations, layer_operations, step_operations
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
-from minibert.engines.flops import encoder_operations, layer_operations, step_operations
 
 SMALL = BertConfig(
     vocab_size=99,

@@ -18,10 +18,10 @@ from tuning_files import documents, write_data, write_model, write_vocabulary
 
 from minibert.base.errors import InputError
 from minibert.base.options import DTYPES
-from minibert.model.batch import TaskBatch
 from minibert.data import ner
 from minibert.data.glue import TextExample
 from minibert.data.squad import Question
+from minibert.model.batch import TaskBatch
 from minibert.tasks import registry
 from minibert.tasks.batches import training_batches
 

@@ -15,9 +15,9 @@ from paths import GOLDEN
 
 from minibert import cli, hub
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, initialise
 from minibert.finetuning.run import classify
 from minibert.hub.tensorflow.bundle import Bundle
+from minibert.model.params import Head, initialise
 from minibert.tasks.stored import TaskFile
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 

@@ -16,11 +16,11 @@ from small_tasks import small_config, write_model, write_sst2
 from minibert import cli, engines
 from minibert.base.errors import InputError, OutOfMemory, RunError
 from minibert.cli.shared.accelerators import CLUSTER
-from minibert.model.ops import Ops
-from minibert.model.params import Head
 from minibert.engines import hardware, registry
 from minibert.finetuning.models import start_from
 from minibert.finetuning.options import FinetuneOptions
+from minibert.model.ops import Ops
+from minibert.model.params import Head
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.loop import Loop, train
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics

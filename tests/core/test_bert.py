@@ -7,10 +7,11 @@ import pytest
 
 from minibert.core import bert
 from minibert.core.batch import Batch
+from minibert.core.gradcheck.cases import SIZES, Size, config_of, random_batch
+from minibert.core.gradcheck.complex_step import distance
+from minibert.gradcheck.drawn import random_parameters
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
-from minibert.gradcheck.cases import SIZES, Size, config_of, random_batch, random_parameters
-from minibert.gradcheck.sheet import distance
 
 SIZE = SIZES["ugly"]
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
+from minibert.core.gradcheck.complex_step import complex_step
 from minibert.core.ops.erf import PIECE, erfc
-from minibert.gradcheck.sheet import complex_step
 
 GOLDEN = np.array(json.loads((FOLDER / "erf.json").read_text(encoding="utf-8")))
 POINTS, VALUES = GOLDEN[:, 0] + 1j * GOLDEN[:, 1], GOLDEN[:, 2] + 1j * GOLDEN[:, 3]

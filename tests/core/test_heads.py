@@ -9,17 +9,14 @@ from objectives import update_once
 
 from minibert import engines
 from minibert.core import bert
+from minibert.core.gradcheck.cases import SIZES, config_of
+from minibert.core.gradcheck.complex_step import distance
+from minibert.core.optim import AdamW
+from minibert.gradcheck.drawn import random_parameters, random_task_batch
+from minibert.gradcheck.sheet import cases, check
 from minibert.model import heads
 from minibert.model.ops import Ops
-from minibert.core.optim import AdamW
 from minibert.model.params import Head, initialise
-from minibert.gradcheck.cases import (
-    SIZES,
-    config_of,
-    random_parameters,
-    random_task_batch,
-)
-from minibert.gradcheck.sheet import cases, check, distance
 from minibert.tasks.batches import batch_outputs
 
 SIZE = SIZES["ugly"]

@@ -12,9 +12,9 @@ from paths import GOLDEN as FOLDER
 
 from minibert import engines
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.ops.updates import CHUNK
 from minibert.engines.runtime import runtime_of
+from minibert.model.ops import Ops
 
 GOLDEN = json.loads((FOLDER / "lamb.json").read_text(encoding="utf-8"))
 VARIANTS = {"every": (), "weights": tuple(GOLDEN["left_out"])}

@@ -8,11 +8,12 @@ from engines import ENGINES, missing
 from hypothesis import given, strategies as st
 
 from minibert import engines
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, optimizer_for
 from minibert.engines.runtime import runtime_of
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model.ops import Ops
 
 every_engine = pytest.mark.parametrize("ops", ENGINES, indirect=True)
 every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])

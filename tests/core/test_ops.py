@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as arrays
 
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES, config_of, random_batch
 from minibert.core.ops.attention import equal_length_groups
-from minibert.gradcheck.cases import SIZES, config_of, random_batch, random_parameters
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model.ops import Ops
 
 OPS = Ops()
 LENGTHS = (1, 2, 7, 13, 7, 31)

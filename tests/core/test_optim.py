@@ -10,9 +10,9 @@ from objectives import update_once
 from minibert import engines
 from minibert.base.errors import InputError
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, Lamb, warmup_linear
 from minibert.engines.runtime import runtime_of
+from minibert.model.ops import Ops
 
 N = 7
 DECAYED = np.array([[0, 2], [4, 6]])

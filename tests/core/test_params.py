@@ -10,8 +10,8 @@ import pytest
 
 from minibert.base.errors import InputError
 from minibert.core.config import SIZES, BertConfig
+from minibert.core.params import nest, normal, reset, unflatten
 from minibert.model.params import Head, Parameters, initialise, parameter_table
-from minibert.core.params import nest, reset, unflatten
 
 CONFIG = BertConfig(
     vocab_size=199,
@@ -79,7 +79,7 @@ def test_count_adds_up_what_begins_with_a_prefix(parameters):
 def test_initial_weights_are_a_normal_distribution_without_its_tails():
     params = initialise(LARGE_ENOUGH, seed=0)
     for entry in parameter_table(LARGE_ENOUGH):
-        if entry.initial == "normal" and entry.size > 10_000:
+        if entry.initial is normal and entry.size > 10_000:
             values = params[entry.name] / 0.02
             assert 1.99 < np.abs(values).max() <= 2 * (1 + 1e-6)
             # Cut off at two, the standard deviation is 0.8796; bounds are four standard errors.
@@ -112,7 +112,7 @@ def test_same_seed_same_values_in_every_precision(parameters):
 
 
 def test_no_two_tensors_begin_alike(parameters):
-    drawn = [parameters[entry.name].ravel()[:20] for entry in parameters.table if entry.initial == "normal"]
+    drawn = [parameters[entry.name].ravel()[:20] for entry in parameters.table if entry.initial is normal]
     assert not any(np.array_equal(one, other) for one, other in itertools.combinations(drawn, 2))
 
 

@@ -10,13 +10,14 @@ from hypothesis import given, strategies as st
 from paths import GOLDEN as FOLDER
 
 from minibert import engines
-from minibert.model import heads
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.ops import random
+from minibert.gradcheck.drawn import random_parameters, random_task_batch
+from minibert.model import heads
+from minibert.model.ops import Ops
 from minibert.model.params import Head
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
 
 GOLDEN = json.loads((FOLDER / "dropout.json").read_text(encoding="utf-8"))
 # Inputs are fixed, so a test that passes once passes always; a good hash fails one bound in 16,000.

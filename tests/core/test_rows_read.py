@@ -8,19 +8,14 @@ from engines import ENGINES
 
 from minibert import engines
 from minibert.core import bert
-from minibert.model import heads
 from minibert.core.batch import Feature, Sequence
+from minibert.core.gradcheck.cases import SIZES, config_of, dropout_of, random_batch
+from minibert.core.gradcheck.complex_step import distance
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model import heads
 from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
-from minibert.gradcheck.cases import (
-    SIZES,
-    config_of,
-    dropout_of,
-    random_batch,
-    random_parameters,
-)
-from minibert.gradcheck.sheet import distance
 from minibert.tasks.batches import batch_outputs
 
 UGLY = SIZES["ugly"]

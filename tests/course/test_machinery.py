@@ -17,12 +17,12 @@ import minibert.course.running as running
 from minibert import course
 from minibert.base.errors import InputError
 from minibert.cli import main
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import Size
 from minibert.core.ops.attention import Attention
 from minibert.core.ops.updates import AdamRule
 from minibert.course.showing import claim
 from minibert.engines.numba.ops import NumbaOps
-from minibert.gradcheck.cases import Size
+from minibert.model.ops import Ops
 
 NOTEBOOK = """
 # ---

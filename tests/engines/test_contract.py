@@ -11,17 +11,13 @@ from planted import plant
 from minibert import engines
 from minibert.base.errors import InputError
 from minibert.core import bert
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES, config_of, dropout_of, random_batch
+from minibert.core.gradcheck.complex_step import upstream
 from minibert.core.params import nest
 from minibert.engines.runtime import runtime_of
-from minibert.gradcheck.cases import (
-    SIZES,
-    config_of,
-    dropout_of,
-    random_batch,
-    random_parameters,
-)
-from minibert.gradcheck.sheet import cases, upstream
+from minibert.gradcheck.drawn import random_parameters
+from minibert.gradcheck.sheet import cases
+from minibert.model.ops import Ops
 
 CASES = {case.label: case for case in cases(SIZES["ugly"])}
 every_engine = pytest.mark.parametrize("ops", ENGINES, indirect=True)

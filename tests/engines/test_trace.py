@@ -16,17 +16,12 @@ from small_corpus import write_corpus
 
 from minibert import cli, engines
 from minibert.core import bert
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES, config_of, dropout_of, random_batch
 from minibert.core.optim import AdamW
 from minibert.engines import flops, trace
 from minibert.engines.trace import watch
-from minibert.gradcheck.cases import (
-    SIZES,
-    config_of,
-    dropout_of,
-    random_batch,
-    random_parameters,
-)
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model.ops import Ops
 from minibert.training.runlog import RunLog, read_metrics
 
 every_engine = pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from minibert.core import bert
-from minibert.model import heads
 from minibert.core.batch import Batch, Feature, Sequence
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 
 

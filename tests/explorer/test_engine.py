@@ -13,15 +13,15 @@ from paths import TESTS
 from minibert import hub
 from minibert.ask.inference import Bert
 from minibert.core import bert
-from minibert.model import heads
 from minibert.core.batch import Batch, Feature, Sequence
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
+from minibert.core.gradcheck.complex_step import complex_step
+from minibert.explorer import packing, show
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 from minibert.model.params import PRETRAINING, Head
-from minibert.explorer import packing, show
-from minibert.gradcheck.cases import random_parameters
-from minibert.gradcheck.sheet import complex_step
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 from minibert.tokenizer.added import AddedToken
 

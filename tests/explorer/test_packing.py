@@ -9,8 +9,8 @@ import pytest
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, initialise
 from minibert.explorer import packing, page, show
+from minibert.model.params import Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, unicode
 
 HOSTILE = ["</script><script>alert(1)</script>", "<!--", "\u202e", "\0", "__proto__", "&lt;", "'\"", "\u2028"]

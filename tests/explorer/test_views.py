@@ -5,8 +5,8 @@ import pytest
 from small_tasks import WORDS, small_config
 
 from minibert import Bert, hub
-from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.explorer import show
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 PAIR = ("was it dull", "the film is charming and funny")

@@ -11,13 +11,13 @@ from small_tasks import report_in, small_options, write_several, write_table
 from minibert import cli, hub
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.params import Head
 from minibert.data.glue import TextExample
 from minibert.finetuning import balance, preparation
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, evaluate, finetune, predict
+from minibert.model.batch import TaskBatch
+from minibert.model.params import Head
 from minibert.tasks import batches, registry
 
 

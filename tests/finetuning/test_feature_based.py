@@ -13,7 +13,6 @@ from small_entities import write_data, write_model
 
 from minibert import Bert, Tokenizer, cli
 from minibert.base.errors import InputError
-from minibert.model.ops import Ops
 from minibert.core.optim import Lamb
 from minibert.finetuning import preparation, running
 from minibert.finetuning.feature_based import FeatureBasedRun, prepare
@@ -25,6 +24,7 @@ from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import evaluate, finetune
 from minibert.model import bilstm
+from minibert.model.ops import Ops
 from minibert.tasks.batches import epoch_order
 from minibert.tasks.tagging import Tagging, sentence_bounds
 

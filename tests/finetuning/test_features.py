@@ -16,13 +16,13 @@ from minibert import Bert, Tokenizer, cli, hub
 from minibert.ask.inference import layer_numbers
 from minibert.base.errors import InputError
 from minibert.cli.shared.texts import text_lines
-from minibert.model.params import Head, Parameters
 from minibert.finetuning.frozen import features as module
 from minibert.finetuning.frozen.features import (
     Extractor,
     borders_file,
     write_features,
 )
+from minibert.model.params import Head, Parameters
 
 TEXTS = [
     "anna lives in paris .",

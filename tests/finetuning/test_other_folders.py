@@ -7,10 +7,10 @@ import pytest
 
 from minibert import InputError, TextClassifier, Tokenizer, hub
 from minibert.core.config import BertConfig
-from minibert.model.params import initialise
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.hub.sentence_transformers import write_modules
+from minibert.model.params import initialise
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(chr(97 + number) for number in range(26))]
 CONFIG = BertConfig.from_size("1-8-2", vocab_size=len(VOCAB), max_position_embeddings=8)

@@ -9,9 +9,9 @@ from small_tasks import reviews, small_options
 import minibert
 from minibert import hub
 from minibert.core.config import SIZES, BertConfig
-from minibert.model.params import initialise
 from minibert.finetuning.options import SWEEP, FinetuneOptions, rate_for_width
 from minibert.finetuning.run import finetune, resolved
+from minibert.model.params import initialise
 
 
 @pytest.mark.parametrize(

@@ -28,17 +28,18 @@ from minibert.base import files
 from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES
 from minibert.base.machine import cores
-from minibert.model import heads
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.optim import Lamb
-from minibert.model.params import Head
 from minibert.data.glue import TextExample
 from minibert.finetuning import predicting, running, whole_model
 from minibert.finetuning.models import Finetuned, TaskFile, start_from
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict, predicted_text
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters, random_task_batch
+from minibert.gradcheck.drawn import random_parameters, random_task_batch
+from minibert.model import heads
+from minibert.model.ops import Ops
+from minibert.model.params import Head
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain
 from minibert.reports.results import measured_text, report_text

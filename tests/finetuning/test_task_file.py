@@ -7,9 +7,9 @@ from small_tasks import write_model
 
 from minibert import Tokenizer, hub
 from minibert.base.errors import InputError
-from minibert.model.params import Head, initialise
 from minibert.finetuning.frozen.feature_tagger import TaggerFile
 from minibert.finetuning.models import Finetuned
+from minibert.model.params import Head, initialise
 from minibert.tasks.stored import TaskFile
 
 STORED = {

@@ -9,11 +9,11 @@ from small_tasks import write_model
 
 from minibert import cli
 from minibert.base.errors import InputError
-from minibert.model.params import Head
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.run import classify
 from minibert.finetuning.zero_shot import zero_shot
+from minibert.model.params import Head
 from minibert.tasks.stored import TaskFile
 
 NLI = ("entailment", "neutral", "contradiction")

@@ -8,23 +8,19 @@ import pytest
 from engines import ENGINES
 
 from minibert import engines
-from minibert.model.ops import Ops
-from minibert.core.ops.primitives import LinearSaved
-from minibert.gradcheck.cases import SIZES
-from minibert.gradcheck.sheet import (
-    Row,
-    cases,
-    check,
+from minibert.core.gradcheck.cases import SIZES
+from minibert.core.gradcheck.complex_step import (
     complex_step,
     directional_derivative,
     distance,
     engine_gradients,
-    format_sheet,
     gradient_errors,
-    proof_sheet,
     upstream,
     worst,
 )
+from minibert.core.ops.primitives import LinearSaved
+from minibert.gradcheck.sheet import Row, cases, check, format_sheet, proof_sheet
+from minibert.model.ops import Ops
 
 CASES = {(size, case.label): case for size, shape in SIZES.items() for case in cases(shape)}
 UGLY = {label: case for (size, label), case in CASES.items() if size == "ugly"}

@@ -11,11 +11,11 @@ from html_page import Page
 from paths import ROOT
 
 from minibert import cli, engines
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES
 from minibert.gradcheck import page
-from minibert.gradcheck.cases import SIZES
 from minibert.gradcheck.page import proof_page, repository_url, source_of
 from minibert.gradcheck.sheet import Row, cases, proof_sheet
+from minibert.model.ops import Ops
 
 SOME = ("linear", "tanh", "take_rows", "head_loss")
 ROWS = proof_sheet([Ops()], {"ugly": SIZES["ugly"]}, operations=SOME)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from command import ROOT
 
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import SIZES
 from minibert.core.ops.attention import equal_length_groups
 from minibert.core.ops.primitives import LinearSaved
-from minibert.gradcheck.cases import SIZES
 from minibert.gradcheck.sheet import proof_sheet
+from minibert.model.ops import Ops
 
 UGLY = {"ugly": SIZES["ugly"]}
 FAULTS = []

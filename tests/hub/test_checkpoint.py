@@ -15,7 +15,6 @@ from safetensors.numpy import save_file
 from minibert.base import files
 from minibert.base.errors import InputError, RunError
 from minibert.core.config import BertConfig
-from minibert.model.params import initialise
 from minibert.hub.checkpoint import (
     checkpoint_path,
     checkpoints,
@@ -25,6 +24,7 @@ from minibert.hub.checkpoint import (
     save_checkpoint,
 )
 from minibert.model import bilstm
+from minibert.model.params import initialise
 
 CONFIG = BertConfig.from_size(
     "tiny", vocab_size=99, hidden_size=24, num_attention_heads=3, intermediate_size=37

@@ -9,9 +9,9 @@ from safetensors.numpy import load_file, save_file
 from minibert import Bert, InputError, Tokenizer, cli, hub
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
-from minibert.model.params import initialise
 from minibert.hub import save_hf, save_tf
 from minibert.hub.checkpoint import load_checkpoint
+from minibert.model.params import initialise
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
 CONFIG = BertConfig(len(VOCAB), 6, 2, 3, 5, max_position_embeddings=8)

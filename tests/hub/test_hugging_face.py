@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from minibert.base.errors import InputError, RunError
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, initialise
 from minibert.hub import load_hf, save_hf, to_hf
+from minibert.model.params import Head, initialise
 
 GOLDEN = FOLDER / "hf_tiny"  # written by transformers
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)

@@ -6,9 +6,9 @@ import pytest
 
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.model.params import initialise
 from minibert.hub import save_hf
 from minibert.hub.sentence_transformers import write_modules
+from minibert.model.params import initialise
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 

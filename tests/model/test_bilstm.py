@@ -9,15 +9,15 @@ from engines import ENGINES
 
 from minibert import engines
 from minibert.base.errors import InputError
-from minibert.model.batch import VectorBatch
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.complex_step import distance
 from minibert.core.optim import AdamW
 from minibert.finetuning.feature_based import LstmObjective
 from minibert.finetuning.frozen.feature_tagger import batch_scores, load_tagger, save_tagger
-from minibert.gradcheck.sheet import distance
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.model import bilstm
+from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
+from minibert.model.ops import Ops
 from minibert.training.loop import Loop, State, train
 from minibert.training.runlog import RunLog, read_metrics
 

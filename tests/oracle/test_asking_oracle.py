@@ -7,9 +7,9 @@ from text_vectors import vectors_of
 
 from minibert import Bert, BertConfig, Tokenizer, hub
 from minibert.ask.scoring import score_texts
-from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.zero_shot import zero_shot
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.tasks.stored import TaskFile
 from minibert.tokenizer import SPECIAL_TOKENS
 

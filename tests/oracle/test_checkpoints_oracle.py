@@ -12,18 +12,18 @@ from minibert import cli, hub
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core import bert
-from minibert.model import heads
 from minibert.core.batch import Batch, Feature, Sequence
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
-from minibert.model.params import Head, Parameters, initialise
 from minibert.hub.loading import read_json
 from minibert.hub.names import parts
 from minibert.hub.pytorch.pickled import read_pickled
 from minibert.hub.tensorflow.bundle import Bundle
 from minibert.hub.tensorflow.google import google_name
 from minibert.hub.tensorflow.sstable import read_table, write_table
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, Parameters, initialise
 from minibert.tokenizer import Tokenizer
 
 torch = pytest.importorskip("torch")

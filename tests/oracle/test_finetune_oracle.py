@@ -5,15 +5,15 @@ import pytest
 from small_tasks import write_model, write_rte, write_several, write_sst2
 
 from minibert import hub
-from minibert.model import heads
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.ops import Ops
-from minibert.model.params import Head
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.run import finetune
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -5,15 +5,14 @@ import numpy as np
 import pytest
 
 from minibert import hub
-from minibert.model import heads
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch, VectorBatch
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.complex_step import distance
 from minibert.core.optim import AdamW, warmup_linear
+from minibert.model import bilstm, heads
+from minibert.model.batch import TaskBatch, VectorBatch
+from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters, initialise
-from minibert.gradcheck.sheet import distance
-from minibert.model import bilstm
 from minibert.tasks.batches import weighted
 from minibert.tokenizer import Tokenizer
 

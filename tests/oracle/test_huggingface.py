@@ -12,9 +12,9 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
+from minibert.hub import load_hf, save_hf, to_hf
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
-from minibert.hub import load_hf, save_hf, to_hf
 from minibert.tokenizer import Tokenizer
 
 torch = pytest.importorskip("torch")

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.ops import AdamRule
+from minibert.gradcheck.drawn import random_parameters
 from minibert.model.ops import Ops
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 
 torch = pytest.importorskip("torch")
 

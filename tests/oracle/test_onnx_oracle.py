@@ -8,13 +8,13 @@ import pytest
 
 from minibert import Bert, Tokenizer, cli, hub
 from minibert.core.config import BertConfig
-from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.finetuning.models import Finetuned
 from minibert.hub import onnx
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.tasks.stored import TaskFile
 
 LETTERS = [chr(97 + number) for number in range(26)]

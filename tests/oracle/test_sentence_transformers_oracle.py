@@ -15,8 +15,8 @@ from sentence_transformers.sentence_transformer.modules.pooling import Pooling
 
 import minibert
 from minibert import Bert, BertConfig, InputError, Tokenizer, cli
-from minibert.model.params import initialise
 from minibert.finetuning.frozen.features import Extractor
+from minibert.model.params import initialise
 
 LETTERS = [chr(97 + number) for number in range(26)]
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", *LETTERS, *(one.upper() for one in LETTERS), "é"]

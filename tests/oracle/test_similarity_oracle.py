@@ -6,13 +6,13 @@ import pytest
 from small_tasks import small_options, write_model, write_table
 
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
-from minibert.model.params import Head, initialise
 from minibert.data.glue import TextExample
 from minibert.finetuning.run import classify, finetune
 from minibert.hub import to_hf
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.tasks import registry, similarity_losses
 from minibert.tasks.metrics import spearman
 from minibert.tasks.similarity import _ranked, _word_vectors

@@ -14,8 +14,8 @@ from small_tasks import write_model
 from minibert import Bert, Tokenizer, cli, hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, Parameters, initialise
 from minibert.data.shards import store
+from minibert.model.params import Head, Parameters, initialise
 from minibert.pretraining import predict
 from minibert.pretraining.extension import extend, report_text
 from minibert.pretraining.options import PretrainOptions

@@ -23,14 +23,14 @@ from minibert.base.files import RUN_FILES
 from minibert.core.batch import Batch, Sequence
 from minibert.core.bert import pretraining_loss
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
-from minibert.model.params import Parameters, initialise
+from minibert.core.step import MaskedAndNext
 from minibert.data.instances import InstanceOptions
 from minibert.hub import load_hf
 from minibert.hub.checkpoint import checkpoints, latest, load_checkpoint
+from minibert.model.ops import Ops
+from minibert.model.params import Parameters, initialise
 from minibert.pretraining import budget, evaluation, objective, run as pretraining
 from minibert.pretraining.evaluation import entropy_of_counts, evaluation_batches, score, shuffle_contexts
-from minibert.core.step import MaskedAndNext
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.predict import evaluate, held_out_gaps

@@ -18,10 +18,10 @@ from minibert.base.machine import cores
 from minibert.core import config as configuration
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
-from minibert.model.params import Head, initialise
 from minibert.hub import load_hf, save_hf
 from minibert.hub.checkpoint import latest
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.pretraining import budget, evaluation
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions

@@ -9,8 +9,8 @@ from safetensors import safe_open
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
+from minibert.model.ops import Ops
 from minibert.model.params import Parameters, initialise
 
 STATES = 1e-10  # hidden states, attention maps, logits and the loss, in float64

@@ -13,8 +13,8 @@ import transformers
 from minibert.ask.inference import Encoded
 from minibert.core.batch import Batch
 from minibert.core.config import BertConfig
-from minibert.model.params import Parameters
 from minibert.hub import to_hf
+from minibert.model.params import Parameters
 
 torch.set_num_threads(1)
 transformers.utils.logging.disable_progress_bar()

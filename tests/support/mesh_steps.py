@@ -12,10 +12,11 @@ from objectives import BertObjective
 
 from minibert import engines
 from minibert.core.batch import Batch, Feature, Sequence
-from minibert.model.batch import TaskBatch
+from minibert.core.gradcheck.cases import Size, config_of
 from minibert.core.optim import AdamW
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model.batch import TaskBatch
 from minibert.model.params import PRETRAINING, Head
-from minibert.gradcheck.cases import Size, config_of, random_parameters
 from minibert.training.step import start
 
 STEPS = 50

@@ -27,8 +27,8 @@ from paths import ROOT
 from small_corpus import write_corpus
 
 from minibert import Bert, BertConfig, cli
-from minibert.model.params import initialise
 from minibert.data.corpus import embedded_corpus
+from minibert.model.params import initialise
 
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # What is not run, and why.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from minibert import hub
 from minibert.core.config import BertConfig
-from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.finetuning.options import FinetuneOptions
+from minibert.model.params import PRETRAINING, Head, initialise
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 GOOD, BAD = ("charming", "funny", "warm"), ("dull", "cold", "loud")

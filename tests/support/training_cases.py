@@ -4,9 +4,10 @@ import numpy as np
 from objectives import update_once
 
 from minibert.core import bert
+from minibert.core.gradcheck.cases import Size, config_of, dropout_of, random_batch
 from minibert.core.optim import AdamW
+from minibert.gradcheck.drawn import random_parameters
 from minibert.model.params import initialise
-from minibert.gradcheck.cases import Size, config_of, dropout_of, random_batch, random_parameters
 
 # Large enough for several blocks of rows and columns, and for several parts of every loop.
 LARGE = Size((3, 90, 128, 1, 77, 64, 128, 31, 100), H=48, A=4, F=200, V=1999, M=90)

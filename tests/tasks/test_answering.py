@@ -15,13 +15,13 @@ from questions import TOKENIZER, WORDS, asked, most_context_by_loop, starts_of_l
 
 from minibert import cli, engines, hub
 from minibert.base.errors import InputError
-from minibert.model import heads
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.optim import AdamW
-from minibert.model.params import Head, initialise
 from minibert.finetuning import models
 from minibert.finetuning.predicting import predict_examples
+from minibert.model import heads
+from minibert.model.batch import TaskBatch
+from minibert.model.params import Head, initialise
 from minibert.tasks.answer_spans import best_spans, decode
 from minibert.tasks.answering import (
     NULL_THRESHOLD,

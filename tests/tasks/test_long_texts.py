@@ -11,10 +11,8 @@ import minibert
 from minibert import cli, hub
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.optim import AdamW
-from minibert.model.params import Head, initialise
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned, TaskFile
 from minibert.finetuning.options import FinetuneOptions
@@ -22,6 +20,8 @@ from minibert.finetuning.predicting import check_ensemble
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict
 from minibert.hub.checkpoint import load_checkpoint, save_checkpoint
+from minibert.model.batch import TaskBatch
+from minibert.model.params import Head, initialise
 from minibert.tasks import registry
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Mistake

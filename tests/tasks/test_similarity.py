@@ -11,16 +11,16 @@ from small_tasks import GOOD, reviews, small_config, small_options, write_model,
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.ops import Ops
-from minibert.model.params import Head, initialise
+from minibert.core.gradcheck.complex_step import complex_step
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.preparation import prepare
 from minibert.finetuning.run import classify, evaluate, finetune, predict
 from minibert.finetuning.running import Run
 from minibert.finetuning.whole_model import WholeRun
-from minibert.gradcheck.sheet import complex_step
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.reports.results import measured_text
 from minibert.tasks import registry, similarity_losses
 from minibert.tasks.similarity import _ranked

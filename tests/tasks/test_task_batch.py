@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch, VectorBatch
 from minibert.core.config import BertConfig
+from minibert.model.batch import TaskBatch, VectorBatch
 from minibert.model.params import Head
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2, max_position_embeddings=9)

@@ -17,16 +17,16 @@ from small_tasks import (
 
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.head_kinds import KINDS
-from minibert.model.ops import Ops
-from minibert.model.params import Head, initialise
 from minibert.data.choice import ChoiceExample
 from minibert.data.glue import TASKS, TextExample
 from minibert.data.ner import TaggedSentence
 from minibert.engines.flops import step_operations, task_operations
 from minibert.finetuning import predicting, preparation
 from minibert.finetuning.options import SWEEP, FinetuneOptions
+from minibert.model.batch import TaskBatch
+from minibert.model.head_kinds import KINDS
+from minibert.model.ops import Ops
+from minibert.model.params import Head, initialise
 from minibert.reports.results import metric_name, metric_number
 from minibert.tasks import batches, registry, submissions
 from minibert.tasks.batches import batch_outputs

@@ -18,9 +18,10 @@ from loop_cases import CONFIG, batch, state
 from objectives import BertObjective, OfFunction
 
 from minibert.base.errors import DivergedError, RunError
-from minibert.model.ops import Ops
+from minibert.core.step import HostSteps
 from minibert.engines.runtime import Runtime
 from minibert.hub.checkpoint import checkpoints, load_checkpoint
+from minibert.model.ops import Ops
 from minibert.training.loop import (
     Interrupt,
     Loop,
@@ -28,7 +29,6 @@ from minibert.training.loop import (
     train,
 )
 from minibert.training.runlog import SPEEDS, RunLog, read_metrics
-from minibert.core.step import HostSteps
 from minibert.training.step import start
 
 MEASURED = {"seconds", *SPEEDS}

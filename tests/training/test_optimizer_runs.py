@@ -13,12 +13,13 @@ from minibert import cli
 from minibert.base.errors import InputError
 from minibert.base.options import LAMB_RATE, OPTIMIZERS
 from minibert.cli.shared.flags import given_fields
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, Lamb, Muon, optimizer_for
 from minibert.finetuning.options import FinetuneOptions
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters
+from minibert.gradcheck.drawn import random_parameters
 from minibert.hub.checkpoint import checkpoints, latest
+from minibert.model.ops import Ops
 from minibert.pretraining.options import PretrainOptions
 from minibert.training.runlog import read_metrics
 

@@ -18,8 +18,8 @@ import minibert.engines.cpp._kernels as _kernels
 from minibert.base.errors import InputError
 from minibert.core.arrays import Array, Saved
 from minibert.core.ops import AdamRule, random
-from minibert.model.ops import Ops
 from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved, TanhSaved
+from minibert.model.ops import Ops
 
 # What is kept where it is not what the reference keeps.
 CppGeluSaved = namedtuple("CppGeluSaved", "x")

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.core.arrays import Array, Saved
-from minibert.model.ops import Ops
 from minibert.engines.jax.rows import Borders
+from minibert.model.ops import Ops
 
 JaxLstmSaved = namedtuple("JaxLstmSaved", "linear w_state cu_seqlens reverse gates cells tanhs outputs")
 

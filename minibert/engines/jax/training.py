@@ -21,12 +21,12 @@ from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from minibert.core.arrays import Params
-from minibert.model.batch import BatchPart
-from minibert.model.ops import Ops
 from minibert.core.params import Entry, leaf_of, nest, unflatten
 from minibert.engines.jax import failures as jax_failures, rows as jax_rows
 from minibert.engines.jax.fsdp import DATA, Layout, Shard
 from minibert.engines.jax.runtime import JaxRuntime, Kept
+from minibert.model.batch import BatchPart
+from minibert.model.ops import Ops
 
 Buffers: TypeAlias = tuple[Any, ...]
 Table: TypeAlias = tuple[Entry, ...]

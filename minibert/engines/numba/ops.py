@@ -18,11 +18,11 @@ import numpy as np
 
 from minibert.core.arrays import Array, Saved
 from minibert.core.ops import AdamRule, random
-from minibert.model.ops import Ops
 from minibert.core.ops.primitives import EmbeddingSaved, LinearSaved
 from minibert.core.ops.updates import spans
 from minibert.engines.numba import products, rows as loops
 from minibert.engines.numba.jit import GRAIN, PRECISIONS, Threads, cut, cut_tasks, is_warm
+from minibert.model.ops import Ops
 
 COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
 FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see products.py

@@ -172,8 +172,8 @@ def attention(
             lay_back(mixed, count, D, one, y, first + low, head)
 
 
-# By the formulas of core/ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries need
-# p and ds transposed.
+# By the formulas of core/ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries
+# need p and ds transposed.
 # dy (T,A,D)  q k v (T,A,D) as memory  borders (S+1,)  keys (T,A,2) or none  largest inverse (T,A)
 # -> dq dk dv (T,A,D)
 @kernel

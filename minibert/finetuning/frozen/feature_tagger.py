@@ -13,14 +13,14 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_tensors
 from minibert.core.arrays import Params
 from minibert.core.batch import Feature
-from minibert.model.batch import VectorBatch
 from minibert.core.heads import split_outputs
-from minibert.model.params import Head
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, layers_of, word_vectors
 from minibert.hub.hugging_face import read_tensors
 from minibert.model import bilstm
+from minibert.model.batch import VectorBatch
 from minibert.model.bilstm import BilstmConfig, BilstmParameters
+from minibert.model.params import Head
 from minibert.tasks import registry
 from minibert.tasks.batches import Done, nothing, token_budget_batches
 from minibert.tasks.stored import TAGGER_FILE, Stored

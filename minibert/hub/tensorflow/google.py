@@ -16,11 +16,11 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, read_bytes
 from minibert.core.arrays import Array
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, Parameters
 from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.bundle import FLOATS, Bundle, write_bundle
+from minibert.model.params import Head, Parameters
 
 TF_CONFIG_FILE = "bert_config.json"
 CHECKPOINT = "bert_model.ckpt"

@@ -12,9 +12,9 @@ from minibert.base.errors import InputError
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
+from minibert.core.gradcheck.cases import SIZES
 from minibert.model.ops import Ops
 from minibert.model.params import initialise
-from minibert.gradcheck.cases import SIZES
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
 from minibert.engines.cpp import _kernels  # noqa: E402

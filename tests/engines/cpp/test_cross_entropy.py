@@ -7,8 +7,9 @@ each column of several strips in turn, with the label at it, beside it or far fr
 import numpy as np
 import pytest
 
+from minibert.core.gradcheck.cases import SIZES, config_of
+from minibert.gradcheck.drawn import random_parameters
 from minibert.model.ops import Ops
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
 from minibert.engines.cpp import _kernels  # noqa: E402

@@ -16,12 +16,12 @@ from minibert.base.errors import InputError
 from minibert.core import bert
 from minibert.core.batch import Batch, Sequence
 from minibert.core.config import BertConfig
+from minibert.core.gradcheck.cases import SIZES, dropout_of
 from minibert.core.ops import AdamRule
+from minibert.engines.hardware import MOST_THREADS
+from minibert.gradcheck.sheet import cases, proof_sheet
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters, initialise
-from minibert.engines.hardware import MOST_THREADS
-from minibert.gradcheck.cases import SIZES, dropout_of
-from minibert.gradcheck.sheet import cases, proof_sheet
 
 cpp_ops = pytest.importorskip("minibert.engines.cpp.ops", reason="the kernels in C++ are not built")
 from minibert.engines.cpp import _kernels  # noqa: E402

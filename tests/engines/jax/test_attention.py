@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from marks import seldom
 
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.complex_step import distance, worst
 from minibert.core.ops import random
-from minibert.gradcheck.sheet import ENGINE_FACTOR, distance, worst
+from minibert.gradcheck.sheet import ENGINE_FACTOR
+from minibert.model.ops import Ops
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

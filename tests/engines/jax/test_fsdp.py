@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from minibert.model.params import Parameters
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.params import leaf_of, unflatten
-from minibert.gradcheck.cases import SIZES, config_of
+from minibert.model.params import Parameters
 
 jax = pytest.importorskip("jax")
 

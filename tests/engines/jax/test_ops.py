@@ -12,22 +12,16 @@ import pytest
 from marks import seldom
 from planted import plant
 
+from minibert.core.gradcheck.cases import SIZES, Size, config_of, in_general_position, random_batch
+from minibert.core.gradcheck.complex_step import distance, engine_gradients, upstream
+from minibert.core.ops import random
+from minibert.core.params import nest
+from minibert.gradcheck.drawn import random_parameters, random_task_batch
+from minibert.gradcheck.sheet import cases, check
+from minibert.model import bilstm
 from minibert.model.batch import VectorBatch
 from minibert.model.ops import Ops
-from minibert.core.ops import random
 from minibert.model.params import Head
-from minibert.core.params import nest
-from minibert.gradcheck.cases import (
-    SIZES,
-    Size,
-    config_of,
-    in_general_position,
-    random_batch,
-    random_parameters,
-    random_task_batch,
-)
-from minibert.gradcheck.sheet import cases, check, distance, engine_gradients, upstream
-from minibert.model import bilstm
 from minibert.pretraining.evaluation import score
 
 jax = pytest.importorskip("jax")

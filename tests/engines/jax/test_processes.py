@@ -15,9 +15,9 @@ from command import PATIENCE, ROOT, steps_done, wait_for_step
 from small_corpus import write_corpus
 
 from minibert.core.config import BertConfig
-from minibert.model.params import initialise
 from minibert.hub import save_hf
 from minibert.hub.checkpoint import checkpoints, latest
+from minibert.model.params import initialise
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import learn_vocabulary
 from minibert.pretraining.run import pretrain

@@ -19,16 +19,17 @@ from small_entities import write_data, write_model
 
 from minibert.base.errors import DivergedError
 from minibert.core.batch import Batch, Feature, Sequence
-from minibert.model.batch import TaskBatch
-from minibert.model.ops import Ops
+from minibert.core.gradcheck.cases import Size, config_of
+from minibert.core.gradcheck.complex_step import distance
 from minibert.core.optim import optimizer_for
-from minibert.model.params import PRETRAINING, Head
 from minibert.core.params import leaf_of, unflatten
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
-from minibert.gradcheck.cases import Size, config_of, random_parameters
-from minibert.gradcheck.sheet import distance
+from minibert.gradcheck.drawn import random_parameters
 from minibert.hub.checkpoint import checkpoints, load_checkpoint
+from minibert.model.batch import TaskBatch
+from minibert.model.ops import Ops
+from minibert.model.params import PRETRAINING, Head
 from minibert.pretraining import evaluation
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.run import pretrain

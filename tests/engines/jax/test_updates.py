@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from minibert import engines
+from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.ops import AdamRule
-from minibert.model.ops import Ops
 from minibert.core.optim import optimizer_for
-from minibert.gradcheck.cases import SIZES, config_of, random_parameters
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model.ops import Ops
 
 jax = pytest.importorskip("jax")
 

@@ -14,17 +14,12 @@ from hypothesis import given, settings, strategies as st
 from minibert import cli, engines
 from minibert.base.errors import InputError
 from minibert.core import bert
+from minibert.core.gradcheck.cases import SIZES, config_of, dropout_of, random_batch
 from minibert.core.ops import AdamRule, Dropout
-from minibert.model.ops import Ops
 from minibert.core.optim import AdamW, warmup_linear
+from minibert.gradcheck.drawn import random_parameters
+from minibert.model.ops import Ops
 from minibert.model.params import initialise
-from minibert.gradcheck.cases import (
-    SIZES,
-    config_of,
-    dropout_of,
-    random_batch,
-    random_parameters,
-)
 
 pytest.importorskip("numba", reason="numba is not installed")
 

@@ -14,9 +14,9 @@ from paths import GOLDEN
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
-from minibert.model.params import Head, initialise
 from minibert.hub.tensorflow import bundle, sstable
 from minibert.hub.tensorflow.google import google_name
+from minibert.model.params import Head, initialise
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 PARAMS = initialise(CONFIG, seed=3)

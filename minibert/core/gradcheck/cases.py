@@ -5,20 +5,17 @@ a loss has a weight of its own: a fault must have nowhere to hide.
 """
 
 import dataclasses
+from collections import abc
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from minibert.core.batch import Batch, Feature, Sequence
-from minibert.model.batch import TaskBatch
+from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
 from minibert.core.config import BertConfig
-from minibert.model.head_kinds import KINDS
 from minibert.core.head_kinds import LABELS
-from minibert.model.params import PRETRAINING, Head, Parameters
-from minibert.core.params import FlatParameters
-from minibert.tasks import similarity_losses
+from minibert.core.params import PRETRAINING, FlatParameters, Parameters, ones
 
 Arrays = dict[str, Any]
 Drop = Callable[..., Any] | None  # (ops, batch) -> dropout; None for none
@@ -84,8 +81,28 @@ def unevenly_weighted(batch: Any, rng: np.random.Generator, *names: str) -> Any:
     return dataclasses.replace(batch, **uneven)
 
 
-def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: float = 0.4) -> TaskBatch:
-    """Draw tokens and labels for a head; pairs of sequences for a choice, tags for some tokens."""
+def random_task_batch(
+    size: Size,
+    head: Any,
+    rng: np.random.Generator,
+    tagged: float = 0.4,
+    borders: abc.Sequence[int] | None = None,
+    label_limit: int | None = None,
+    batches: type[TaskBatch] = TaskBatch,
+) -> TaskBatch:
+    """Draw tokens and labels for a head; pairs of sequences for a choice, tags for some tokens.
+
+    Parameters
+    ----------
+    size : with the lengths of the sequences.
+    head : what the labels are for.
+    rng : source of all draws.
+    tagged : share of the tokens that have a tag.
+    borders : (E+1,) where examples begin among the sequences; None: each is one sequence, or two of a choice.
+    label_limit : labels of several whole numbers lie below it; None: below the length of the sequence.
+    batches : the class of the batch.
+    """
+    kind = head.spec
 
     def sequence(length: int) -> Sequence:
         return Sequence(rng.integers(size.V, size=length), np.arange(length) * 2 // length)
@@ -94,21 +111,21 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
         if kind.label_shape == (0,):
             return (rng.random(head.outputs) < 0.5) * rng.uniform(0.5, 1.5, head.outputs)
         if kind.label_shape:
-            last = size.V if head.kind == "contrastive" else length  # texts, or tokens
-            return np.sort(rng.integers(last, size=kind.label_shape))
+            return np.sort(rng.integers(label_limit or length, size=kind.label_shape))
         if kind.reads == LABELS:
             return rng.integers(head.outputs, size=len(rows))
-        return rng.integers(max(2, head.outputs)) if kind.label_dtype == "int32" else rng.standard_normal()
+        if kind.label_dtype == "int32":
+            return rng.integers(max(2, head.outputs))
+        return rng.standard_normal()
 
-    features, kind = [], KINDS[head.kind]
-    together = 2 if head.kind in ("choice", *similarity_losses.KINDS) else 1
-    count = len(size.lengths)
-    borders = sorted({0, 1, min(3, count), count}) if head.pool else range(0, count + 1, together)
+    if borders is None:
+        borders = range(0, len(size.lengths) + 1, 2 if head.kind == "choice" else 1)
+    features = []
     for begin, end in pairwise(borders):
         lengths = size.lengths[begin:end]
         rows = np.flatnonzero(rng.random(lengths[0]) < tagged) if kind.reads == LABELS else None
         features.append(Feature(tuple(map(sequence, lengths)), label(lengths[0], rows), rows))
-    return unevenly_weighted(TaskBatch.pack_features(features, head), rng, "label_weights")
+    return unevenly_weighted(batches.pack_features(features, head), rng, "label_weights")
 
 
 def config_of(size: Size, **fields: Any) -> BertConfig:
@@ -118,16 +135,18 @@ def config_of(size: Size, **fields: Any) -> BertConfig:
     return BertConfig(**wide | long | fields)
 
 
-def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head = PRETRAINING) -> Parameters:
+def random_parameters(
+    config: BertConfig, rng: np.random.Generator, head: Any = PRETRAINING, kind: type[Parameters] = Parameters
+) -> Parameters:
     """Draw parameters in general position: no bias is zero, no scale is one, activations are of order one."""
-    return in_general_position(Parameters(config, dtype=np.float64, head=head), rng)
+    return in_general_position(kind(config, dtype=np.float64, head=head), rng)
 
 
 def in_general_position(parameters: FlatParameters, rng: np.random.Generator) -> Any:
     """Draw the values of parameters so."""
     parameters.flat[:] = 0.3 * rng.standard_normal(len(parameters.flat))
     for entry in parameters.table:
-        if entry.initial == "ones":
+        if entry.initial is ones:
             parameters[entry.name][...] += 1
     return parameters
 

@@ -1,0 +1,240 @@
+"""Pre-train a BERT on a text: the whole road, to be read from top to bottom.
+
+    python -m minibert.core                                     the books in the package
+    python -m minibert.core book.txt --minutes 2 --out model    your own text: a sentence a line
+
+Every step is a function of this folder, in NumPy alone: documents and sentences, word pieces, pairs, masks, a
+batch, forward, backward, update. `minibert pretrain` goes the same way with faster engines and more data.
+"""
+
+import argparse
+import lzma
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence as AnySequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+
+from minibert.core.batch import Batch, Sequence
+from minibert.core.bert import encoder, pretraining_loss
+from minibert.core.config import BertConfig
+from minibert.core.draws import key
+from minibert.core.folder import save_folder
+from minibert.core.masks import choose_positions, replace_tokens
+from minibert.core.ops import Ops
+from minibert.core.optim import AdamW, warmup_linear
+from minibert.core.pairs import Document, Pair, contiguous_spans, sentence_pairs
+from minibert.core.params import Parameters, initialise
+from minibert.core.step import HostSteps, MaskedAndNext
+from minibert.core.wordpiece import SPECIAL_TOKENS, encode, learn, split_words
+
+Documents: TypeAlias = AnySequence[Document]
+
+BOOKS = Path(__file__).parents[1] / "corpora" / "books.txt.xz"
+PAD, UNK, CLS, SEP, MASK = range(len(SPECIAL_TOKENS))
+
+SIZE = "2-128-4"  # layers, hidden size, heads
+VOCAB_SIZE, COMMON_WORDS = 1_000, 2_000  # pieces, and the most frequent words that they are learnt from
+STEPS, TOKENS_PER_STEP = 9_000, 400
+LEARNING_RATE, WARMUP = 2e-3, 0.05
+# Tokens of a sequence, and the share of the run up to which they are so many. Attention learns where to look
+# in short sequences first, in which a neighbour is one of few. From PAIR_LENGTH on they are two segments.
+STAGES = ((10, 0.25), (16, 0.45), (32, 1.0))
+PAIR_LENGTH = 32
+MASKED_SHARE, SHORT_SHARE = 0.15, 0.1
+HELD_OUT = 20  # every 20th document is not trained on
+HELD_OUT_SEQUENCES = 1_000
+SEED = 1
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # no text is seen often
+SENTENCES = (
+    "The heaven and the [MASK].",
+    "She was very [MASK] to see him.",
+    "The white [MASK] swam round the ship.",
+)
+
+
+def main() -> None:
+    """Read, learn pieces, cut, pair, mask, train, look at text that was held out, guess a word."""
+    about = "Pre-train a BERT on a text, in NumPy alone."
+    parser = argparse.ArgumentParser(prog="python -m minibert.core", description=about)
+    parser.add_argument("text", nargs="?", type=Path, default=BOOKS, help="blank lines divide its documents")
+    parser.add_argument("--steps", type=int, default=STEPS, help="updates to make (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, help="train so long, instead of a number of steps")
+    parser.add_argument("--out", type=Path, help="folder to write the model to")
+    options = parser.parse_args()
+
+    # Text: documents of sentences of words, then of pieces.
+    documents = read_documents(options.text)
+    counts = Counter(word for document in documents for sentence in document for word in sentence)
+    report(f"{len(documents):,} documents, {counts.total():,} words.")
+    report(f"Learning {VOCAB_SIZE:,} pieces of the {COMMON_WORDS:,} most frequent words: some 20 seconds.")
+    vocab = learn(dict(counts.most_common(COMMON_WORDS)), VOCAB_SIZE)
+    ids = {piece: number for number, piece in enumerate(vocab)}
+    encoded = [[encode_words(sentence, ids) for sentence in document] for document in documents]
+    training = [document for number, document in enumerate(encoded, 1) if number % HELD_OUT]
+    held_out = encoded[HELD_OUT - 1 :: HELD_OUT]
+
+    # Model: its output bias begins at the log-frequencies of the pieces, which spares a hundred steps.
+    log_unigram = log_frequencies(training, len(vocab))
+    config = BertConfig.from_size(SIZE, vocab_size=len(vocab), max_position_embeddings=128, **NO_DROPOUT)
+    params = initialise(config, SEED)
+    params["mlm.output_bias"][...] = log_unigram
+    optimizer = AdamW(params.flat, params.decayed)
+    steps = HostSteps(Ops(), params, optimizer, MaskedAndNext(config, SEED))
+    report(f"{params.count():,} parameters, {sum(map(token_count, training)):,} tokens of text")
+
+    # Training.
+    streams = {length: sequences(training, length, SEED, len(vocab)) for length, _ in STAGES}
+    begin = reported = time.monotonic()
+    step = tokens = 0
+    while (done := progress(options, step, time.monotonic() - begin)) < 1:
+        length = next(length for length, until in STAGES if done < until)
+        batch = Batch.pack(list(islice(streams[length], TOKENS_PER_STEP // length)))
+        rate = warmup_linear(1000 * done, 1000, round(1000 * WARMUP), LEARNING_RATE)
+        metrics = steps.step((batch,), step, rate)
+        step, tokens = step + 1, tokens + batch.T
+        now = time.monotonic()
+        if now - reported > 2:
+            left = (now - begin) * (1 - done) / max(done, 1e-9)
+            speed = tokens / (now - begin)
+            rates = f"{speed:,.0f} tokens/s  {left:.0f} s left"
+            report(f"step {step:,}  {length} tokens  loss {metrics['mlm_loss']:.2f}  {rates}")
+            reported = now
+
+    # What it has learnt, on text that it has not seen.
+    loss, unigram, count = held_out_loss(config, params, held_out, log_unigram)
+    report(f"{step:,} steps, {tokens:,} tokens.")
+    report(f"On {count:,} hidden tokens of other documents: {loss:.2f} nats,")
+    report(f"{unigram - loss:.2f} under the {unigram:.2f} that the frequencies of the pieces alone give.")
+    for sentence in SENTENCES:
+        report(f"  {sentence}\n      {'  '.join(guesses(config, params, sentence, vocab))}")
+    if options.out:
+        save_folder(options.out, config, params, vocab)
+        report(f"The model is in {options.out}.")
+
+
+def read_documents(path: Path) -> list[list[list[str]]]:
+    """Read the documents of a text, xz-compressed or not: for each of them its sentences, lists of words.
+
+    Parameters
+    ----------
+    path : UTF-8 text with a sentence a line and blank lines between documents; a text without blank lines is
+        cut into documents of fifty sentences.
+    """
+    data = path.read_bytes()
+    text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode("utf-8")
+    parts = [document.splitlines() for document in text.split("\n\n")]
+    if len(parts) < 2:
+        lines = parts[0]
+        parts = [lines[begin : begin + 50] for begin in range(0, len(lines), 50)]
+    documents = [[words for line in part if (words := split_words(line))] for part in parts]
+    documents = [document for document in documents if document]
+    if len(documents) < 2 * HELD_OUT:
+        raise SystemExit(f"{path} has {len(documents)} documents; give a text of at least {2 * HELD_OUT}.")
+    return documents
+
+
+def encode_words(words: list[str], ids: dict[str, int]) -> list[int]:
+    """Cut the words of a sentence into pieces, by their ids."""
+    return [piece for word in words for piece in encode(word, ids)]
+
+
+# -> (V,)
+def log_frequencies(documents: Documents, vocab_size: int) -> np.ndarray:
+    """Return the logarithm of the share of each piece in a text, as if each stood there once more."""
+    counts = np.ones(vocab_size)
+    for document in documents:
+        for sentence in document:
+            np.add.at(counts, sentence, 1)
+    return np.log(counts / counts.sum())
+
+
+def token_count(document: Document) -> int:
+    """Count the pieces of a document."""
+    return sum(map(len, document))
+
+
+def sequences(documents: Documents, length: int, seed: int, vocab_size: int) -> Iterator[Sequence]:
+    """Yield sequences of at most `length` tokens without end, mixed: new pairs and masks in every epoch."""
+    rng = Random(key(seed, length))
+    pool: list[Sequence] = []  # neighbours in the text are not to be neighbours in a batch
+    for epoch in range(2**31):
+        for number in rng.sample(range(len(documents)), len(documents)):
+            document_key = key(seed, length, epoch, number)
+            for place, pair in enumerate(spans(documents, number, length, Random(document_key))):
+                pool.append(hide(pair, key(document_key, place), vocab_size))
+            while len(pool) > 4_000:
+                place = rng.randrange(len(pool))
+                pool[place], pool[-1] = pool[-1], pool[place]
+                yield pool.pop()
+
+
+def spans(documents: Documents, number: int, length: int, rng: Random) -> Iterator[Pair]:
+    """Yield the pairs of segments, or in short sequences the single segments, of a document."""
+    if length < PAIR_LENGTH:
+        return contiguous_spans(documents[number], length - 2, SHORT_SHARE, rng)
+    return sentence_pairs(number, documents, length - 3, SHORT_SHARE, rng)
+
+
+def hide(pair: Pair, draw_key: int, vocab_size: int) -> Sequence:
+    """Lay out `[CLS] A [SEP] B [SEP]`, choose 15% of its positions and hide what stands there."""
+    segment_a = [CLS, *pair.a, SEP]
+    segment_b = [*pair.b, SEP] if pair.b else []
+    ids = np.array(segment_a + segment_b)
+    segments = np.repeat([0, 1], [len(segment_a), len(segment_b)])
+    candidates = np.flatnonzero((ids != CLS) & (ids != SEP))
+    positions = choose_positions(draw_key, candidates, max(1, round(MASKED_SHARE * len(ids))))
+    labels = ids[positions]
+    ids[positions] = replace_tokens(draw_key, labels, positions, MASK, vocab_size)
+    return Sequence(ids, segments, positions, labels, pair.label)
+
+
+def progress(options: argparse.Namespace, step: int, seconds: float) -> float:
+    """Return the share of the training that is done: of its minutes or of its steps."""
+    if options.minutes:
+        return seconds / (60 * options.minutes)
+    return step / options.steps
+
+
+def held_out_loss(
+    config: BertConfig, params: Parameters, documents: Documents, log_unigram: np.ndarray
+) -> tuple[float, float, int]:
+    """Return the nats of a hidden token, those of its frequency alone, and how many there were."""
+    stream = sequences(documents, STAGES[-1][0], SEED, config.V)
+    losses, labels = [], []
+    for _ in range(HELD_OUT_SEQUENCES // 50):
+        batch = Batch.pack(list(islice(stream, 50)))
+        loss, _ = pretraining_loss(Ops(), config, params.tree, batch)
+        losses.append(loss.mlm_nll)
+        labels.append(batch.masked_labels)
+    targets = np.concatenate(labels)
+    return float(np.concatenate(losses).mean()), float(-log_unigram[targets].mean()), len(targets)
+
+
+def guesses(config: BertConfig, params: Parameters, sentence: str, vocab: list[str]) -> list[str]:
+    """Return the five likeliest pieces at the [MASK] of a sentence, each with its probability."""
+    ids = {piece: number for number, piece in enumerate(vocab)}
+    before, after = (encode_words(split_words(part), ids) for part in sentence.split("[MASK]"))
+    tokens = np.array([CLS, *before, MASK, *after, SEP])
+    position = np.array([1 + len(before)])
+    batch = Batch.pack([Sequence(tokens, np.zeros_like(tokens), position, tokens[position])])
+    ops, tree = Ops(), params.tree
+    x, _ = encoder(ops, config, tree, batch)
+    logits, _ = ops.masked_lm_logits(x, batch.masked_rows, tree["mlm"], tree["embeddings"]["word"], config)
+    probabilities = np.exp(logits[0] - logits[0].max())
+    probabilities /= probabilities.sum()
+    best = np.argsort(-probabilities)[:5]
+    return [f"{vocab[number]} {probabilities[number]:.0%}" for number in best]
+
+
+def report(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Write a model as a folder that `minibert.load` and Hugging Face's transformers read.
+
+Two things differ between the layouts. Their linear weights are (outputs, inputs), ours (inputs, outputs);
+their query, key and value are three matrices, ours stand side by side in one.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from minibert.core.config import BertConfig
+from minibert.core.params import Parameters
+
+# Our names to theirs. * is the number of a layer, {} stands for query, key and value.
+_LAYER = "bert.encoder.layer.*"
+NAMES = {
+    "embeddings.word": "bert.embeddings.word_embeddings.weight",
+    "embeddings.position": "bert.embeddings.position_embeddings.weight",
+    "embeddings.segment": "bert.embeddings.token_type_embeddings.weight",
+    "embeddings.gamma": "bert.embeddings.LayerNorm.weight",
+    "embeddings.beta": "bert.embeddings.LayerNorm.bias",
+    "layers.*.attention.qkv_weight": f"{_LAYER}.attention.self.{{}}.weight",
+    "layers.*.attention.qkv_bias": f"{_LAYER}.attention.self.{{}}.bias",
+    "layers.*.attention.output_weight": f"{_LAYER}.attention.output.dense.weight",
+    "layers.*.attention.output_bias": f"{_LAYER}.attention.output.dense.bias",
+    "layers.*.attention.gamma": f"{_LAYER}.attention.output.LayerNorm.weight",
+    "layers.*.attention.beta": f"{_LAYER}.attention.output.LayerNorm.bias",
+    "layers.*.feed_forward.in_weight": f"{_LAYER}.intermediate.dense.weight",
+    "layers.*.feed_forward.in_bias": f"{_LAYER}.intermediate.dense.bias",
+    "layers.*.feed_forward.out_weight": f"{_LAYER}.output.dense.weight",
+    "layers.*.feed_forward.out_bias": f"{_LAYER}.output.dense.bias",
+    "layers.*.feed_forward.gamma": f"{_LAYER}.output.LayerNorm.weight",
+    "layers.*.feed_forward.beta": f"{_LAYER}.output.LayerNorm.bias",
+    "pooler.weight": "bert.pooler.dense.weight",
+    "pooler.bias": "bert.pooler.dense.bias",
+    "mlm.weight": "cls.predictions.transform.dense.weight",
+    "mlm.bias": "cls.predictions.transform.dense.bias",
+    "mlm.gamma": "cls.predictions.transform.LayerNorm.weight",
+    "mlm.beta": "cls.predictions.transform.LayerNorm.bias",
+    "mlm.output_bias": "cls.predictions.bias",
+    "nsp.weight": "cls.seq_relationship.weight",
+    "nsp.bias": "cls.seq_relationship.bias",
+}
+
+
+def hugging_face_names(name: str) -> list[str]:
+    """Return Hugging Face's names of one of our tensors: three for the joint projection of attention."""
+    number = re.search(r"\d+", name)
+    theirs = NAMES[re.sub(r"\d+", "*", name)].replace("*", number[0] if number else "")
+    if "{}" not in theirs:
+        return [theirs]
+    return [theirs.format(part) for part in ("query", "key", "value")]
+
+
+def hugging_face_tensors(parameters: Parameters) -> dict[str, np.ndarray]:
+    """Return the parameters of a pre-trained BERT under Hugging Face's names and in its layout."""
+    tensors = {}
+    for name, array in parameters.items():
+        theirs = hugging_face_names(name)
+        parts = np.split(array, len(theirs), axis=-1)
+        for their_name, part in zip(theirs, parts, strict=True):
+            tensors[their_name] = part.T if name.endswith("weight") else part
+    return tensors
+
+
+def save_folder(
+    folder: str | Path, config: BertConfig, parameters: Parameters, vocab: Sequence[str]
+) -> None:
+    """Write `config.json`, `vocab.txt` and `model.safetensors`; the folder is made where there is none.
+
+    Parameters
+    ----------
+    folder : where to write. Files of these names in it are replaced.
+    config, parameters : the model, pre-trained, in float32.
+    vocab : its pieces, one for each id.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
+    write_safetensors(folder / "model.safetensors", hugging_face_tensors(parameters))
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write float32 tensors: the length of a JSON header in eight bytes, the header, then all numbers."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    begin = 0
+    for name, tensor in tensors.items():
+        end = begin + tensor.size * 4
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that the numbers are aligned
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for tensor in tensors.values():
+            file.write(np.ascontiguousarray(tensor, "<f4").tobytes())

@@ -1,0 +1,46 @@
+"""Choose what is to be predicted in a sequence, and what stands there instead (section 3.1 of the paper).
+
+data/masking.py does the same to a hundred thousand sequences at once, and a test holds it against this file.
+"""
+
+import numpy as np
+
+from minibert.core.draws import below, draw, uniform
+
+MASKED, KEPT, RANDOM = 0.8, 0.1, 0.1  # shares of the chosen positions: [MASK], the same token, a random one
+POSITION_BITS = 16  # sequences of up to 65,535 tokens
+TICKET_BITS = 24
+# Counters of the draws of a sequence: which positions, what to do there, which token.
+CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
+
+
+# candidates (C,) -> (count,), ascending
+def choose_positions(key: int, candidates: np.ndarray, count: int) -> np.ndarray:
+    """Choose `count` of the candidate positions, each as likely; all of them where there are fewer."""
+    tickets = draw(_keys(key, candidates), CHOICE + candidates) >> (64 - TICKET_BITS)
+    by_ticket = np.lexsort((candidates, tickets))  # equal tickets in the order of the text
+    return np.sort(candidates[by_ticket[:count]])
+
+
+# tokens positions (M,) -> (M,)
+def replace_tokens(
+    key: int,
+    tokens: np.ndarray,
+    positions: np.ndarray,
+    mask_id: int,
+    vocab_size: int,
+    rates: tuple[float, float, float] = (MASKED, KEPT, RANDOM),
+) -> np.ndarray:
+    """Return what the model sees at the chosen positions: 80% [MASK], 10% the token itself, 10% a random one.
+
+    A random token is any of the vocabulary, special ones and the original included.
+    """
+    keys = _keys(key, positions)
+    action = uniform(draw(keys, ACTION + positions))
+    other = below(draw(keys, TOKEN + positions), vocab_size)
+    masked, kept, _ = rates
+    return np.where(action < masked, mask_id, np.where(action < masked + kept, tokens, other))
+
+
+def _keys(key: int, positions: np.ndarray) -> np.ndarray:
+    return np.full(len(positions), key, np.uint64)
