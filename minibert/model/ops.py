@@ -1,8 +1,8 @@
 """The engine `numpy`: the operations of the core, and those that only the product needs.
 
 The feature-based approach and the ablations put LSTMs on a BERT, and long texts are read in windows that are
-pooled. Every other engine is a subclass of this one. Functions of other names than operations have are warned of
-when an engine is made: a misspelt operation would never be called.
+pooled. Every other engine is a subclass of this one. Functions of other names than operations have are warned
+of when an engine is made: a misspelt operation would never be called.
 """
 
 from functools import partial

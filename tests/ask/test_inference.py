@@ -418,7 +418,8 @@ def test_unknown_engine_is_refused_before_anything_is_read():
 
 def test_import_loads_nothing_heavy():
     script = (
-        "import sys, minibert.ask.inference as _\nprint({'jax', 'numba', 'torch', 'matplotlib'} & {*sys.modules})"
+        "import sys, minibert.ask.inference as _\n"
+        "print({'jax', 'numba', 'torch', 'matplotlib'} & {*sys.modules})"
     )
     root = ROOT
     assert subprocess.check_output([sys.executable, "-c", script], cwd=root, text=True).strip() == "set()"
