@@ -289,7 +289,7 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     assert "no two pieces side by side in a word twice; give more" in told("--learn-from", tmp_path / "a.txt")
     assert "Nothing says which pieces are new" in told()
     assert not (tmp_path / "out").exists()
-    with pytest.raises(InputError, match="Either words or learn_from says where new pieces come from"):
+    with pytest.raises(InputError, match="Nothing says which pieces are new"):
         extend(model, tmp_path / "out")
 
 

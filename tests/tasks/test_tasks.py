@@ -423,14 +423,18 @@ def test_a_pair_is_read_as_two_segments_the_longer_one_cut(tokenizer):
 
 
 @pytest.mark.parametrize("name", ["sst2", "rte"])
-def test_a_mask_that_stands_in_a_text_is_never_one_to_a_task(tokenizer, name):
+@pytest.mark.parametrize("split", [False, True])
+def test_a_mask_in_a_text_is_one_unless_split(tokenizer, name, split, recwarn):
     second = None if name == "sst2" else "[MASK] [SEP]"
+    reader = Tokenizer(tokenizer.vocab, split_special_tokens=split)
     [feature] = registry.create(name).features(
-        [TextExample("0", "the [MASK] film", second, None)], tokenizer, (), 24, training=False
+        [TextExample("0", "the [MASK] film", second, None)], reader, (), 24, training=False
     )
     ids = feature.sequences[0].input_ids
-    assert tokenizer.mask_id not in ids
-    assert (ids == tokenizer.sep_id).sum() == 1 + (second is not None)
+    n_texts = 1 if second is None else 2
+    assert (ids == reader.mask_id).sum() == (0 if split else n_texts)
+    assert (ids == reader.sep_id).sum() == n_texts + (not split and second is not None)
+    assert len(recwarn) == (not split)
 
 
 def test_classes_of_ones_own_are_in_natural_order():
