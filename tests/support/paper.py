@@ -329,7 +329,7 @@ ROWS = (
     ),
     Row(
         "3.2-d", "“the [CLS] representation is fed into an output layer for classification”",
-        "core/heads.py:_rows_read",
+        "core/heads.py:rows_read",
         "core/test_heads.py::test_a_class_is_read_from_cls_and_under_causal_attention_from_the_last_"
         "token[first token]",
         "batch.last_rows if config.is_decoder else batch.first_rows", "batch.last_rows",
@@ -349,7 +349,7 @@ ROWS = (
     ),
     Row(
         "4.1-a", "“a standard classification loss with C and W, i.e., log(softmax(CWᵀ))”",
-        "core/heads.py:loss",
+        "core/heads.py:loss_of_logits",
         "core/test_heads.py::test_a_class_is_read_from_cls_and_under_causal_attention_from_the_last_"
         "token[first token]",
         "ops.softmax_cross_entropy(scores, batch.labels)",
@@ -357,7 +357,7 @@ ROWS = (
     ),
     Row(
         "4.1-b", "“The only new parameters … are classification layer weights W ∈ ℝ^{K×H}”",
-        "core/params.py:parameter_table",
+        "core/params.py:head_table",
         "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
         "a_whole_sequence[classify]",
         'weight("head.weight", H, head.outputs)', 'weight("head.weight", H, head.outputs + 1)',
@@ -456,15 +456,15 @@ ROWS = (
     ),
     Row(
         "4.2-b", "“We only introduce a start vector S … and an end vector E”",
-        "core/params.py:parameter_table",
+        "core/params.py:head_table",
         "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
         "a_whole_sequence[span]",
-        "if head.pooled:", "if True:",
+        "if head.pooled", "if True",
         note="And a bias for each of the two, as in the released code.",
     ),
     Row(
         "4.2-c", "Pᵢ = exp(S·Tᵢ) / Σⱼ exp(S·Tⱼ), “a softmax over all of the words in the paragraph”",
-        "core/heads.py:loss",
+        "core/heads.py:loss_of_logits",
         "core/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
         "scores[:, 0], batch.cu_seqlens, starts", "scores[:, 1], batch.cu_seqlens, starts",
         note=(
@@ -474,7 +474,7 @@ ROWS = (
     ),
     Row(
         "4.2-d", "“The analogous formula is used for the end”",
-        "core/heads.py:loss",
+        "core/heads.py:loss_of_logits",
         "core/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
         "scores[:, 1], batch.cu_seqlens, ends", "scores[:, 1], batch.cu_seqlens, starts",
     ),
@@ -493,7 +493,7 @@ ROWS = (
     ),
     Row(
         "4.2-g", "“the sum of the log-likelihoods of the correct start and end positions”",
-        "core/heads.py:loss",
+        "core/heads.py:loss_of_logits",
         "core/test_heads.py::test_a_span_is_a_start_and_an_end_among_the_tokens_of_its_sequence",
         "span_weight * (start_nll + end_nll)", "span_weight * start_nll",
         note="Their mean by default, as in the released code; `--span-weight 1` gives the sum.",
@@ -604,13 +604,13 @@ ROWS = (
     Row(
         "4.4-b",
         "“a vector whose dot product with the [CLS] token representation C denotes a score for each choice”",
-        "core/heads.py:_output_layer",
+        "core/heads.py:output_scores",
         "core/test_heads.py::test_the_score_of_a_choice_is_the_product_of_its_pooled_cls_with_a_vector",
-        'ops.linear(read, params["head"]["weight"],', 'ops.linear(read, abs(params["head"]["weight"]),',
+        'ops.linear(read, params["weight"],', 'ops.linear(read, abs(params["weight"]),',
     ),
     Row(
         "4.4-c", "“normalized with a softmax layer” over the choices",
-        "core/heads.py:loss",
+        "core/heads.py:loss_of_logits",
         "core/test_heads.py::test_choices_compete_within_their_example",
         "scores.reshape(-1, batch.choices), batch.labels",
         "scores.reshape(batch.choices, -1).T, batch.labels",
@@ -658,7 +658,7 @@ ROWS = (
     ),
     Row(
         "5.1-f", "“we added a randomly initialized BiLSTM on top”",
-        "core/heads.py:_output_layer",
+        "model/heads.py:_output_layer",
         "core/test_heads.py::test_lstms_stand_between_the_encoder_and_the_output_layer",
         "x, saved_lstm = ops", "_, saved_lstm = ops",
     ),
@@ -970,7 +970,7 @@ ROWS = (
     ),
     Row(
         "A.5-a", "“incorporating BERT with one additional output layer”",
-        "core/params.py:parameter_table",
+        "model/params.py:parameter_table",
         "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
         "a_whole_sequence[tag]",
         "if head.lstm:", 'if head.lstm or head.kind == "tag":',
