@@ -490,3 +490,11 @@ def test_a_large_batch_of_windows_is_cut_between_examples(monkeypatch):
     assert [(rows.start, rows.stop) for _, rows in parts] == [(0, 3), (3, 9), (9, 14)]
     for part, rows in parts:
         np.testing.assert_array_equal(part.input_ids, batch.input_ids[rows])
+
+
+def test_encoded_is_not_one_array():
+    config = BertConfig.from_size("1-32-2", vocab_size=11)
+    model = Bert(config, initialise(config, seed=0))
+    encoded = model.encode(Batch.pack([Sequence([2, 7, 3], [0, 0, 0])]))
+    with pytest.raises(InputError, match="holds several arrays and is not one itself; take .hidden_states"):
+        np.array(encoded)
