@@ -35,9 +35,9 @@ class TaskRecipe(NamedTuple):
 
 
 # Rates of the recipes are those of the paper's models, of width 768 and 1,024. Narrower models learn little
-# at them in three epochs. Of a recipe of 5e-5 these rates were the best, or within noise of it, on two or
-# three tasks (docs/fine-tuning.md has the table). Between two widths the logarithms are interpolated; beyond the
-# first and the last the rate stays.
+# at them in three epochs. Of a recipe of 5e-5 these rates were the best, or within noise of the best, on two
+# or three tasks (docs/fine-tuning.md has the table). Between two widths the logarithms are interpolated;
+# beyond the first and the last the rate stays.
 RATES_BY_WIDTH = {128: 1e-3, 256: 5e-4, 384: 2e-4, 768: 5e-5}
 
 
