@@ -38,7 +38,8 @@ RECIPE_TABLE = "\n".join(
 WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128))
 NARROW = f"""\
 These rates are for models of width 768 and more. Narrower ones need more, and
-get it without --lr: in place of 5e-05 {WIDTHS}."""
+get it without --lr, in place of 5e-05
+{WIDTHS}."""
 
 
 def add(parser: ArgumentParser) -> None:

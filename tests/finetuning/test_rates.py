@@ -16,7 +16,17 @@ from minibert.model.params import initialise
 
 @pytest.mark.parametrize(
     ("width", "rate"),
-    [(None, 5e-5), (1024, 5e-5), (768, 5e-5), (512, 1e-4), (384, 2e-4), (256, 3e-4), (128, 1e-3), (24, 1e-3)],
+    [
+        (None, 5e-5),
+        (1024, 5e-5),
+        (768, 5e-5),
+        (512, 1e-4),
+        (384, 2e-4),
+        (320, 3e-4),
+        (256, 5e-4),
+        (128, 1e-3),
+        (24, 1e-3),
+    ],
 )
 def test_narrower_models_learn_at_higher_rates(width, rate):
     assert rate_for_width(5e-5, width) == rate

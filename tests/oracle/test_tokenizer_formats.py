@@ -147,7 +147,7 @@ ADDED = [
     transformers.AddedToken("ST", single_word=True, normalized=False),
     transformers.AddedToken("<e>", lstrip=True, rstrip=True),
 ]
-SPECIAL = ["«Ort»", "[DRUG]", "mark", transformers.AddedToken("<é>", special=True, normalized=True)]
+SPECIAL = ["«Ort»", "[DRUG]", "mark", transformers.AddedToken("<ö>", special=True, normalized=True)]
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
