@@ -1,0 +1,92 @@
+"""The core by itself: copied alone beside NumPy it learns, proves its gradients, and is read by others."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from paths import PACKAGE
+from small_corpus import write_corpus
+
+import minibert
+from minibert.core.params import FlatParameters
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A package of nothing but the core, and a text to learn from."""
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "minibert").mkdir()
+    (folder / "minibert" / "__init__.py").touch()
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE / "core", folder / "minibert" / "core", ignore=skipped)
+    write_corpus(folder / "text.txt", documents=80)
+    return folder
+
+
+def run(alone, *arguments):
+    """Run a module of the package that is alone, where nothing else of minibert can be found."""
+    guard = "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]\n"
+    code = guard + "import runpy; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__')"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=alone, env=environment | {"PYTHONPATH": str(alone)}, capture_output=True, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(alone):
+    done = run(alone, "minibert.core", "text.txt", "--steps", 120, "--out", "model")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_road_learns_more_than_frequencies(trained):
+    assert "120 steps" in trained
+    gain = re.search(r"(-?\d+\.\d+) under the", trained)
+    assert float(gain[1]) > 0.3
+    assert trained.count("[MASK]") == 3
+
+
+def test_folder_of_the_road_is_a_model(alone, trained):
+    model = minibert.load(alone / "model")
+    guesses = model.fill_mask("The whale sleeps in the [MASK].")[0]
+    assert sum(guess.probability for guess in guesses) <= 1
+    assert (alone / "model" / "vocab.txt").read_text().splitlines()[:5] == [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+    ]
+    assert isinstance(model.params, FlatParameters)
+    assert np.isfinite(model.params.flat).all()
+
+
+def test_gradients_of_the_core_are_proven_alone(alone):
+    done = run(alone, "minibert.core.gradcheck")
+    assert done.returncode == 0, done.stderr
+    counts = re.search(r"(\d+) of (\d+) gradients", done.stdout)
+    assert counts[1] == counts[2]
+    assert int(counts[1]) > 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.txt"], "nowhere.txt cannot be read"),
+        (["text.txt", "--steps", "0"], "give a number above 0"),
+        (["text.txt", "--minutes", "-1"], "give a number above 0"),
+        (["few.txt"], "give a text of at least"),
+    ],
+)
+def test_road_refuses_in_one_sentence(alone, arguments, sentence):
+    (alone / "few.txt").write_text("one sentence\n\nanother\n")
+    done = run(alone, "minibert.core", *arguments)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
