@@ -87,8 +87,11 @@ def _quickest(run, enough):
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split")
 # Those that are put together while the program runs; below, their functions are called.
 COMPUTED = {
+    "data/marks.py": [],  # one class of characters
     "data/trivia.py": ["trivia.find_answers"],
     "base/files.py": [],  # of names of files, 255 characters at most
+    "tokenizer/added.py": ["tokenizer.json, added tokens"],
+    "tokenizer/counting.py": [],  # one of some strings, looked for as they are
     "tokenizer/greedy.py": ["python, google"],
     "tokenizer/normalize.py": ["python, google"],
 }
@@ -124,7 +127,8 @@ def _pattern(call, name, file):
 
 def adversaries(pattern, n):
     """Texts of about n characters: repetitions of what the expression looks for, with and without an end."""
-    known = re.findall(r"[A-Za-z_]{2,}|[^\\]", pattern.pattern)[:200]
+    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode()
+    known = re.findall(r"[A-Za-z_]{2,}|[^\\]", source)[:200]
     parts = [*dict.fromkeys([*" a1.\n", *known])][:24]
     for first, second in product(parts, parts):
         yield (first + second) * (n // len(first + second)) + "#"
@@ -135,6 +139,8 @@ def is_linear_expression(pattern, method, n=1 << 12):
     """Whether an expression takes linear time on all of its adversaries; those are measured that are slow."""
 
     def scan(text):
+        if isinstance(pattern.pattern, bytes):
+            text = text.encode()
         found = getattr(pattern, method)(*["-"] * (method == "sub"), text)
         if method == "finditer":
             deque(found, maxlen=0)

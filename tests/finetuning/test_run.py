@@ -201,7 +201,7 @@ def test_the_report_reads_like_a_report(run):
 
 def test_the_best_epoch_is_kept(model, sst2, tmp_path, monkeypatch):
     said, weights = (
-        iter([0.5, 0.9, 0.9, 0.7, 0.6, 0.6]),
+        iter([0.5, 0.9, 0.9, 0.7, 0.6, 0.6, 0.6]),
         [],
     )  # of two that are as good, the first; what is simpler
     monkeypatch.setattr(Sentences, "score", lambda *_: {"accuracy": next(said)})

@@ -133,7 +133,7 @@ def test_missing_library_is_named_with_the_extra(tmp_path, monkeypatch, capsys):
     hub.save_hf(tmp_path / "model", CONFIG, initialise(CONFIG, 1))
     words = ["export", "--model", str(tmp_path / "model"), "--out", str(tmp_path / "out"), "--onnx"]
     assert cli.main(words) == 2
-    assert "pip install 'minibert-scratch[onnx]'" in capsys.readouterr().err
+    assert "pip install '.[onnx]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
