@@ -11,7 +11,8 @@ import argparse
 import lzma
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence as AnySequence
+from collections.abc import Callable, Iterator, Sequence as AnySequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -62,8 +63,8 @@ def main() -> None:
     about = "Pre-train a BERT on a text, in NumPy alone."
     parser = argparse.ArgumentParser(prog="python -m minibert.core", description=about)
     parser.add_argument("text", nargs="?", type=Path, default=BOOKS, help="blank lines divide its documents")
-    parser.add_argument("--steps", type=int, default=STEPS, help="updates to make (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, help="train so long, instead of a number of steps")
+    parser.add_argument("--steps", type=above_zero(int), default=STEPS, help="updates (default: %(default)s)")
+    parser.add_argument("--minutes", type=above_zero(float), help="train so long, instead of --steps")
     parser.add_argument("--out", type=Path, help="folder to write the model to")
     options = parser.parse_args()
 
@@ -87,23 +88,25 @@ def main() -> None:
     steps = HostSteps(Ops(), params, optimizer, MaskedAndNext(config, SEED))
     report(f"{params.count():,} parameters, {sum(map(token_count, training)):,} tokens of text")
 
-    # Training.
+    # Training, until it is done or Ctrl-C.
     streams = {length: sequences(training, length, SEED, len(vocab)) for length, _ in STAGES}
     begin = reported = time.monotonic()
     step = tokens = 0
-    while (done := progress(options, step, time.monotonic() - begin)) < 1:
-        length = next(length for length, until in STAGES if done < until)
-        batch = Batch.pack(list(islice(streams[length], TOKENS_PER_STEP // length)))
-        rate = warmup_linear(1000 * done, 1000, round(1000 * WARMUP), LEARNING_RATE)
-        metrics = steps.step((batch,), step, rate)
-        step, tokens = step + 1, tokens + batch.T
-        now = time.monotonic()
-        if now - reported > 2:
-            left = (now - begin) * (1 - done) / max(done, 1e-9)
-            speed = tokens / (now - begin)
-            rates = f"{speed:,.0f} tokens/s  {left:.0f} s left"
-            report(f"step {step:,}  {length} tokens  loss {metrics['mlm_loss']:.2f}  {rates}")
-            reported = now
+    with suppress(KeyboardInterrupt):
+        while (done := progress(options, step, time.monotonic() - begin)) < 1:
+            length = next(length for length, until in STAGES if done < until)
+            batch = Batch.pack(list(islice(streams[length], TOKENS_PER_STEP // length)))
+            rate = warmup_linear(1000 * done, 1000, round(1000 * WARMUP), LEARNING_RATE)
+            metrics = steps.step((batch,), step, rate)
+            step, tokens = step + 1, tokens + batch.T
+            now = time.monotonic()
+            if now - reported > 2:
+                left = (now - begin) * (1 - done) / max(done, 1e-9)
+                speed = tokens / (now - begin)
+                rates = f"{speed:,.0f} tokens/s  {left:.0f} s left"
+                loss = metrics["mlm_loss"]
+                report(f"step {step:,}  {length} tokens  loss {loss:.2f}  {rates}")
+                reported = now
 
     # What it has learnt, on text that it has not seen.
     loss, unigram, count = held_out_loss(config, params, held_out, log_unigram)
@@ -117,6 +120,32 @@ def main() -> None:
         report(f"The model is in {options.out}.")
 
 
+def above_zero(kind: type[int] | type[float]) -> Callable[[str], float]:
+    """Return what reads a number of this kind from the command line and refuses one that is not above 0.
+
+    Parameters
+    ----------
+    kind : type
+        int or float.
+
+    Returns
+    -------
+    callable
+        From a string to the number; it raises ArgumentTypeError where that is none, or not above 0.
+    """
+
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = 0
+        if not number > 0:
+            raise argparse.ArgumentTypeError(f"{text!r} is not possible; give a number above 0")
+        return number
+
+    return read
+
+
 def read_documents(path: Path) -> list[list[list[str]]]:
     """Read the documents of a text, xz-compressed or not: for each of them its sentences, lists of words.
 
@@ -124,28 +153,57 @@ def read_documents(path: Path) -> list[list[list[str]]]:
     ----------
     path : UTF-8 text with a sentence a line and blank lines between documents; a text without blank lines is
         cut into documents of fifty sentences.
+
+    Raises
+    ------
+    SystemExit
+        When the file cannot be read as such a text, or has fewer than forty documents, too few to hold some
+        out.
     """
-    data = path.read_bytes()
-    text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode("utf-8")
+    try:
+        data = path.read_bytes()
+        text = (lzma.decompress(data) if path.suffix == ".xz" else data).decode("utf-8")
+    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise SystemExit(f"{path} cannot be read ({error}); give a text in UTF-8.") from error
     parts = [document.splitlines() for document in text.split("\n\n")]
     if len(parts) < 2:
         lines = parts[0]
         parts = [lines[begin : begin + 50] for begin in range(0, len(lines), 50)]
-    documents = [[words for line in part if (words := split_words(line))] for part in parts]
-    documents = [document for document in documents if document]
+    documents = []
+    for part in parts:
+        document = [split_words(line) for line in part]
+        document = [words for words in document if words]
+        if document:
+            documents.append(document)
     if len(documents) < 2 * HELD_OUT:
         raise SystemExit(f"{path} has {len(documents)} documents; give a text of at least {2 * HELD_OUT}.")
     return documents
 
 
 def encode_words(words: list[str], ids: dict[str, int]) -> list[int]:
-    """Cut the words of a sentence into pieces, by their ids."""
+    """Cut the words of a sentence into pieces, by their ids.
+
+    Parameters
+    ----------
+    words : of one sentence.
+    ids : number of each piece.
+    """
     return [piece for word in words for piece in encode(word, ids)]
 
 
 # -> (V,)
 def log_frequencies(documents: Documents, vocab_size: int) -> np.ndarray:
-    """Return the logarithm of the share of each piece in a text, as if each stood there once more."""
+    """Return the logarithm of the share of each piece in a text, as if each stood there once more.
+
+    Parameters
+    ----------
+    documents : lists of sentences of ids.
+    vocab_size : V.
+
+    Returns
+    -------
+    (V,) nats, all below zero.
+    """
     counts = np.ones(vocab_size)
     for document in documents:
         for sentence in document:
@@ -154,18 +212,41 @@ def log_frequencies(documents: Documents, vocab_size: int) -> np.ndarray:
 
 
 def token_count(document: Document) -> int:
-    """Count the pieces of a document."""
+    """Count the pieces of a document.
+
+    Parameters
+    ----------
+    document : sentences of ids.
+    """
     return sum(map(len, document))
 
 
-def sequences(documents: Documents, length: int, seed: int, vocab_size: int) -> Iterator[Sequence]:
-    """Yield sequences of at most `length` tokens without end, mixed: new pairs and masks in every epoch."""
+def sequences(
+    documents: Documents,
+    length: int,
+    seed: int,
+    vocab_size: int,
+) -> Iterator[Sequence]:
+    """Yield sequences of at most `length` tokens without end, mixed: new pairs and masks in every epoch.
+
+    Parameters
+    ----------
+    documents : lists of sentences of ids.
+    length : tokens of a sequence, special ones counted.
+    seed : of all draws.
+    vocab_size : ids to draw random tokens from.
+
+    Yields
+    ------
+    Sequence with masked positions and their labels.
+    """
     rng = Random(key(seed, length))
     pool: list[Sequence] = []  # neighbours in the text are not to be neighbours in a batch
     for epoch in range(2**31):
         for number in rng.sample(range(len(documents)), len(documents)):
             document_key = key(seed, length, epoch, number)
-            for place, pair in enumerate(spans(documents, number, length, Random(document_key))):
+            pairs = spans(documents, number, length, Random(document_key))
+            for place, pair in enumerate(pairs):
                 pool.append(hide(pair, key(document_key, place), vocab_size))
             while len(pool) > 4_000:
                 place = rng.randrange(len(pool))
@@ -173,15 +254,35 @@ def sequences(documents: Documents, length: int, seed: int, vocab_size: int) -> 
                 yield pool.pop()
 
 
-def spans(documents: Documents, number: int, length: int, rng: Random) -> Iterator[Pair]:
-    """Yield the pairs of segments, or in short sequences the single segments, of a document."""
+def spans(
+    documents: Documents,
+    number: int,
+    length: int,
+    rng: Random,
+) -> Iterator[Pair]:
+    """Return the pairs of segments, or in short sequences the single segments, of a document.
+
+    Parameters
+    ----------
+    documents : all of them; B comes from another one half of the time.
+    number : which of them to divide.
+    length : tokens of a sequence, special ones counted.
+    rng : source of all draws.
+    """
     if length < PAIR_LENGTH:
         return contiguous_spans(documents[number], length - 2, SHORT_SHARE, rng)
     return sentence_pairs(number, documents, length - 3, SHORT_SHARE, rng)
 
 
 def hide(pair: Pair, draw_key: int, vocab_size: int) -> Sequence:
-    """Lay out `[CLS] A [SEP] B [SEP]`, choose 15% of its positions and hide what stands there."""
+    """Lay out `[CLS] A [SEP] B [SEP]`, choose 15% of its positions and hide what stands there.
+
+    Parameters
+    ----------
+    pair : the segments; without a B there is no second [SEP].
+    draw_key : what the draws follow from.
+    vocab_size : ids to draw random tokens from.
+    """
     segment_a = [CLS, *pair.a, SEP]
     segment_b = [*pair.b, SEP] if pair.b else []
     ids = np.array(segment_a + segment_b)
@@ -194,35 +295,82 @@ def hide(pair: Pair, draw_key: int, vocab_size: int) -> Sequence:
 
 
 def progress(options: argparse.Namespace, step: int, seconds: float) -> float:
-    """Return the share of the training that is done: of its minutes or of its steps."""
+    """Return the share of the training that is done: of its minutes or of its steps.
+
+    Parameters
+    ----------
+    options : of the command line: `minutes`, or else `steps`.
+    step : updates so far.
+    seconds : of training so far.
+
+    Returns
+    -------
+    float, 1 or more at the end.
+    """
     if options.minutes:
         return seconds / (60 * options.minutes)
     return step / options.steps
 
 
 def held_out_loss(
-    config: BertConfig, params: Parameters, documents: Documents, log_unigram: np.ndarray
+    config: BertConfig,
+    params: Parameters,
+    documents: Documents,
+    log_unigram: np.ndarray,
 ) -> tuple[float, float, int]:
-    """Return the nats of a hidden token, those of its frequency alone, and how many there were."""
+    """Return the nats of a hidden token, those of its frequency alone, and how many there were.
+
+    Parameters
+    ----------
+    config, params : the model.
+    documents : that it was not trained on.
+    log_unigram : (V,) log-frequencies of the pieces in the text trained on.
+
+    Returns
+    -------
+    loss : float, mean nats of a hidden token under the model.
+    unigram : float, under the frequencies alone.
+    count : int, hidden tokens.
+    """
     stream = sequences(documents, STAGES[-1][0], SEED, config.V)
     losses, labels = [], []
     for _ in range(HELD_OUT_SEQUENCES // 50):
         batch = Batch.pack(list(islice(stream, 50)))
-        loss, _ = pretraining_loss(Ops(), config, params.tree, batch)
-        losses.append(loss.mlm_nll)
+        result, _ = pretraining_loss(Ops(), config, params.tree, batch)
+        losses.append(result.mlm_nll)
         labels.append(batch.masked_labels)
     targets = np.concatenate(labels)
-    return float(np.concatenate(losses).mean()), float(-log_unigram[targets].mean()), len(targets)
+    loss = np.concatenate(losses).mean()
+    unigram = -log_unigram[targets].mean()
+    return float(loss), float(unigram), len(targets)
 
 
-def guesses(config: BertConfig, params: Parameters, sentence: str, vocab: list[str]) -> list[str]:
-    """Return the five likeliest pieces at the [MASK] of a sentence, each with its probability."""
+def guesses(
+    config: BertConfig,
+    params: Parameters,
+    sentence: str,
+    vocab: list[str],
+) -> list[str]:
+    """Return the five likeliest pieces at the [MASK] of a sentence, each with its probability.
+
+    Parameters
+    ----------
+    config, params : the model.
+    sentence : text with one "[MASK]".
+    vocab : pieces by their ids.
+
+    Returns
+    -------
+    list of five texts, such as "sea 12%".
+    """
     ids = {piece: number for number, piece in enumerate(vocab)}
-    before, after = (encode_words(split_words(part), ids) for part in sentence.split("[MASK]"))
+    before, after = [encode_words(split_words(part), ids) for part in sentence.split("[MASK]")]
     tokens = np.array([CLS, *before, MASK, *after, SEP])
     position = np.array([1 + len(before)])
-    batch = Batch.pack([Sequence(tokens, np.zeros_like(tokens), position, tokens[position])])
-    ops, tree = Ops(), params.tree
+    segments = np.zeros_like(tokens)
+    batch = Batch.pack([Sequence(tokens, segments, position, tokens[position])])
+    ops = Ops()
+    tree = params.tree
     x, _ = encoder(ops, config, tree, batch)
     logits, _ = ops.masked_lm_logits(x, batch.masked_rows, tree["mlm"], tree["embeddings"]["word"], config)
     probabilities = np.exp(logits[0] - logits[0].max())
@@ -232,7 +380,12 @@ def guesses(config: BertConfig, params: Parameters, sentence: str, vocab: list[s
 
 
 def report(line: str) -> None:
-    """Print a line at once."""
+    """Print a line at once.
+
+    Parameters
+    ----------
+    line : the text.
+    """
     print(line, flush=True)
 
 

@@ -63,68 +63,74 @@ class Batch:
 
     @property
     def T(self) -> int:
-        """Tokens."""
+        """Return the number of tokens."""
         return len(self.input_ids)
 
     @property
     def S(self) -> int:
-        """Sequences."""
+        """Return the number of sequences."""
         return len(self.cu_seqlens) - 1
 
     @property
     def M(self) -> int:
-        """Masked positions."""
+        """Return the number of masked positions."""
         return len(self.masked_rows)
 
     @property
     def E(self) -> int:
-        """Examples: what a batch can be split into."""
+        """Return the number of examples: what a batch can be split into."""
         return self.S
 
     @property
     def begins(self) -> np.ndarray:  # (E,)
-        """The first row of each example."""
+        """Return the first row of each example."""
         return self.first_rows
 
     @property
     def asks_next(self) -> bool:
-        """Whether any sequence has a next-sentence label."""
+        """Return whether any sequence has a next-sentence label."""
         return bool(self.next_sentence_weights.any())
 
     @property
     def lengths(self) -> np.ndarray:  # (S,)
-        """Tokens of each sequence."""
+        """Return the number of tokens of each sequence."""
         return np.diff(self.cu_seqlens)
 
     @property
     def first_rows(self) -> np.ndarray:  # (S,)
-        """The row of each sequence's first token, [CLS]."""
+        """Return the row of each sequence's first token, [CLS]."""
         return self.cu_seqlens[:-1]
 
     @property
     def masked_counts(self) -> np.ndarray:  # (S,)
-        """Masked positions of each sequence."""
+        """Return the number of masked positions of each sequence."""
         sequences = np.searchsorted(self.cu_seqlens, self.masked_rows, side="right") - 1
         return np.bincount(sequences, minlength=self.S)
 
     @property
     def last_rows(self) -> np.ndarray:  # (S,)
-        """The row of each sequence's last token."""
+        """Return the row of each sequence's last token."""
         return self.cu_seqlens[1:] - 1
 
     @property
     def token_sequences(self) -> np.ndarray:  # (T,)
-        """The number in the global batch of each token's sequence."""
+        """Return, for each token, the number of its sequence in the global batch."""
         return np.repeat(self.sequence_index, self.lengths)
 
     @classmethod
     def pack(cls, sequences: abc.Sequence[Sequence], first: int = 0) -> "Batch":
         """Lay sequences end to end, as one global batch, or as a part of it.
 
-        The weights are those of a global batch of just these sequences; `first` is the number that the first
-        of them has in the global batch. Raise InputError when there is no sequence, or when one of them is
-        empty, has parts of different lengths, has a masked position outside its tokens, or holds anything but
-        rows of whole numbers of 32 bits.
+        Parameters
+        ----------
+        sequences : at least one; the weights are those of a global batch of just these.
+        first : the number that the first of them has in the global batch.
+
+        Raises
+        ------
+        InputError
+            When there is no sequence, or when one of them is empty, has parts of different lengths, has a
+            masked position outside its tokens, or holds anything but rows of whole numbers of 32 bits.
         """
         if not sequences:
             raise InputError("sequences=[] makes no batch; give at least one sequence.")
@@ -132,24 +138,27 @@ class Batch:
         if not lengths.all():
             raise InputError(f"Sequence {int(lengths.argmin())} is empty; give it at least [CLS] and [SEP].")
         for number, sequence in enumerate(sequences):
-            for one, other in (("input_ids", "token_type_ids"), ("masked_positions", "masked_labels")):
-                n, m = len(getattr(sequence, one)), len(getattr(sequence, other))
-                if n != m:
-                    raise InputError(f"Sequence {number} has {n} {one} and {m} {other}; give one for each.")
+            _check_paired(sequence, number, "input_ids", "token_type_ids")
+            _check_paired(sequence, number, "masked_positions", "masked_labels")
         begins = np.concatenate([[0], np.cumsum(lengths)])
+        positions = np.arange(begins[-1]) - np.repeat(begins[:-1], lengths)
+
         masked = _joined(sequences, "masked_positions")
         counts = [len(sequence.masked_positions) for sequence in sequences]
         within = np.repeat(lengths, counts)  # tokens of the sequence of each
-        if len(bad := np.flatnonzero((masked < 0) | (masked >= within))):
-            found = f"masked_positions has {masked[bad[0]]} in a sequence of {within[bad[0]]} tokens"
-            raise InputError(f"{found}; count from its [CLS], which is 0.")
+        bad = np.flatnonzero((masked < 0) | (masked >= within))
+        if len(bad):
+            problem = f"masked_positions has {masked[bad[0]]} in a sequence of {within[bad[0]]} tokens"
+            raise InputError(f"{problem}; count from its [CLS], which is 0.")
         masked_rows = (masked + np.repeat(begins[:-1], counts)).astype(np.int32)
-        next_labels = whole_numbers("next_sentence_label", [s.next_sentence_label for s in sequences])
+
+        given_labels = [sequence.next_sentence_label for sequence in sequences]
+        next_labels = whole_numbers("next_sentence_label", given_labels)
         asked = next_labels >= 0
         return cls(
             input_ids=_joined(sequences, "input_ids"),
             token_type_ids=_joined(sequences, "token_type_ids"),
-            positions=(np.arange(begins[-1]) - np.repeat(begins[:-1], lengths)).astype(np.int32),
+            positions=positions.astype(np.int32),
             cu_seqlens=begins.astype(np.int32),
             sequence_index=np.arange(first, first + len(sequences), dtype=np.uint32),
             masked_rows=masked_rows,
@@ -160,8 +169,14 @@ class Batch:
         )
 
     def take(self, first: int, last: int) -> Self:
-        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch."""
-        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch.
+
+        Parameters
+        ----------
+        first, last : numbers of examples in this batch.
+        """
+        begin = int(self.cu_seqlens[first])
+        end = int(self.cu_seqlens[last])
         masked = (self.masked_rows >= begin) & (self.masked_rows < end)
         return dataclasses.replace(
             self,
@@ -178,19 +193,38 @@ class Batch:
         )
 
     def split(self, parts: int) -> Iterator[Self]:
-        """Return micro-batches of nearly equal size, whose losses and gradients sum to this batch's."""
+        """Return micro-batches of nearly equal size, whose losses and gradients sum to this batch's.
+
+        Parameters
+        ----------
+        parts : how many, from 1 to the number of examples.
+
+        Raises
+        ------
+        InputError
+            When there are not so many examples.
+        """
         if not 1 <= parts <= self.E:
             raise InputError(f"parts={parts} does not split {self.E} examples; choose from 1 to {self.E}.")
         borders = [self.E * part // parts for part in range(parts + 1)]
         return map(self.take, borders, borders[1:])
 
     def validate(self, config: BertConfig) -> None:
-        """Check every index against the model it is meant for.
+        """Check every index against the model it is meant for, and warn where its positions were not trained.
 
-        Raise InputError when an id is outside the vocabulary or the segments, or a sequence is longer than
-        the positions.
+        Parameters
+        ----------
+        config : the shape of the model.
+
+        Raises
+        ------
+        InputError
+            When an id is outside the vocabulary or the segments, a masked row outside the batch, a
+                next-sentence
+            label is unknown, or a sequence is longer than the positions.
         """
-        tokenize, segments = "tokenize with this model's own vocabulary", "give segments that it has"
+        tokenize = "tokenize with this model's own vocabulary"
+        segments = "give segments that it has"
         if config.type_vocab_size == 1:
             segments = "the model knows one segment only, so give single texts, not pairs"
         for name, values, limit, field, advice in (
@@ -199,18 +233,22 @@ class Batch:
             ("token_type_ids", self.token_type_ids, config.type_vocab_size, "type_vocab_size", segments),
             ("masked_rows", self.masked_rows, self.T, "the number of tokens", "count rows from 0"),
         ):
-            if len(bad := np.flatnonzero((values < 0) | (values >= limit))):
-                found = f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit})"
-                raise InputError(f"{found}; {advice}.")
+            bad = np.flatnonzero((values < 0) | (values >= limit))
+            if len(bad):
+                problem = f"{name}[{bad[0]}]={values[bad[0]]} is outside 0..{limit - 1} ({field}={limit})"
+                raise InputError(f"{problem}; {advice}.")
         labels = self.next_sentence_labels
-        if len(bad := np.flatnonzero((labels < -1) | (labels > 1))):
-            found = f"next_sentence_labels[{bad[0]}]={labels[bad[0]]}"
-            raise InputError(f"{found} is unknown; give 0 (IsNext), 1 (NotNext) or -1 (not asked).")
+        bad = np.flatnonzero((labels < -1) | (labels > 1))
+        if len(bad):
+            label = f"next_sentence_labels[{bad[0]}]={labels[bad[0]]}"
+            raise InputError(f"{label} is unknown; give 0 (IsNext), 1 (NotNext) or -1 (not asked).")
         longest = int(self.positions.max()) + 1
         if longest > config.P:
-            found = f"A sequence of {longest} tokens is longer than the model's {config.P} positions"
-            advice = "shorten the input or pre-train with $max_positions."
-            raise InputError(f"{found}; {advice}", max_positions=longest)
+            raise InputError(
+                f"A sequence of {longest} tokens is longer than the model's {config.P} positions; "
+                "shorten the input or pre-train with $max_positions.",
+                max_positions=longest,
+            )
         config.warn_untrained(longest)
 
 
@@ -232,74 +270,104 @@ class TaskBatch(Batch):
 
     @property
     def E(self) -> int:
-        """Examples."""
+        """Return the number of examples."""
         return len(self.row_counts)
 
     @property
     def first_sequences(self) -> np.ndarray:  # (E,)
-        """The number of each example's first sequence."""
+        """Return the number of each example's first sequence."""
         return np.arange(0, self.S, self.choices)
 
     @property
     def begins(self) -> np.ndarray:  # (E,)
-        """The first row of each example."""
+        """Return the first row of each example."""
         return self.first_rows[self.first_sequences]
 
     @classmethod
     def pack_features(cls, features: abc.Sequence[Feature], head: AnyHead) -> Self:
         """Lay the sequences of features end to end, as one global batch.
 
-        Raise InputError when there is no feature, when features have different numbers of sequences, when one
-        has another number of tags than of rows, or a label or row is no whole number where it has to be.
+        Parameters
+        ----------
+        features : at least one, all with equally many sequences.
+        head : what the labels are for.
+
+        Raises
+        ------
+        InputError
+            When there is no feature, when features have different numbers of sequences, when one has another
+            number of tags than of rows, or a label or row is no whole number where it has to be.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")
         choices = len(features[0].sequences)
         for number, feature in enumerate(features):
-            if len(feature.sequences) != choices:
-                own = len(feature.sequences)
-                counts = f"Feature {number} has {own} sequences and feature 0 has {choices}"
+            count = len(feature.sequences)
+            if count != choices:
+                counts = f"Feature {number} has {count} sequences and feature 0 has {choices}"
                 raise InputError(f"{counts}; put examples with equally many choices into a batch.")
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
         return cls._with_labels(batch, batch.cu_seqlens[:-1:choices], features, head, choices=choices)
 
     @classmethod
     def _with_labels(
-        cls, batch: Batch, begins: np.ndarray, features: abc.Sequence[Feature], head: AnyHead, **fields: Any
+        cls,
+        batch: Batch,
+        begins: np.ndarray,
+        features: abc.Sequence[Feature],
+        head: AnyHead,
+        **fields: Any,
     ) -> Self:
         """Add the labels of features, whose examples begin at the rows `begins` (E,), to their tokens."""
-        rows = [NOTHING if f.rows is None else whole_numbers("rows", f.rows) for f in features]
-        for number, (feature, own) in enumerate(zip(features, rows, strict=True)):
+        rows = [
+            NOTHING if feature.rows is None else whole_numbers("rows", feature.rows) for feature in features
+        ]
+        for number, (feature, tagged) in enumerate(zip(features, rows, strict=True)):
             n = len(feature.sequences[0].input_ids)
-            outside = own[(own < 0) | (own >= n)]
+            outside = tagged[(tagged < 0) | (tagged >= n)]
             if len(outside):
-                found = f"Feature {number} has a label for row {outside[0]} in a sequence of {n} tokens"
-                raise InputError(f"{found}; count from its [CLS], which is 0.")
+                problem = f"Feature {number} has a label for row {outside[0]} in a sequence of {n} tokens"
+                raise InputError(f"{problem}; count from its [CLS], which is 0.")
         labels, known = _labels(features, rows, head)
         if head.spec.label_dtype == "int32" and (labels < 0).any():
             raise InputError(f"A label is {labels.min()}; give 0 or more, and None where it is not known.")
-        label_rows = [begin + own for begin, own in zip(begins, rows, strict=True)]
+        label_rows = [begin + tagged for begin, tagged in zip(begins, rows, strict=True)]
         return cls(
             **vars(batch),
             labels=labels,
             label_weights=known / max(1, int(known.sum())),
             label_rows=np.concatenate(label_rows).astype(np.int32),
-            row_counts=np.array([len(own) for own in rows], np.int32),
+            row_counts=np.array([len(tagged) for tagged in rows], np.int32),
             **fields,
         )
 
     def take(self, first: int, last: int) -> Self:
-        begin, end = np.append(self.first_sequences, self.S)[[first, last]].tolist()
+        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch.
+
+        Parameters
+        ----------
+        first, last : numbers of examples in this batch.
+        """
+        borders = np.append(self.first_sequences, self.S)
+        begin, end = borders[[first, last]].tolist()
         before = np.concatenate([[0], np.cumsum(self.row_counts)])
         tagged = slice(before[first], before[last])
-        own = tagged if len(self.label_rows) else slice(first, last)
+        labelled = tagged if len(self.label_rows) else slice(first, last)
         return dataclasses.replace(
             super().take(begin, end),
-            labels=self.labels[own],
-            label_weights=self.label_weights[own],
+            labels=self.labels[labelled],
+            label_weights=self.label_weights[labelled],
             label_rows=self.label_rows[tagged] - self.cu_seqlens[begin],
             row_counts=self.row_counts[first:last],
         )
+
+
+def _check_paired(sequence: Sequence, number: int, first: str, second: str) -> None:
+    """Check that two parts of a sequence have one entry for each other."""
+    n = len(getattr(sequence, first))
+    m = len(getattr(sequence, second))
+    if n != m:
+        raise InputError(f"Sequence {number} has {n} {first} and {m} {second}; give one for each.")
 
 
 # -> (n,) int32
@@ -314,14 +382,25 @@ def _joined(sequences: abc.Sequence[Sequence], name: str) -> np.ndarray:
 
 # given (...) -> (...) int32
 def whole_numbers(name: str, given: Any) -> np.ndarray:
-    """Return the same numbers; raise InputError where one is not whole, or too large."""
+    """Return the same numbers as int32.
+
+    Parameters
+    ----------
+    name : what to call them in the error.
+    given : numbers, in an array or anything that makes one.
+
+    Raises
+    ------
+    InputError
+        When one of them is not whole, or too large for 32 bits.
+    """
     given = np.asarray(given)
     if given.dtype.kind in "biuf" or not given.size:
         with np.errstate(invalid="ignore"):
             numbers = given.astype(np.int32)
         wrong = given[numbers != given].tolist()
     else:
-        wrong = [one for one in given.ravel().tolist() if not isinstance(one, int)] or given.tolist()
+        wrong = [value for value in given.ravel().tolist() if not isinstance(value, int)] or given.tolist()
     if wrong:
         raise InputError(f"{name} has {wrong[0]!r}, which is no whole number of at most 32 bits; check it.")
     return numbers
@@ -332,15 +411,20 @@ def _labels(
     features: abc.Sequence[Feature], rows: list[np.ndarray], head: AnyHead
 ) -> tuple[np.ndarray, np.ndarray]:
     """Collect the labels of all features, zeros in place of those that are not known."""
-    given, known = [feature.label for feature in features], [f.label is not None for f in features]
+    given = [feature.label for feature in features]
+    known = [label is not None for label in given]
     kind = head.spec
     if kind.reads == LABELS:
-        for number, (own, label) in enumerate(zip(rows, given, strict=True)):
-            if label is not None and len(label) != len(own):
-                raise InputError(f"Feature {number} has {len(label)} tags and {len(own)} rows; give as many.")
-        tags = [np.zeros(len(own)) if tag is None else tag for own, tag in zip(rows, given, strict=True)]
-        return whole_numbers("label", np.concatenate(tags)), np.repeat(known, [len(own) for own in rows])
-    nothing = np.zeros([size or head.outputs for size in kind.label_shape], int)
-    labels = np.array([nothing if label is None else label for label in given])
-    labels = whole_numbers("label", labels) if kind.label_dtype == "int32" else labels.astype(np.float64)
-    return labels, np.array(known)
+        counts = [len(tagged) for tagged in rows]
+        for number, (count, label) in enumerate(zip(counts, given, strict=True)):
+            if label is not None and len(label) != count:
+                raise InputError(f"Feature {number} has {len(label)} tags and {count} rows; give as many.")
+        tags = [
+            np.zeros(count) if label is None else label for count, label in zip(counts, given, strict=True)
+        ]
+        return whole_numbers("label", np.concatenate(tags)), np.repeat(known, counts)
+    unknown = np.zeros([size or head.outputs for size in kind.label_shape], int)
+    labels = np.array([unknown if label is None else label for label in given])
+    if kind.label_dtype == "int32":
+        return whole_numbers("label", labels), np.array(known)
+    return labels.astype(np.float64), np.array(known)

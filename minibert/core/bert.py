@@ -43,7 +43,23 @@ def encoder_layer(
     number: int,
     rows: Array | None = None,
 ) -> tuple[Array, Saved]:
-    """Compute one layer: attention, then feed-forward. With `rows`, only these, from the keys of all."""
+    """Compute one layer: attention, then feed-forward. With `rows`, only these, from the keys of all.
+
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    x : (T,H) what enters the layer.
+    params : the layer's parameters.
+    batch : says where sequences begin.
+    drop : source of dropout, or None.
+    number : of the layer, from 0.
+    rows : (R,), ascending, the tokens to compute. None: all.
+
+    Returns
+    -------
+    y : (T,H), or (R,H) with `rows`.
+    saved : what both sublayers kept.
+    """
     attention, feed_forward = params["attention"], params["feed_forward"]
     x, saved_attention = ops.attention_block(x, attention, batch.cu_seqlens, config, drop, number, rows)
     if drop is not None and rows is not None:
@@ -54,9 +70,27 @@ def encoder_layer(
 
 # dy (T,H), or (R,H) with rows -> dx (T,H), grads
 def encoder_layer_backward(
-    ops: Ops, config: BertConfig, dy: Array, saved: Saved, params: Params, grads: Grads
+    ops: Ops,
+    config: BertConfig,
+    dy: Array,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
 ) -> tuple[Array, Grads]:
-    """Add the gradients of `encoder_layer` to `grads`."""
+    """Add the gradients of `encoder_layer` to `grads`.
+
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    dy : (T,H) or (R,H), gradient of y.
+    saved : what `encoder_layer` kept.
+    params, grads : the layer's parameters and their accumulators, which are consumed.
+
+    Returns
+    -------
+    dx : (T,H).
+    grads : the accumulators with the gradients added.
+    """
     dy, feed_forward = ops.feed_forward_block_backward(
         dy, saved.feed_forward, params["feed_forward"], grads["feed_forward"], config
     )
@@ -75,7 +109,19 @@ def encoder(
 ) -> tuple[Array, Saved]:
     """Compute the embeddings, then L layers of attention and feed-forward.
 
-    Of the last layer only the `rows` (R,), ascending, that the heads read are computed. None: all.
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    params : tree of parameters.
+    batch : the tokens.
+    drop : source of dropout, or None.
+    rows : (R,), ascending, the tokens of the last layer that the heads read; others are not computed there.
+        None: all.
+
+    Returns
+    -------
+    x : (T,H), or (R,H) with `rows`.
+    saved : what the embeddings and the layers kept.
     """
     x, saved_embedding = ops.embedding_block(batch, params["embeddings"], config, drop)
 
@@ -99,7 +145,17 @@ def encoder_backward(
 ) -> Grads:
     """Add the gradients of all layers and the embeddings to `grads`.
 
-    With `frozen` = n, backward stops above the first n layers: they and the embeddings get no gradient.
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    dy : (T,H) or (R,H), gradient of what `encoder` returned.
+    saved : what `encoder` kept.
+    params, grads : trees of parameters and accumulators.
+    frozen : stop above this many layers: they and the embeddings get no gradient. None: nothing is frozen.
+
+    Returns
+    -------
+    grads : the tree with the gradients added.
     """
     layer_backward = partial(encoder_layer_backward, ops, config)
     dx, layers = ops.layers_backward(
@@ -122,8 +178,18 @@ def hidden_states(
 ) -> list[Array]:
     """Compute some hidden states; no dropout, nothing kept for backward.
 
-    Of the `numbers` 0 is the output of the embeddings, n that of the n-th layer; layers above the highest are
-    not computed. `rows` (R,), ascending, are the rows of the last layer that are wanted. None: all.
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    numbers : which: 0 is the output of the embeddings, n that of the n-th layer. Layers above the highest are
+        not computed.
+    params : tree of parameters.
+    batch : the tokens.
+    rows : (R,), ascending, the rows of the last layer that are wanted. None: all.
+
+    Returns
+    -------
+    list of (T,H), one for each of `numbers`, in their order; the last layer's (R,H) with `rows`.
     """
     x, _ = ops.embedding_block(batch, params["embeddings"], config, None)
     states = {0: ops.upcast(x)} if 0 in numbers else {}
@@ -136,8 +202,26 @@ def hidden_states(
 
 
 # x (T,H), what enters the layer -> one (A,n,n) for each sequence
-def attention_maps(ops: Ops, config: BertConfig, x: Array, params: Params, batch: Batch) -> list[Array]:
-    """Compute the attention probabilities of one layer, which the attention block itself need not keep."""
+def attention_maps(
+    ops: Ops,
+    config: BertConfig,
+    x: Array,
+    params: Params,
+    batch: Batch,
+) -> list[Array]:
+    """Compute the attention probabilities of one layer, which the attention block itself need not keep.
+
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    x : (T,H) what enters the layer.
+    params : the layer's parameters.
+    batch : says where sequences begin.
+
+    Returns
+    -------
+    list of (A,n,n), one for each sequence of n tokens.
+    """
     qkv, _ = ops.linear(x, params["attention"]["qkv_weight"], params["attention"]["qkv_bias"])
     q, k, _ = qkv.reshape(-1, 3, config.A, config.D).swapaxes(0, 1)
     return ops.attention_probabilities(q, k, batch.cu_seqlens, config.is_decoder)
@@ -145,9 +229,26 @@ def attention_maps(ops: Ops, config: BertConfig, x: Array, params: Params, batch
 
 # -> losses, nll (M,) and (S,), predictions (M,) and (S,), and what is saved
 def pretraining_loss(
-    ops: Ops, config: BertConfig, params: Params, batch: Batch, drop: Dropout | None = None
+    ops: Ops,
+    config: BertConfig,
+    params: Params,
+    batch: Batch,
+    drop: Dropout | None = None,
 ) -> tuple[PretrainingLoss, Saved]:
-    """Compute the masked-LM and next-sentence loss of one batch."""
+    """Compute the masked-LM and next-sentence loss of one batch.
+
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    params : tree of parameters.
+    batch : tokens, masked positions and labels, with the weights of the global batch.
+    drop : source of dropout, or None.
+
+    Returns
+    -------
+    result : the loss, its parts, and what each row contributes.
+    saved : what the encoder, the heads and the losses kept.
+    """
     rows, first, masked = _last_layer_rows(ops, config, batch)
     x, saved_encoder = encoder(ops, config, params, batch, drop, rows)
     (mlm_nll, mlm_predicted), saved_mlm = ops.masked_lm_head(
@@ -160,7 +261,8 @@ def pretraining_loss(
 
     mlm_weights = ops.cast(batch.masked_weights, mlm_nll.dtype)
     nsp_weights = ops.cast(batch.next_sentence_weights, nsp_nll.dtype)
-    mlm_loss, nsp_loss = (mlm_weights * mlm_nll).sum(), (nsp_weights * nsp_nll).sum()
+    mlm_loss = (mlm_weights * mlm_nll).sum()
+    nsp_loss = (nsp_weights * nsp_nll).sum()
     result = PretrainingLoss(
         mlm_loss + nsp_loss, mlm_loss, nsp_loss, mlm_nll, mlm_predicted, nsp_nll, nsp_logits.real.argmax(-1)
     )
@@ -176,17 +278,33 @@ def _last_layer_rows(ops: Ops, config: BertConfig, batch: Batch) -> tuple[Array 
     if config.is_decoder or len(first) + len(masked) >= len(batch.positions):
         return None, first, masked
     rows = ops.xp.sort(ops.xp.concatenate([first, masked]))
-    return rows, *(ops.xp.searchsorted(rows, own).astype(rows.dtype) for own in (first, masked))
+    first_places = ops.xp.searchsorted(rows, first).astype(rows.dtype)
+    masked_places = ops.xp.searchsorted(rows, masked).astype(rows.dtype)
+    return rows, first_places, masked_places
 
 
 # -> grads, the tree of all parameters
 def pretraining_loss_backward(
-    ops: Ops, config: BertConfig, saved: Saved, params: Params, grads: Grads
+    ops: Ops,
+    config: BertConfig,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
 ) -> Grads:
     """Add the gradients of `pretraining_loss` to `grads`, which is consumed and returned.
 
     The word embedding is used twice, in the embeddings and as the decoder of the masked-LM head, so two calls
     add to its one accumulator.
+
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the model.
+    saved : what `pretraining_loss` kept.
+    params, grads : trees of parameters and accumulators.
+
+    Returns
+    -------
+    grads : the tree with the gradients added.
     """
     d_logits = ops.softmax_cross_entropy_backward(saved.nsp_weights, saved.nsp_loss)
     d_pooled, d_weight, d_bias = ops.linear_backward(d_logits, saved.nsp)

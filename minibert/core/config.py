@@ -38,8 +38,29 @@ class BertConfig:
     """Everything that fixes the shapes and the arithmetic of a BERT.
 
     Defaults are BERT-BASE, uncased (Devlin et al. 2019, section 3). The one-letter properties are the
-    letters used in shape comments throughout. Raise InputError when a field is out of range or the number of
-    heads does not divide the hidden size.
+    letters used in shape comments throughout.
+
+    Parameters
+    ----------
+    vocab_size : V, pieces of the vocabulary.
+    hidden_size : H.
+    num_hidden_layers : L.
+    num_attention_heads : A, which divides H.
+    intermediate_size : F, width of the feed-forward layers.
+    hidden_act : form of GELU by Hugging Face's name; "gelu" is exact, "gelu_new" the tanh form.
+    hidden_dropout_prob : of embeddings and sublayer outputs, in [0, 1).
+    attention_probs_dropout_prob : of attention probabilities, in [0, 1).
+    max_position_embeddings : P, the longest sequence there can be.
+    type_vocab_size : segments that the model knows.
+    initializer_range : standard deviation of initial weights.
+    layer_norm_eps : added to the variance in a LayerNorm.
+    is_decoder : causal attention, the paper's left-to-right ablation.
+    trained_length : the longest sequence of pre-training. None: not known.
+
+    Raises
+    ------
+    InputError
+        When a field is out of range or the number of heads does not divide the hidden size.
     """
 
     vocab_size: int = 30522
@@ -61,8 +82,10 @@ class BertConfig:
         for name, value in vars(self).items():
             if isinstance(value, np.generic):
                 object.__setattr__(self, name, value.item())  # as `config.json` has it
-        counts = [one.name for one in dataclasses.fields(self) if one.type is int]
-        for name in counts + ["trained_length"] * (self.trained_length is not None):
+        counts = [field.name for field in dataclasses.fields(self) if field.type is int]
+        if self.trained_length is not None:
+            counts.append("trained_length")
+        for name in counts:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"{name}={value!r} is not a positive whole number; give one.")
@@ -87,22 +110,47 @@ class BertConfig:
 
     @classmethod
     def from_size(cls, name: str, **overrides: Any) -> "BertConfig":
-        """Return a size by name or as L-H-A: `BertConfig.from_size("tiny", vocab_size=8192)`, "3-192-3"."""
+        """Return a size by name or as L-H-A: `BertConfig.from_size("tiny", vocab_size=8192)`, "3-192-3".
+
+        Parameters
+        ----------
+        name : one of `SIZES`, or three numbers: layers, hidden size, heads. The feed-forward size is 4H.
+        **overrides : fields that differ from the size's, or from the defaults.
+
+        Raises
+        ------
+        InputError
+            When there is no such size, or H is not a multiple of A.
+        """
         parts = str(name).split("-")
         is_shape = len(parts) == 3 and all(part.isdecimal() and len(part) < 7 for part in parts)
-        layers, hidden, heads = map(int, parts) if is_shape else SIZES.get(name, (0, 0, 0))
+        shape = tuple(map(int, parts)) if is_shape else SIZES.get(name, (0, 0, 0))
+        layers, hidden, heads = shape
         if not layers * hidden * heads or hidden % heads:
             known = f"{', '.join(SIZES)}, or L-H-A such as 3-192-3, with H a multiple of A"
             raise InputError(f"$size is no size of a BERT; give {known}.", size=name)
-        shape = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
-        return cls(**(shape | {"intermediate_size": 4 * hidden} | overrides))
+        fields = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+            "intermediate_size": 4 * hidden,
+        }
+        return cls(**(fields | overrides))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
         """Read the fields of a Hugging Face `config.json`; what does not concern a BERT encoder is ignored.
 
-        Raise InputError when `model_type` is not "bert" or, where it is missing as before 2020, none of the
-        `architectures` is a BERT; when the file asks for arithmetic that is not BERT's.
+        Parameters
+        ----------
+        values : the fields, as JSON has them.
+
+        Raises
+        ------
+        InputError
+            When `model_type` is not "bert" or, where it is missing as before 2020, none of the
+                `architectures` is
+            a BERT; when the file asks for arithmetic that is not BERT's; when a field is out of range.
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")
@@ -123,20 +171,25 @@ class BertConfig:
         return {name: value for name, value in fields.items() if value is not None}
 
     def warn_untrained(self, longest: int) -> None:
-        """Warn, once in a process, when a sequence is longer than any that the model was pre-trained on."""
+        """Warn, once in a process, when a sequence is longer than any that the model was pre-trained on.
+
+        Parameters
+        ----------
+        longest : tokens of the longest sequence.
+        """
         if self.trained_length and longest > self.trained_length:
             _warn_untrained(self.trained_length)
 
     @property
     def size(self) -> str:
-        """What a BERT of these layers, this width and these heads is called: "tiny", or "5-96-3"."""
+        """Return what a BERT of these layers, this width and these heads is called: "tiny", or "5-96-3"."""
         shape = (self.L, self.H, self.A)
         published = (name for name, other in SIZES.items() if other == shape and self.F == 4 * self.H)
         return next(published, "-".join(map(str, shape)))
 
     @property
     def gelu_form(self) -> str:
-        """The form of GELU as `ops.gelu` names it: "erf" or "tanh"."""
+        """Return the form of GELU as `ops.gelu` names it: "erf" or "tanh"."""
         return GELU_FORMS[self.hidden_act]
 
     L = property(attrgetter("num_hidden_layers"))
@@ -148,7 +201,7 @@ class BertConfig:
 
     @property
     def D(self) -> int:
-        """Size of one head."""
+        """Return the size of one head."""
         return self.hidden_size // self.num_attention_heads
 
 
@@ -174,7 +227,7 @@ def _require_bert_architecture(values: dict[str, Any]) -> None:
     if not any(_BERT_CLASS.match(name) for name in names):
         raise InputError(
             f"architectures={names!r} without a model_type are not a BERT's; give a BERT, or a model of its "
-            "architecture such as MiniLM or TinyBERT."
+            'architecture such as MiniLM or TinyBERT; if it is one, add "model_type": "bert" to config.json.'
         )
 
 

@@ -47,16 +47,36 @@ NAMES = {
 
 
 def hugging_face_names(name: str) -> list[str]:
-    """Return Hugging Face's names of one of our tensors: three for the joint projection of attention."""
+    """Return Hugging Face's names of one of our tensors: three for the joint projection of attention.
+
+    Parameters
+    ----------
+    name : path in the tree of parameters, such as "layers.0.attention.qkv_weight".
+
+    Returns
+    -------
+    list of names, in the order in which the parts stand side by side.
+    """
     number = re.search(r"\d+", name)
-    theirs = NAMES[re.sub(r"\d+", "*", name)].replace("*", number[0] if number else "")
+    theirs = NAMES[re.sub(r"\d+", "*", name)]
+    if number:
+        theirs = theirs.replace("*", number[0])
     if "{}" not in theirs:
         return [theirs]
     return [theirs.format(part) for part in ("query", "key", "value")]
 
 
 def hugging_face_tensors(parameters: Parameters) -> dict[str, np.ndarray]:
-    """Return the parameters of a pre-trained BERT under Hugging Face's names and in its layout."""
+    """Return the parameters of a pre-trained BERT under Hugging Face's names and in its layout.
+
+    Parameters
+    ----------
+    parameters : with the two heads of pre-training.
+
+    Returns
+    -------
+    dict of views, not copies.
+    """
     tensors = {}
     for name, array in parameters.items():
         theirs = hugging_face_names(name)
@@ -67,7 +87,10 @@ def hugging_face_tensors(parameters: Parameters) -> dict[str, np.ndarray]:
 
 
 def save_folder(
-    folder: str | Path, config: BertConfig, parameters: Parameters, vocab: Sequence[str]
+    folder: str | Path,
+    config: BertConfig,
+    parameters: Parameters,
+    vocab: Sequence[str],
 ) -> None:
     """Write `config.json`, `vocab.txt` and `model.safetensors`; the folder is made where there is none.
 
@@ -79,13 +102,20 @@ def save_folder(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(config.to_dict(), indent=2) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
     write_safetensors(folder / "model.safetensors", hugging_face_tensors(parameters))
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write float32 tensors: the length of a JSON header in eight bytes, the header, then all numbers."""
+    """Write float32 tensors: the length of a JSON header in eight bytes, the header, then all numbers.
+
+    Parameters
+    ----------
+    path : the file to write; one that is there is replaced.
+    tensors : by name. Any floating-point array is written as float32.
+    """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     begin = 0
     for name, tensor in tensors.items():

@@ -47,10 +47,29 @@ class HeadLoss(NamedTuple):
 
 # -> (S,K), (S,1), (T,2) or (N,K)
 def logits(
-    ops: Ops, config: BertConfig, head: AnyHead, params: Params, batch: TaskBatch, drop: Dropout | None = None
+    ops: Ops,
+    config: BertConfig,
+    head: AnyHead,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None = None,
 ) -> tuple[Array, Saved]:
-    """Compute the scores of the output layer, before any softmax."""
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, encoder_rows(config, head, batch))
+    """Compute the scores of the output layer, before any softmax.
+
+    Parameters
+    ----------
+    ops, config, head : the engine, the shape of the encoder, and what stands on it.
+    params : tree of parameters.
+    batch : the tokens, and which of them the head reads.
+    drop : source of dropout, or None.
+
+    Returns
+    -------
+    scores : (S,K), (S,1), (T,2) or (N,K), by the kind of head.
+    saved : what encoder and output layer kept.
+    """
+    rows = encoder_rows(config, head, batch)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, rows)
     scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
     return scores, LogitsSaved(saved_encoder, saved)
 
@@ -66,13 +85,26 @@ def logits_backward(
     grads: Grads,
     frozen: int | None = None,
 ) -> Grads:
-    """Add the gradients of `logits` to `grads`, which is consumed and returned."""
+    """Add the gradients of `logits` to `grads`, which is consumed and returned.
+
+    Parameters
+    ----------
+    ops, config, head : as for `logits`.
+    dlogits : gradient of the scores, of their shape.
+    saved : what `logits` kept.
+    params, grads : trees of parameters and accumulators.
+    frozen : the embeddings and this many of the lowest layers get no gradient. None: nothing is frozen.
+
+    Returns
+    -------
+    grads : the tree with the gradients added.
+    """
     output = saved.output
     dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
-    own = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
+    head_grads = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     if output.dropout is not None:
         dx = dx * output.dropout.mask
-    grads = grads | {"head": own}
+    grads = grads | {"head": head_grads}
     if head.pooled:
         dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
         grads = grads | {"pooler": pooler}
@@ -93,8 +125,19 @@ def loss(
 ) -> tuple[HeadLoss, Saved]:
     """Compute the task's loss of one batch with labels.
 
-    Each of the two losses of a span has the factor `span_weight`: 0.5 gives their mean, as in Google's code,
-    1 their sum, as in the paper.
+    Parameters
+    ----------
+    ops, config, head : the engine, the shape of the encoder, and what stands on it.
+    params : tree of parameters.
+    batch : tokens and labels, with the weights of the global batch.
+    drop : source of dropout, or None.
+    span_weight : factor of each of the two losses of a span: 0.5 gives their mean, as in Google's code, 1
+        their sum, as in the paper.
+
+    Returns
+    -------
+    result : the loss, that of each label, and the scores.
+    saved : what `logits` and the loss kept.
     """
     scores, saved = logits(ops, config, head, params, batch, drop)
     result, saved_loss, dnll = loss_of_logits(ops, head, scores, batch, span_weight)
@@ -103,9 +146,28 @@ def loss(
 
 # logits (S,K), (S,1), (T,2) or (N,K) -> loss, what is saved of it, dnll (len(labels),)
 def loss_of_logits(
-    ops: Ops, head: AnyHead, scores: Array, batch: TaskBatch, span_weight: float
+    ops: Ops,
+    head: AnyHead,
+    scores: Array,
+    batch: TaskBatch,
+    span_weight: float,
 ) -> tuple[HeadLoss, Saved, Array]:
-    """Compare the scores of the output layer with the labels."""
+    """Compare the scores of the output layer with the labels.
+
+    Parameters
+    ----------
+    ops, head : the engine, and the kind of head.
+    scores : (S,K), (S,1), (T,2) or (N,K), as `logits` returns them.
+    batch : with the labels and their weights.
+    span_weight : as for `loss`.
+
+    Returns
+    -------
+    result : the loss, that of each label, and the scores.
+    saved : what the loss kept.
+    dnll : (len(labels),) gradient of the loss with respect to each label's; of a span, to its start's and
+        end's.
+    """
     weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
     if head.kind == "span":
         starts, ends = batch.labels.T
@@ -136,17 +198,42 @@ def loss_backward(
 ) -> Grads:
     """Add the gradients of `loss` to `grads`, which is consumed and returned.
 
-    With `frozen` = n, the embeddings and the first n layers get no gradient.
+    Parameters
+    ----------
+    ops, config, head : as for `loss`.
+    saved : what `loss` kept.
+    params, grads : trees of parameters and accumulators.
+    frozen : the embeddings and this many of the lowest layers get no gradient. None: nothing is frozen.
+
+    Returns
+    -------
+    grads : the tree with the gradients added.
     """
     dlogits = loss_of_logits_backward(ops, head, saved.dnll, saved.loss)
     return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
 
 
 # dnll (len(labels),) -> dlogits (S,K), (S,1), (T,2) or (N,K)
-def loss_of_logits_backward(ops: Ops, head: AnyHead, dnll: Array, saved: Saved) -> Array:
-    """Return the gradient of `loss_of_logits` with respect to the scores."""
+def loss_of_logits_backward(
+    ops: Ops,
+    head: AnyHead,
+    dnll: Array,
+    saved: Saved,
+) -> Array:
+    """Return the gradient of `loss_of_logits` with respect to the scores.
+
+    Parameters
+    ----------
+    ops, head : the engine, and the kind of head.
+    dnll : (len(labels),) as `loss_of_logits` returns it.
+    saved : what the loss kept.
+
+    Returns
+    -------
+    dlogits : of the shape of the scores.
+    """
     if head.kind == "span":
-        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, one) for one in saved]
+        dscores = [ops.segment_softmax_cross_entropy_backward(dnll, end) for end in saved]
         return ops.xp.stack(dscores, axis=1)
     if head.kind == "regress":
         return ops.squared_error_backward(dnll, saved)[:, None]
@@ -157,24 +244,65 @@ def loss_of_logits_backward(ops: Ops, head: AnyHead, dnll: Array, saved: Saved) 
 
 
 # -> (S,K), (S,1), (T,2) or (N,K)
-def scores_of(ops: Ops, config: BertConfig, head: AnyHead, params: Params, batch: TaskBatch) -> Array:
-    """Compute `logits` without dropout, and keep nothing for backward."""
-    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, encoder_rows(config, head, batch))
-    return _output_layer(ops, config, head, x, params, batch, None)[0]
+def scores_of(
+    ops: Ops,
+    config: BertConfig,
+    head: AnyHead,
+    params: Params,
+    batch: TaskBatch,
+) -> Array:
+    """Compute `logits` without dropout, and keep nothing for backward.
+
+    Parameters
+    ----------
+    ops, config, head : the engine, the shape of the encoder, and what stands on it.
+    params : tree of parameters.
+    batch : the tokens, and which of them the head reads.
+
+    Returns
+    -------
+    (S,K), (S,1), (T,2) or (N,K), by the kind of head.
+    """
+    rows = encoder_rows(config, head, batch)
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, rows)
+    scores, _ = _output_layer(ops, config, head, x, params, batch, None)
+    return scores
 
 
 def split_outputs(scores: np.ndarray, head: AnyHead, batch: TaskBatch) -> list[np.ndarray]:
-    """Split the scores of a batch by example, each an array of its own."""
+    """Split the scores of a batch by example, each an array of its own.
+
+    Parameters
+    ----------
+    scores : of a whole batch, as `scores_of` returns them.
+    head, batch : what made them.
+
+    Returns
+    -------
+    list of E arrays: of a sequence-level head (K,), or (choices,); otherwise (n,2) or (n,K), with the n rows
+        that were read of the example.
+    """
     reads = head.spec.reads
     if reads == SEQUENCES:
         return [row.copy() for row in scores.reshape(batch.E, -1)]
-    borders = batch.cu_seqlens[1:-1] if reads == TOKENS else np.cumsum(batch.row_counts)[:-1]
+    ends = batch.cu_seqlens[1:] if reads == TOKENS else np.cumsum(batch.row_counts)
+    borders = ends[:-1]
     return [part.copy() for part in np.split(scores, borders)]
 
 
 # -> (S,) or (N,), or None
 def rows_read(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
-    """Return the tokens that the output layer reads; None: all."""
+    """Return the tokens that the output layer reads; None: all.
+
+    Parameters
+    ----------
+    config, head : the shape of the encoder, and what stands on it.
+    batch : the tokens.
+
+    Returns
+    -------
+    (S,) or (N,) row numbers, or None.
+    """
     if head.pooled:
         return batch.last_rows if config.is_decoder else batch.first_rows
     return batch.label_rows if head.spec.reads == LABELS else None
@@ -182,7 +310,17 @@ def rows_read(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
 
 # -> (S,) or (N,), or None
 def encoder_rows(config: BertConfig, head: AnyHead, batch: TaskBatch) -> Array:
-    """Return the rows that the encoder computes to the end; None: all, for left-to-right models."""
+    """Return the rows that the encoder computes to the end; None: all, for left-to-right models.
+
+    Parameters
+    ----------
+    config, head : the shape of the encoder, and what stands on it.
+    batch : the tokens.
+
+    Returns
+    -------
+    (S,) or (N,) row numbers, or None.
+    """
     return None if config.is_decoder else rows_read(config, head, batch)
 
 
@@ -215,9 +353,28 @@ def _output_layer(
 
 # read (R,H)  rows (R,) or None -> (R,K)
 def output_scores(
-    ops: Ops, config: BertConfig, read: Array, rows: Array | None, params: Params, drop: Dropout | None
+    ops: Ops,
+    config: BertConfig,
+    read: Array,
+    rows: Array | None,
+    params: Params,
+    drop: Dropout | None,
 ) -> tuple[Array, Saved, Saved]:
-    """Apply dropout to what the head reads, unless it reads every row, and then its linear layer."""
+    """Apply dropout to what the head reads, unless it reads every row, and then its linear layer.
+
+    Parameters
+    ----------
+    ops, config : the engine, and the shape of the encoder.
+    read : (R,H) what the head reads.
+    rows : (R,) the tokens that it stands for, which dropout is drawn for. None: every one, without dropout.
+    params : "weight" (H,K) and "bias" (K,).
+    drop : source of dropout, or None.
+
+    Returns
+    -------
+    scores : (R,K).
+    saved_drop, saved_linear : for backward; the first is None where nothing was dropped.
+    """
     site = dropout_site(config)
     saved_drop = None
     if rows is not None and drop is not None and drop.rate:
@@ -228,5 +385,10 @@ def output_scores(
 
 
 def dropout_site(config: BertConfig) -> int:
-    """Return the site of dropout in front of the output layer, the one after those of the encoder."""
+    """Return the site of dropout in front of the output layer, the one after those of the encoder.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    """
     return 3 * config.L + 1

@@ -16,8 +16,20 @@ CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
 
 # candidates (C,) -> (count,), ascending
 def choose_positions(key: int, candidates: np.ndarray, count: int) -> np.ndarray:
-    """Choose `count` of the candidate positions, each as likely; all of them where there are fewer."""
-    tickets = draw(_keys(key, candidates), CHOICE + candidates) >> (64 - TICKET_BITS)
+    """Choose `count` of the candidate positions, each as likely; all of them where there are fewer.
+
+    Parameters
+    ----------
+    key : of the sequence; the draws follow from it.
+    candidates : (C,) positions that may be chosen, ascending.
+    count : how many to choose.
+
+    Returns
+    -------
+    (count,) positions, ascending.
+    """
+    bits = draw(_keys(key, candidates), CHOICE + candidates)
+    tickets = bits >> (64 - TICKET_BITS)
     by_ticket = np.lexsort((candidates, tickets))  # equal tickets in the order of the text
     return np.sort(candidates[by_ticket[:count]])
 
@@ -34,12 +46,25 @@ def replace_tokens(
     """Return what the model sees at the chosen positions: 80% [MASK], 10% the token itself, 10% a random one.
 
     A random token is any of the vocabulary, special ones and the original included.
+
+    Parameters
+    ----------
+    key : of the sequence, as for `choose_positions`.
+    tokens : (M,) ids at the chosen positions.
+    positions : (M,) the chosen positions.
+    mask_id, vocab_size : id of [MASK], and number of ids to draw from.
+    rates : shares of [MASK], the same token, a random one; they add up to 1 (Table 8 varies them).
+
+    Returns
+    -------
+    (M,) ids.
     """
     keys = _keys(key, positions)
     action = uniform(draw(keys, ACTION + positions))
     other = below(draw(keys, TOKEN + positions), vocab_size)
     masked, kept, _ = rates
-    return np.where(action < masked, mask_id, np.where(action < masked + kept, tokens, other))
+    unmasked = np.where(action < masked + kept, tokens, other)
+    return np.where(action < masked, mask_id, unmasked)
 
 
 def _keys(key: int, positions: np.ndarray) -> np.ndarray:

@@ -52,35 +52,83 @@ class Optimizer:
         bias_correction: bool = True,
         begin: int = 0,
     ) -> None:
-        self.ranges, self.begin = _within(ranges, begin), begin
-        self.beta1, self.beta2, self.eps = beta1, beta2, eps
-        self.weight_decay, self.clip_norm, self.bias_correction = weight_decay, clip_norm, bias_correction
-        self.m, self.v = np.zeros_like(flat), np.zeros_like(flat)
+        self.ranges = _within(ranges, begin)
+        self.begin = begin
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.bias_correction = bias_correction
+        self.m = np.zeros_like(flat)
+        self.v = np.zeros_like(flat)
         self.updates = 0
 
     # buffer (N,) -> (n,)
     def trained(self, buffer: Any) -> Any:
-        """Return the trained part of a buffer: the whole array itself, unless layers are frozen."""
+        """Return the trained part of a buffer: the whole array itself, unless layers are frozen.
+
+        Parameters
+        ----------
+        buffer : (N,) parameters, gradients or moments.
+        """
         return buffer[self.begin :] if self.begin else buffer
 
     def within(self, begin: int, end: int) -> "Optimizer":
-        """Return what updates elements [begin, end) of the buffer alone, all of them trained."""
+        """Return an optimizer that updates elements [begin, end) of the buffer alone, all of them trained.
+
+        Parameters
+        ----------
+        begin, end : places in the whole buffer.
+
+        Returns
+        -------
+        a copy; it shares the moments with this one.
+        """
         part = copy.copy(self)
         part.ranges = _within(self.ranges, begin - self.begin, end - self.begin)
         return part
 
     def rule(self, number: Any, rate: Any, clip: Any) -> AdamRule:
-        """Return the numbers of an update, counted from 1; `clip` is as `ops.clip_factor` gives it."""
-        return AdamRule(lr=rate, step=number, clip=clip, **{name: getattr(self, name) for name in NUMBERS})
+        """Return the numbers of an update.
+
+        Parameters
+        ----------
+        number : of the update, counted from 1.
+        rate : its learning rate.
+        clip : factor of the gradients, as `ops.clip_factor` gives it.
+        """
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        return AdamRule(lr=rate, step=number, clip=clip, **numbers)
 
     # params grads m v (n,) -> params m v (n,)
-    def update(self, ops: Any, params: Any, grads: Any, m: Any, v: Any, rule: AdamRule) -> tuple[Any, ...]:
-        """Update the trained parts of parameters and moments, which are consumed and returned."""
+    def update(
+        self,
+        ops: Any,
+        params: Any,
+        grads: Any,
+        m: Any,
+        v: Any,
+        rule: AdamRule,
+    ) -> tuple[Any, ...]:
+        """Update the trained parts of parameters and moments, which are consumed and returned.
+
+        Parameters
+        ----------
+        ops : the engine.
+        params, grads : (n,) the trained parts of parameters and gradients.
+        m, v : (n,) those of the moments.
+        rule : the numbers of this update.
+
+        Returns
+        -------
+        params, m, v : (n,).
+        """
         return getattr(ops, self.KIND)(params, grads, m, v, self.ranges, rule)
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Everything but the moments: optimizers that agree in it compute the same."""
+        """Return everything but the moments: optimizers that agree in it compute the same."""
         numbers = (getattr(self, name) for name in NUMBERS)
         return type(self), self.begin, self.ranges.tobytes(), self.clip_norm, *numbers
 
@@ -130,28 +178,59 @@ class Muon(Optimizer):
     KIND, RANGES = "muon", "matrices"
 
 
-KINDS: dict[str, type[Optimizer]] = {one.KIND: one for one in (AdamW, Lamb, Muon)}
+KINDS: dict[str, type[Optimizer]] = {kind.KIND: kind for kind in (AdamW, Lamb, Muon)}
 
 
 def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
-    """Make an optimizer of `FlatParameters`, of one of the `KINDS`; what is given is as for `Optimizer`."""
+    """Make an optimizer for the parameters of a model.
+
+    Parameters
+    ----------
+    params : `FlatParameters`, whose table says which of them have weight decay.
+    kind : one of the `KINDS`: "adamw", "lamb" or "muon".
+    **given : as for `Optimizer`.
+
+    Raises
+    ------
+    InputError
+        When there is no such optimizer, or Muon has no matrix of a layer to train.
+    """
     if kind not in KINDS:
         raise InputError(f"$optimizer does not exist; use one of {', '.join(KINDS)}.", optimizer=kind)
-    made = KINDS[kind]
-    optimizer = made(params.flat, getattr(params, made.RANGES), **given)
-    if made is Muon and not optimizer.ranges[:, 4].any():
+    optimizer_class = KINDS[kind]
+    ranges = getattr(params, optimizer_class.RANGES)
+    optimizer = optimizer_class(params.flat, ranges, **given)
+    if optimizer_class is Muon and not optimizer.ranges[:, 4].any():
         message = "$optimizer updates matrices of layers, and none is trained here; use adamw."
         raise InputError(message, optimizer=kind)
     return optimizer
 
 
-def warmup_linear(step: float, total: int, warmup: int, peak: float, google: bool = False) -> float:
+def warmup_linear(
+    step: float,
+    total: int,
+    warmup: int,
+    peak: float,
+    google: bool = False,
+) -> float:
     """Return the learning rate of update number `step`: up to `peak` in a straight line, then down to zero.
 
     Two conventions share the warm-up, in which update 0 has rate 0. Google's code counts the decay from
     update 0, so the rate drops a little where it takes over; Hugging Face's counts it from the end of the
-    warm-up, where it starts from `peak`. Of `total` updates `step` are done so far, and the rate rises over
-    the first `warmup`.
+    warm-up, where it starts from `peak`.
+
+    Parameters
+    ----------
+    step : updates done so far.
+    total : updates of the whole run; from then on the rate is 0.
+    warmup : updates over which the rate rises.
+    peak : the largest rate.
+    google : use Google's convention; Hugging Face's otherwise.
+
+    Raises
+    ------
+    InputError
+        When `total` is less than 1, or `warmup` or `step` is negative.
 
     Examples
     --------

@@ -25,12 +25,28 @@ class Pair(NamedTuple):
 
 
 def sentence_pairs(
-    number: int, documents: Sequence[Document], room: int, short_seq_prob: float, rng: Random
+    number: int,
+    documents: Sequence[Document],
+    room: int,
+    short_seq_prob: float,
+    rng: Random,
 ) -> Iterator[Pair]:
     """Yield the pairs of one document, from its first sentence to its last.
 
     Whole sentences are gathered up to a target length and divided into A and B at a random border. Half of
     the time B is replaced by text from another document; the sentences that B would have been come again.
+
+    Parameters
+    ----------
+    number : which of the documents to divide.
+    documents : all of them; B comes from another one half of the time.
+    room : tokens that a pair may have, without the special ones.
+    short_seq_prob : share of the targets that are shorter than the room.
+    rng : source of all draws.
+
+    Yields
+    ------
+    Pair, in the order of the text.
     """
     document = documents[number]
     first = 0  # the next sentence to use
@@ -49,8 +65,25 @@ def sentence_pairs(
         yield truncated(pair, room, rng)
 
 
-def contiguous_spans(document: Document, room: int, short_seq_prob: float, rng: Random) -> Iterator[Pair]:
-    """Yield a document cut into spans of `room` tokens, now and then fewer, without a second segment."""
+def contiguous_spans(
+    document: Document,
+    room: int,
+    short_seq_prob: float,
+    rng: Random,
+) -> Iterator[Pair]:
+    """Yield a document cut into spans of `room` tokens, now and then fewer, without a second segment.
+
+    Parameters
+    ----------
+    document : its sentences.
+    room : tokens that a span may have, without the special ones.
+    short_seq_prob : share of the spans that are shorter than the room.
+    rng : source of all draws.
+
+    Yields
+    ------
+    Pair with an empty B.
+    """
     tokens = joined(document)
     begin = 0
     while begin < len(tokens):
@@ -60,14 +93,32 @@ def contiguous_spans(document: Document, room: int, short_seq_prob: float, rng: 
 
 
 def target_length(room: int, short_seq_prob: float, rng: Random) -> int:
-    """Draw how many tokens to gather: all that there is room for, or sometimes fewer."""
+    """Draw how many tokens to gather: all that there is room for, or sometimes fewer.
+
+    Parameters
+    ----------
+    room : the most that there may be.
+    short_seq_prob : how often to draw fewer, from 2 to `room`, each number as likely.
+    rng : source of the draws.
+    """
     if rng.random() < short_seq_prob:
         return 2 + int(rng.random() * (room - 1))
     return room
 
 
 def gathered_until(document: Document, first: int, target: int) -> int:
-    """Return the end (exclusive) of the sentences from `first` on that have `target` tokens together."""
+    """Return the end (exclusive) of the sentences from `first` on that have `target` tokens together.
+
+    Parameters
+    ----------
+    document : its sentences.
+    first : number of the sentence to begin with.
+    target : tokens to reach.
+
+    Returns
+    -------
+    int. The end of the document where it has not so many tokens.
+    """
     tokens = 0
     for number in range(first, len(document)):
         tokens += len(document[number])
@@ -77,7 +128,18 @@ def gathered_until(document: Document, first: int, target: int) -> int:
 
 
 def another_document(number: int, documents: Sequence[Document], rng: Random) -> Document:
-    """Draw a document that is not document `number`, or give up after ten draws."""
+    """Draw a document that is not document `number`, or give up after ten draws.
+
+    Parameters
+    ----------
+    number : of the document to avoid.
+    documents : all of them.
+    rng : source of the draws.
+
+    Returns
+    -------
+    a document; where all draws fail, document `number` itself.
+    """
     for _ in range(DRAWS_OF_A_DOCUMENT):
         other = int(rng.random() * len(documents))
         if other != number:
@@ -86,13 +148,31 @@ def another_document(number: int, documents: Sequence[Document], rng: Random) ->
 
 
 def random_span(document: Document, wanted: int, rng: Random) -> list[int]:
-    """Draw a sentence, and take it and what follows it until there are `wanted` tokens."""
+    """Draw a sentence, and take it and what follows it until there are `wanted` tokens.
+
+    Parameters
+    ----------
+    document : its sentences.
+    wanted : tokens to reach; the last sentence stays whole, so there may be more.
+    rng : source of the draw.
+
+    Returns
+    -------
+    list of ids.
+    """
     first = int(rng.random() * len(document))
     return joined(document[first : gathered_until(document, first, wanted)])
 
 
 def truncated(pair: Pair, room: int, rng: Random) -> Pair:
-    """Shorten a pair to `room` tokens, one by one from the longer segment; a coin says at which end."""
+    """Shorten a pair to `room` tokens, one by one from the longer segment; a coin says at which end.
+
+    Parameters
+    ----------
+    pair : the pair to shorten.
+    room : tokens that both segments may have together.
+    rng : source of the coins.
+    """
     a, b, label = pair
     excess = len(a) + len(b) - room
     if excess <= 0:
@@ -106,12 +186,24 @@ def truncated(pair: Pair, room: int, rng: Random) -> Pair:
 
 
 def cut(tokens: list[int], count: int, rng: Random) -> list[int]:
-    """Take `count` tokens away; of as many coins, each head takes one from the front."""
+    """Take `count` tokens away; of as many coins, each head takes one from the front.
+
+    Parameters
+    ----------
+    tokens : ids of a segment.
+    count : how many to take away.
+    rng : source of the coins.
+    """
     front = rng.getrandbits(count).bit_count() if count else 0
     back = count - front
     return tokens[front : len(tokens) - back]
 
 
 def joined(sentences: Sequence[Sentence]) -> list[int]:
-    """Lay the tokens of sentences end to end."""
+    """Lay the tokens of sentences end to end.
+
+    Parameters
+    ----------
+    sentences : lists of ids.
+    """
     return [token for sentence in sentences for token in sentence]

@@ -23,7 +23,18 @@ Initial: TypeAlias = Callable[[np.random.Generator, tuple[int, ...], float], Any
 
 # -> (shape)
 def normal(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
-    """Draw from a normal distribution of standard deviation `spread`, cut off at two of them."""
+    """Draw from a normal distribution of standard deviation `spread`, cut off at two of them.
+
+    Parameters
+    ----------
+    generator : source of the draws.
+    shape : of the values.
+    spread : standard deviation before the cut.
+
+    Returns
+    -------
+    array of `shape`, float64, all within two times `spread`.
+    """
     values = generator.standard_normal(shape)
     while (beyond := np.abs(values) > 2).any():
         values[beyond] = generator.standard_normal(int(beyond.sum()))
@@ -31,12 +42,22 @@ def normal(generator: np.random.Generator, shape: tuple[int, ...], spread: float
 
 
 def zeros(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> float:
-    """Begin at 0, as biases do."""
+    """Begin at 0, as biases do.
+
+    Parameters
+    ----------
+    generator, shape, spread : as for `normal`; not used.
+    """
     return 0.0
 
 
 def ones(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> float:
-    """Begin at 1, as the gamma of a LayerNorm does."""
+    """Begin at 1, as the gamma of a LayerNorm does.
+
+    Parameters
+    ----------
+    generator, shape, spread : as for `normal`; not used.
+    """
     return 1.0
 
 
@@ -51,7 +72,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return int(np.prod(self.shape))
 
 
@@ -60,19 +81,19 @@ class AnyHead(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the head is called in the table of kinds."""
+        """Return what the head is called in the table of kinds."""
 
     @property
     def outputs(self) -> int:
-        """How many numbers it has for a sequence or a token."""
+        """Return how many numbers it has for a sequence or a token."""
 
     @property
     def spec(self) -> HeadKind:
-        """What all heads of this kind have in common."""
+        """Return what all heads of this kind have in common."""
 
     @property
     def pooled(self) -> bool:
-        """Whether the head reads the pooled [CLS]."""
+        """Return whether the head reads the pooled [CLS]."""
 
 
 class Head(NamedTuple):
@@ -89,12 +110,12 @@ class Head(NamedTuple):
 
     @property
     def spec(self) -> HeadKind:
-        """What all heads of this kind have in common."""
+        """Return what all heads of this kind have in common."""
         return KINDS[self.kind]
 
     @property
     def pooled(self) -> bool:
-        """Whether the head reads the pooled [CLS], and so has a pooler below it."""
+        """Return whether the head reads the pooled [CLS], and so has a pooler below it."""
         return self.spec.reads == SEQUENCES
 
 
@@ -102,7 +123,18 @@ PRETRAINING = Head("pretraining", 0)
 
 
 def check_head(head: AnyHead, kinds: Mapping[str, HeadKind] = KINDS) -> None:
-    """Raise InputError when there is no such head among `kinds`."""
+    """Check that there is such a head.
+
+    Parameters
+    ----------
+    head : the head to check.
+    kinds : the heads there are; the core's when left out.
+
+    Raises
+    ------
+    InputError
+        When its kind is not among `kinds`, or its kind has another number of outputs.
+    """
     if head.kind not in kinds:
         raise InputError(f"head kind {head.kind!r} does not exist; use one of {', '.join(kinds)}.")
     fixed = kinds[head.kind].outputs
@@ -112,17 +144,35 @@ def check_head(head: AnyHead, kinds: Mapping[str, HeadKind] = KINDS) -> None:
 
 
 def weight(name: str, *shape: int) -> Entry:
-    """Describe a matrix, or another tensor with weight decay."""
+    """Describe a matrix, or another tensor with weight decay.
+
+    Parameters
+    ----------
+    name : path in the tree, joined by dots.
+    *shape : its size along each axis, inputs first.
+    """
     return Entry(name, shape, normal, True)
 
 
 def bias(name: str, *shape: int) -> Entry:
-    """Describe a bias."""
+    """Describe a bias.
+
+    Parameters
+    ----------
+    name : path in the tree, joined by dots.
+    *shape : its size along each axis.
+    """
     return Entry(name, shape, zeros, False)
 
 
 def norm(name: str, H: int) -> list[Entry]:
-    """Describe the two parameters of a LayerNorm."""
+    """Describe the two parameters of a LayerNorm.
+
+    Parameters
+    ----------
+    name : path of the LayerNorm; the two are `name.gamma` and `name.beta`.
+    H : elements of each.
+    """
     return [Entry(f"{name}.gamma", (H,), ones, False), Entry(f"{name}.beta", (H,), zeros, False)]
 
 
@@ -131,13 +181,23 @@ def parameter_table(config: BertConfig, head: AnyHead = PRETRAINING) -> list[Ent
 
     Weights are (inputs, outputs): a layer computes `x @ weight + bias`. The three projections of attention
     are one matrix. The decoder of the masked-LM head is `embeddings.word` itself (tied), plus a bias.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    head : what stands on it; the heads of pre-training when left out.
     """
     check_head(head)
     return encoder_table(config) + head_table(config, head)
 
 
 def encoder_table(config: BertConfig) -> list[Entry]:
-    """List the parameters of the embeddings and of the layers."""
+    """List the parameters of the embeddings and of the layers.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    """
     H, F = config.H, config.F
     table = [
         weight("embeddings.word", config.V, H),
@@ -163,7 +223,17 @@ def encoder_table(config: BertConfig) -> list[Entry]:
 
 
 def head_table(config: BertConfig, head: AnyHead) -> list[Entry]:
-    """List the parameters of the pooler, if the head reads it, and of the head."""
+    """List the parameters of the pooler, if the head reads it, and of the head.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    head : what stands on it.
+
+    Returns
+    -------
+    list of entries; empty for a head without a pooler and without outputs.
+    """
     H, V = config.H, config.V
     table = [weight("pooler.weight", H, H), bias("pooler.bias", H)] if head.pooled else []
     if head.kind == "pretraining":
@@ -183,8 +253,18 @@ def head_table(config: BertConfig, head: AnyHead) -> list[Entry]:
 
 def unflatten(table: Iterable[Entry], flat: Array) -> Params:
     """Return the nested tree of a flat buffer; leaves are views with NumPy, slices otherwise.
-    Whatever lies beyond the table's last entry is left out."""
-    named, begin = {}, 0
+
+    Parameters
+    ----------
+    table : the entries, in the order of the buffer.
+    flat : (N,) the buffer. Whatever lies beyond the table's last entry is left out.
+
+    Returns
+    -------
+    tree : nested dictionaries and lists, as `nest` makes them.
+    """
+    named = {}
+    begin = 0
     for entry in table:
         named[entry.name] = flat[begin : begin + entry.size].reshape(entry.shape)
         begin += entry.size
@@ -192,14 +272,29 @@ def unflatten(table: Iterable[Entry], flat: Array) -> Params:
 
 
 def leaf_of(tree: Any, path: str) -> Array:
-    """Look up a leaf in what `nest` makes: `"layers.0.mlp.bias"` -> `tree["layers"][0]["mlp"]["bias"]`."""
+    """Look up a leaf in what `nest` makes: `"layers.0.mlp.bias"` -> `tree["layers"][0]["mlp"]["bias"]`.
+
+    Parameters
+    ----------
+    tree : nested dictionaries and lists.
+    path : names of the steps, joined by dots; whole numbers are places in a list.
+    """
     for step in path.split("."):
         tree = tree[int(step) if step.isdigit() else step]
     return tree
 
 
 def nest(named: dict[str, Array]) -> Params:
-    """Nest leaves by their paths: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`."""
+    """Nest leaves by their paths: `{"layers.0.mlp.bias": b}` -> `{"layers": [{"mlp": {"bias": b}}]}`.
+
+    Parameters
+    ----------
+    named : leaves by their paths. The entries of a list come in order, from 0.
+
+    Returns
+    -------
+    tree : nested dictionaries and lists.
+    """
     tree: Params = {}
     for path, leaf in named.items():
         *steps, last = path.split(".")
@@ -218,7 +313,16 @@ def nest(named: dict[str, Array]) -> Params:
 class FlatParameters:
     """All parameters of a model (or their gradients, or any tree of that shape) in one flat buffer.
 
-    The buffer `flat` is (N,), N being the sum of the table's sizes; zeros of `dtype` when left out.
+    Parameters
+    ----------
+    table : list of entries, in the order of the buffer.
+    flat : (N,) the buffer, N being the sum of the table's sizes; it is not copied. None: zeros of `dtype`.
+    dtype : of a new buffer; not used where `flat` is given.
+
+    Raises
+    ------
+    ValueError
+        When `flat` has another number of elements than the table.
     """
 
     config: Any  # its `initializer_range` is the standard deviation of normal initial values
@@ -226,16 +330,29 @@ class FlatParameters:
     def __init__(self, table: list[Entry], flat: np.ndarray | None, dtype: Any) -> None:
         self.table = table
         ends = np.cumsum([entry.size for entry in table])
-        self._places = {one.name: (int(end) - one.size, one) for one, end in zip(table, ends, strict=True)}
+        self._places = {}  # where each entry begins
+        for entry, end in zip(table, ends, strict=True):
+            self._places[entry.name] = (int(end) - entry.size, entry)
         self.flat = np.zeros(self.count(), dtype) if flat is None else flat
 
     @property
     def flat(self) -> Array:
-        """(N,) the buffer; another may take its place, and `tree` is then made of that."""
+        """Return the buffer (N,); another may take its place, and `tree` is then made of that."""
         return self._flat
 
     @flat.setter
     def flat(self, flat: Array) -> None:
+        """Put another buffer in the place of this one.
+
+        Parameters
+        ----------
+        flat : (N,) the buffer; it is not copied.
+
+        Raises
+        ------
+        ValueError
+            When it has another number of elements than the table.
+        """
         count = self.count()
         if flat.shape != (count,):
             raise ValueError(f"flat has shape {flat.shape}, but this configuration has {count:,} parameters.")
@@ -244,7 +361,7 @@ class FlatParameters:
 
     @cached_property
     def tree(self) -> Params:
-        """Nested dictionaries of views, as the model takes them: `tree["layers"][0]["attention"]`."""
+        """Return nested dictionaries of views, as the model takes them: `tree["layers"][0]["attention"]`."""
         return unflatten(self.table, self.flat)
 
     def make_read_only(self) -> None:
@@ -253,7 +370,12 @@ class FlatParameters:
         self.flat.flags.writeable = False
 
     def like(self, flat: Array) -> Self:
-        """Put another buffer (N,) under the same names."""
+        """Put another buffer (N,) under the same names.
+
+        Parameters
+        ----------
+        flat : (N,) the buffer; it is not copied.
+        """
         other = copy.copy(self)
         other.flat = flat
         return other
@@ -264,7 +386,7 @@ class FlatParameters:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a checkpoint says, in JSON, so that the same table can be made again."""
+        """Return what a checkpoint says, in JSON, so that the same table can be made again."""
         return {"config": self.config.to_dict()}
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -280,62 +402,107 @@ class FlatParameters:
 
     @property
     def decayed(self) -> np.ndarray:
-        """(K,2) int64: the ranges [begin, end) of the buffer that have weight decay, neighbours joined."""
+        """Return the ranges [begin, end) that have weight decay: (K,2) int64, neighbours joined."""
         begins, ends, decays = self.tensors.T
         change = np.diff(decays, prepend=0, append=0)  # 1 where a range begins, -1 behind its last tensor
         return np.stack([begins[change[:-1] == 1], ends[change[1:] == -1]], axis=1)
 
     @property
     def tensors(self) -> np.ndarray:
-        """(K,3) int64: begin, end and whether it has weight decay, of all tensors in the buffer in order."""
+        """Return begin, end and whether it has weight decay, of each tensor in order: (K,3) int64."""
         rows = [(begin, begin + entry.size, entry.decays) for begin, entry in self._places.values()]
         return np.array(rows, np.int64)
 
     @property
     def matrices(self) -> np.ndarray:
-        """(K,5) int64: `tensors`, and of a layer's weights their rows and how many matrices lie abreast."""
+        """Return `tensors` with two columns more: (K,5) int64.
+
+        A layer's weights have their rows there, and how many matrices lie side by side in them; everything
+        else has 0 and 0.
+        """
 
         def shape(name: str, rows: int, *columns: int) -> tuple[int, int]:
-            weights = name.startswith("layers.") and columns
-            return (rows, 3 if name.endswith("qkv_weight") else 1) if weights else (0, 0)
+            if not (name.startswith("layers.") and columns):
+                return 0, 0
+            return rows, 3 if name.endswith("qkv_weight") else 1
 
-        return np.hstack([self.tensors, [shape(entry.name, *entry.shape) for entry in self.table]])
+        shapes = [shape(entry.name, *entry.shape) for entry in self.table]
+        return np.hstack([self.tensors, shapes])
 
     def zeros_like(self) -> Self:
         """Return a tree of the same shape and dtype filled with zeros: gradients, moments."""
         return self.like(np.zeros_like(self.flat))
 
     def astype(self, dtype: Any) -> Self:
-        """Return a copy in another precision."""
+        """Return a copy in another precision.
+
+        Parameters
+        ----------
+        dtype : of the copy.
+        """
         return self.like(self.flat.astype(dtype))
 
     def count(self, *prefixes: str) -> int:
-        """Count the parameters whose name begins with one of the prefixes; all of them without a prefix."""
+        """Count the parameters whose name begins with one of the prefixes; all of them without a prefix.
+
+        Parameters
+        ----------
+        *prefixes : beginnings of names, such as "embeddings.".
+        """
         return sum(entry.size for entry in self.table if entry.name.startswith(prefixes or ("",)))
 
 
 class Parameters(FlatParameters):
-    """All parameters of one BERT and of its head; `flat` and `dtype` are as for `FlatParameters`."""
+    """All parameters of one BERT and of its head.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    flat, dtype : as for `FlatParameters`; zeros in float32 when left out.
+    head : what stands on the encoder; the heads of pre-training when left out.
+    """
 
     def __init__(
-        self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: AnyHead = PRETRAINING
+        self,
+        config: BertConfig,
+        flat: Array = None,
+        dtype: Any = np.float32,
+        head: AnyHead = PRETRAINING,
     ) -> None:
-        self.config, self.head = config, head
+        self.config = config
+        self.head = head
         super().__init__(self.table_of(config, head), flat, dtype)
 
     @staticmethod
     def table_of(config: BertConfig, head: AnyHead) -> list[Entry]:
-        """List the parameters of a BERT with this head."""
+        """List the parameters of a BERT with this head.
+
+        Parameters
+        ----------
+        config : the shape of the encoder.
+        head : what stands on it.
+        """
         return parameter_table(config, head)
 
     @property
     def description(self) -> dict[str, Any]:
+        """Return what a checkpoint says, in JSON: the configuration and the head."""
         return super().description | {"head": [self.head.kind, self.head.outputs]}
 
     def with_head(self, head: AnyHead, seed: int) -> tuple[Self, list[str]]:
         """Return the same encoder under another head, as a copy, and the names of the tensors that are new.
 
         The weights of a head that equals the present one are kept; what is new has the seed's initial values.
+
+        Parameters
+        ----------
+        head : the head of the copy.
+        seed : of the initial values of what is new.
+
+        Returns
+        -------
+        parameters : the copy, in the same precision.
+        fresh : names of the tensors that are new.
         """
         other = type(self)(self.config, dtype=self.flat.dtype, head=head)
         kept = {name for name in self if head == self.head or not name.startswith("head.")}
@@ -348,18 +515,31 @@ class Parameters(FlatParameters):
     def trained_from(self, frozen: int | None) -> int:
         """Return where the trained part of the buffer begins.
 
-        The embeddings and the `frozen` lowest layers lie before it; None: nothing is frozen.
+        Parameters
+        ----------
+        frozen : how many of the lowest layers are frozen, with the embeddings: these lie before that place.
+            None: nothing is frozen.
+
+        Raises
+        ------
+        InputError
+            When the model has not so many layers.
         """
         if frozen is None:
             return 0
         if not 0 <= frozen <= self.config.L:
             advice = f"choose from 0, which freezes the embeddings alone, to {self.config.L}."
             raise InputError(f"frozen={frozen} is not a number of layers of this model; {advice}")
-        return self.count("embeddings.", *(f"layers.{i}." for i in range(frozen)))
+        layers = (f"layers.{i}." for i in range(frozen))
+        return self.count("embeddings.", *layers)
 
 
 def precision_for(arithmetic: str) -> np.dtype:
     """Return the dtype of parameters, gradients and moments when products are computed in `arithmetic`.
+
+    Parameters
+    ----------
+    arithmetic : "float32", "float64" or "bfloat16", whose parameters are float32.
 
     Examples
     --------
@@ -370,13 +550,23 @@ def precision_for(arithmetic: str) -> np.dtype:
 
 
 def initialise(
-    config: BertConfig, seed: int, dtype: Any = "float32", head: AnyHead = PRETRAINING
+    config: BertConfig,
+    seed: int,
+    dtype: Any = "float32",
+    head: AnyHead = PRETRAINING,
 ) -> Parameters:
     """Draw the paper's initial values: truncated normal weights, zero biases, LayerNorm's gamma 1, beta 0.
 
     Every tensor has a random generator of its own, so adding a layer or changing the head leaves all other
     tensors as they were. `config.initializer_range` is the standard deviation before truncation. The draws
     are the same for every dtype.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    seed : of all draws.
+    dtype : of the parameters.
+    head : what stands on the encoder; the heads of pre-training when left out.
     """
     parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)
@@ -384,7 +574,14 @@ def initialise(
 
 
 def reset(parameters: FlatParameters, names: Iterable[str], seed: int) -> None:
-    """Give the named parameters, in place, the values that `initialise` gives them."""
+    """Give the named parameters, in place, the values that `initialise` gives them.
+
+    Parameters
+    ----------
+    parameters : changed in place.
+    names : which of its tensors to draw anew.
+    seed : of all draws.
+    """
     wanted = set(names)
     for entry in parameters.table:
         if entry.name in wanted:

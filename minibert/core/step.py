@@ -21,26 +21,88 @@ from minibert.core.params import FlatParameters
 class Objective(Protocol):
     """What is minimised; hashable, so that an engine that compiles does so once for equal objectives."""
 
-    def forward(self, ops: Any, params: Params, batch: Any, step: Any) -> tuple[dict[str, Any], Any]:
+    def forward(
+        self,
+        ops: Any,
+        params: Params,
+        batch: Any,
+        step: Any,
+    ) -> tuple[dict[str, Any], Any]:
         """Return metrics of a micro-batch, "loss" among them, and what `backward` needs.
 
         Losses are sums weighted by counts of the whole batch, so those of micro-batches add up to its own;
         `step` is where the draws of dropout come from.
+
+        Parameters
+        ----------
+        ops : the engine.
+        params : tree of parameters.
+        batch : the micro-batch, as the engine lays it out.
+        step : number of the step, from 0.
+
+        Returns
+        -------
+        metrics : dict of scalars.
+        saved : for `backward`.
         """
 
-    def backward(self, ops: Any, saved: Any, params: Params, grads: Grads) -> Grads:
-        """Add the gradient of the loss to the accumulators, which are consumed and returned."""
+    def backward(
+        self,
+        ops: Any,
+        saved: Any,
+        params: Params,
+        grads: Grads,
+    ) -> Grads:
+        """Add the gradient of the loss to the accumulators, which are consumed and returned.
+
+        Parameters
+        ----------
+        ops : the engine.
+        saved : what `forward` kept.
+        params : tree of parameters.
+        grads : tree of accumulators.
+
+        Returns
+        -------
+        grads : the accumulators with the gradient added.
+        """
 
 
 @dataclass(frozen=True)
 class MaskedAndNext:
-    """The loss of both tasks, with dropout."""
+    """The loss of both tasks, with dropout.
+
+    Attributes
+    ----------
+    config : the shape of the model, and its rates of dropout.
+    seed : of dropout.
+    """
 
     config: BertConfig
     seed: int  # of dropout
 
-    def forward(self, ops: Any, params: Params, batch: Any, step: Array) -> tuple[dict[str, Array], Any]:
-        """Return loss and accuracy of both tasks, and what `backward` needs."""
+    def forward(
+        self,
+        ops: Any,
+        params: Params,
+        batch: Any,
+        step: Array,
+    ) -> tuple[dict[str, Array], Any]:
+        """Return loss and accuracy of both tasks, and what `backward` needs.
+
+        Parameters
+        ----------
+        ops : the engine.
+        params : tree of parameters.
+        batch : the micro-batch, with weights of the whole batch.
+        step : number of the step, which dropout is drawn for.
+
+        Returns
+        -------
+        metrics : "loss", "mlm_loss", "mlm_accuracy"; where next sentences are asked "nsp_loss",
+            "nsp_accuracy".
+        saved : for `backward`.
+        """
         rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
         drop = ops.dropout(batch, *rates, self.seed, step)
         loss, saved = pretraining_loss(ops, self.config, params, batch, drop)
@@ -53,28 +115,93 @@ class MaskedAndNext:
             metrics["nsp_accuracy"] = (batch.next_sentence_weights * right).sum()
         return metrics, saved
 
-    def backward(self, ops: Any, saved: Any, params: Params, grads: Grads) -> Grads:
-        """Add the gradient to the accumulators."""
+    def backward(
+        self,
+        ops: Any,
+        saved: Any,
+        params: Params,
+        grads: Grads,
+    ) -> Grads:
+        """Add the gradient to the accumulators.
+
+        Parameters
+        ----------
+        ops : the engine.
+        saved : what `forward` kept.
+        params : tree of parameters.
+        grads : tree of accumulators, consumed.
+
+        Returns
+        -------
+        grads : the accumulators with the gradient added.
+        """
         return pretraining_loss_backward(ops, self.config, saved, params, grads)
 
 
 class HostSteps:
-    """Steps on arrays in memory: parameters and moments are changed in place."""
+    """Steps on arrays in memory: parameters and moments are changed in place.
+
+    Parameters
+    ----------
+    ops : the engine.
+    params : the parameters to train.
+    optimizer : of these parameters, with its moments.
+    objective : what is minimised.
+
+    Attributes
+    ----------
+    grads : gradients of all parameters; between steps they are the engine's own.
+    behind : how many steps the metrics come late. Here none.
+    """
 
     behind = 0
 
-    def __init__(self, ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> None:
-        self.ops, self.params, self.optimizer, self.objective = ops, params, optimizer, objective
+    def __init__(
+        self,
+        ops: Any,
+        params: FlatParameters,
+        optimizer: Optimizer,
+        objective: Objective,
+    ) -> None:
+        self.ops = ops
+        self.params = params
+        self.optimizer = optimizer
+        self.objective = objective
         self.grads = params.zeros_like()
 
     def prepare(self, batch: Batch, count: int) -> tuple[Batch, ...]:
+        """Split a batch into micro-batches, as `step` takes them.
+
+        Parameters
+        ----------
+        batch : one global batch.
+        count : how many micro-batches; a batch of fewer examples makes as many as it has.
+        """
         return tuple(batch.split(min(count, batch.E)))
 
     def needs_compiling(self, micro_batches: tuple[Batch, ...]) -> bool:
+        """Return whether a step on these would first be compiled: never on a host.
+
+        Parameters
+        ----------
+        micro_batches : as `prepare` makes them.
+        """
         return False
 
     def step(self, micro_batches: tuple[Batch, ...], number: int, rate: float) -> dict[str, float]:
-        """Take one step: gradients, their norm, clipping, update."""
+        """Take one step: gradients, their norm, clipping, update.
+
+        Parameters
+        ----------
+        micro_batches : parts of one global batch, as `prepare` makes them.
+        number : of the step, from 0; dropout is drawn for it.
+        rate : learning rate of this update.
+
+        Returns
+        -------
+        metrics : those of the objective, and "gradient_norm", before clipping. Where loss or norm is not
+            finite the parameters are left alone, and the loop reports it.
+        """
         ops, params, grads, optimizer = self.ops, self.params, self.grads, self.optimizer
         metrics: dict[str, Any] = {}
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the loop reports it
@@ -87,11 +214,13 @@ class HostSteps:
             norm = ops.global_norm(optimizer.trained(grads.flat))
             if math.isfinite(metrics["loss"]) and math.isfinite(norm):
                 optimizer.updates += 1
-                rule = optimizer.rule(optimizer.updates, rate, ops.clip_factor(norm, optimizer.clip_norm))
+                clip = ops.clip_factor(norm, optimizer.clip_norm)
+                rule = optimizer.rule(optimizer.updates, rate, clip)
                 buffers = params.flat, grads.flat, optimizer.m, optimizer.v
                 p, g, m, v = map(optimizer.trained, buffers)
                 optimizer.update(ops, p, g, m, v, rule)
-        return {name: float(value) for name, value in (metrics | {"gradient_norm": norm}).items()}
+        metrics["gradient_norm"] = norm
+        return {name: float(value) for name, value in metrics.items()}
 
     def fetch(self) -> FlatParameters:
         """Return the parameters, which are never anywhere else."""

@@ -14,14 +14,40 @@ from minibert.tasks import similarity_losses
 
 
 def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head = PRETRAINING) -> Any:
-    """Draw parameters in general position, as the core's `random_parameters` does, for any head."""
+    """Draw parameters in general position, as the core's `random_parameters` does, for any head.
+
+    Parameters
+    ----------
+    config : BertConfig
+    rng : np.random.Generator
+        Source of all draws.
+    head : Head
+        What stands on the encoder; the heads of pre-training by default.
+
+    Returns
+    -------
+    Parameters float64
+    """
     return cases.random_parameters(config, rng, head, Parameters)
 
 
 def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: float = 0.4) -> Any:
     """Draw tokens and labels for any head, as the core's `random_task_batch` does.
 
-    With `head.pool` examples have one, two and all other windows; vectors are those of two texts.
+    Parameters
+    ----------
+    size : Size
+        Of which the lengths of the sequences and the letter V count.
+    head : Head
+        With `pool` the examples have one, two and all other windows; of similarity each has two sequences.
+    rng : np.random.Generator
+        Source of all draws.
+    tagged : float, default 0.4
+        Share of the tokens that have a tag.
+
+    Returns
+    -------
+    TaskBatch
     """
     count = len(size.lengths)
     borders: Sequence[int] | None = None
@@ -29,5 +55,13 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
         borders = sorted({0, 1, min(3, count), count})
     elif head.kind in similarity_losses.KINDS:
         borders = range(0, count + 1, 2)
-    texts = size.V if head.kind == "contrastive" else None
-    return cases.random_task_batch(size, head, rng, tagged, borders, texts, TaskBatch)
+    label_limit = size.V if head.kind == "contrastive" else None
+    return cases.random_task_batch(
+        size,
+        head,
+        rng,
+        tagged,
+        borders=borders,
+        label_limit=label_limit,
+        batches=TaskBatch,
+    )

@@ -20,31 +20,69 @@ DISTRIBUTION, URL_NAME = "minibert-scratch", "Repository"  # the latter in [proj
 
 
 def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
-    """Write rows of `proof_sheet`, with the sources of what these engines run, as one HTML document."""
+    """Write rows of the proof sheet as one HTML document.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Of `proof_sheet`.
+    engines : iterable of Ops
+        Those that were checked, each a section with the sources of what it runs.
+
+    Returns
+    -------
+    str
+    """
     sections = []
     for engine in engines:
-        own = [row for row in rows if row.engine == engine.name]
+        of_engine = [row for row in rows if row.engine == engine.name]
         lines: dict[str, dict[tuple[str, str], Row]] = {}
-        for row in own:
+        for row in of_engine:
             lines.setdefault(row.operation, {})[row.dtype, row.size] = row
-        table = [(label, source_of(engine, label), found) for label, found in lines.items()]
-        checks = dict.fromkeys((row.dtype, row.size) for row in own)
-        sections.append({"engine": engine.name, "picture": picture(own), "checks": checks, "table": table})
+        section = {
+            "engine": engine.name,
+            "picture": picture(of_engine),
+            "checks": dict.fromkeys((row.dtype, row.size) for row in of_engine),
+            "table": [(label, source_of(engine, label), checks) for label, checks in lines.items()],
+        }
+        sections.append(section)
     failed = [f"{row.operation} of {row.engine}" for row in rows if row.verdict != "ok"]
-    facts: dict[str, Any] = {"title": "Proof sheet: every gradient and its error", "url": repository_url()}
-    return rendered("proof_sheet.html.j2", sections=sections, count=len(rows), failed=failed, **facts)
+    return rendered(
+        "proof_sheet.html.j2",
+        title="Proof sheet: every gradient and its error",
+        url=repository_url(),
+        sections=sections,
+        count=len(rows),
+        failed=failed,
+    )
 
 
 def source_of(engine: Ops, label: str) -> tuple[str, int]:
-    """Find file and line of the backward that an engine runs for a check; else of the forward."""
+    """Find the backward that an engine runs for a check; else the forward.
+
+    Parameters
+    ----------
+    engine : Ops
+    label : str
+        Of a `Case`: the operation, and what is particular about the case.
+
+    Returns
+    -------
+    file : str
+        From the package's folder on.
+    line : int
+    """
     operation, _, variant = label.partition(" ")
     if operation == "head_loss":
         function = batches.functions_of(Head(variant.split()[0], 0)).loss_backward
     elif operation == "tagger_loss":
         function = bilstm.loss_backward
     else:
-        backward, forward = (getattr(engine, operation + end, None) for end in ("_backward", ""))
-        function = bert.pretraining_loss_backward if forward is None else backward or forward
+        forward = getattr(engine, operation, None)
+        backward = getattr(engine, f"{operation}_backward", None)
+        function = backward or forward
+        if forward is None:
+            function = bert.pretraining_loss_backward
     function = inspect.unwrap(function)
     return f"{function.__module__.replace('.', '/')}.py", function.__code__.co_firstlineno
 
@@ -52,10 +90,11 @@ def source_of(engine: Ops, label: str) -> tuple[str, int]:
 def repository_url() -> str:
     """Read where the project's repository is from the installed package; "" where it does not say."""
     try:
-        found = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
+        lines = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
         return ""
-    return dict(one.split(", ", 1) for one in found).get(URL_NAME, "").rstrip("/")
+    urls = dict(line.split(", ", 1) for line in lines)  # "Repository, https://..."
+    return urls.get(URL_NAME, "").rstrip("/")
 
 
 class _Axis(NamedTuple):
@@ -68,13 +107,21 @@ class _Axis(NamedTuple):
 
     def place(self, value: float) -> float:
         """Return where a value stands."""
-        power = math.log10(value) if 0 < value < math.inf else self.high if value else self.low
-        return self.left + (power - self.low) / (self.high - self.low) * (self.right - self.left)
+        power: float = self.high  # of what is infinite or not a number
+        if value == 0:
+            power = self.low
+        elif 0 < value < math.inf:
+            power = math.log10(value)
+        share = (power - self.low) / (self.high - self.low)
+        return self.left + share * (self.right - self.left)
 
     def ticks(self) -> dict[str, float]:
         """Return where its labels stand."""
-        powers = range(self.high - 1, self.low, (self.low - self.high) // MOST_TICKS)
-        return {"0": self.left} | {f"1e{power}": self.place(10.0**power) for power in powers}
+        step = (self.low - self.high) // MOST_TICKS
+        labels = {"0": self.left}
+        for power in range(self.high - 1, self.low, step):
+            labels[f"1e{power}"] = self.place(10.0**power)
+        return labels
 
 
 def _axis(left: float, right: float, values: Sequence[float]) -> _Axis:
@@ -85,36 +132,82 @@ def _axis(left: float, right: float, values: Sequence[float]) -> _Axis:
     >>> _axis(0, 50, [0.0, 2e-4, 3e-2, float("nan")])[2:]
     (-5, 0)
     """
-    powers = [math.log10(value) for value in values if 0 < value < math.inf]
-    return _Axis(left, right, math.floor(min(powers)) - 1, math.ceil(max(powers)) + 1)
+    finite = [value for value in values if 0 < value < math.inf]
+    powers = [math.log10(value) for value in finite]
+    low = math.floor(min(powers)) - 1
+    high = math.ceil(max(powers)) + 1
+    return _Axis(left, right, low, high)
 
 
 def picture(rows: Sequence[Row]) -> dict[str, Any]:
-    """Draw the checks of one engine: a line for each operation, an axis for each precision."""
+    """Draw the checks of one engine: a line for each operation, an axis for each precision.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        At least one, with an error or a bound that is finite and not zero in each precision.
+
+    Returns
+    -------
+    dict
+        What the template fills in, in units of the picture.
+    """
     failed = dict.fromkeys(row.operation for row in rows if row.verdict != "ok")
-    labels, dtypes = (dict.fromkeys(getattr(row, name) for row in rows) for name in ("operation", "dtype"))
+    labels = dict.fromkeys(row.operation for row in rows)
+    dtypes = dict.fromkeys(row.dtype for row in rows)
     heights = {label: TOP + HIGH * (number + 0.5) for number, label in enumerate(labels)}
-    bottom, wide = TOP + HIGH * len(labels), (WIDTH - LEFT) / len(dtypes)
+    bottom = TOP + HIGH * len(labels)
+    wide = (WIDTH - LEFT) / len(dtypes)
     paths: list[tuple[str, list[tuple[float, float]]]] = []
-    texts = [(LEFT - 16, y + 4, "end", "FAIL " * (one in failed) + one) for one, y in heights.items()]
+    texts = []
+    for label, y in heights.items():
+        words = f"FAIL {label}" if label in failed else label
+        texts.append((LEFT - 16, y + 4, "end", words))
     dots: list[tuple[Any, ...]] = []
     for number, dtype in enumerate(dtypes):
-        own = [row for row in rows if row.dtype == dtype]
-        left, right = LEFT + number * wide, LEFT + (number + 1) * wide - GAP
-        axis = _axis(left, right, [value for row in own for value in (row.error, row.bound)])
+        of_dtype = [row for row in rows if row.dtype == dtype]
+        left = LEFT + number * wide
+        right = LEFT + (number + 1) * wide - GAP
+        values = []
+        for row in of_dtype:
+            values += [row.error, row.bound]
+        axis = _axis(left, right, values)
         texts.append((left, 16, "start", dtype))
         for words, x in axis.ticks().items():
-            texts += [(x, TOP - 8, "middle", words), (x, bottom + 16, "middle", words)]
+            texts.append((x, TOP - 8, "middle", words))
+            texts.append((x, bottom + 16, "middle", words))
             paths.append(("rule", [(x, TOP), (x, bottom)]))
-        paths += [("rule", [(left, y), (right, y)]) for y in heights.values()]
-        for row in own:
-            x, y, bound = axis.place(row.error), heights[row.operation], axis.place(row.bound)
-            words = f"{row.operation}, {dtype}, {row.size}: {row.error:.1e} of {row.bound:.1e}, {row.verdict}"
-            paths.append(("bound", [(bound, y - 0.4 * HIGH), (bound, y + 0.4 * HIGH)]))
-            if row.verdict != "ok":
-                paths += [("fail", [(x - 5, y - 5 * down), (x + 5, y + 5 * down)]) for down in (1, -1)]
-            dots.append((row.verdict.lower(), x, y, 3.5 if row.verdict == "ok" else 7, words))
+        for y in heights.values():
+            paths.append(("rule", [(left, y), (right, y)]))
+        for row in of_dtype:
+            y = heights[row.operation]
+            paths += _marks(row, axis, y)
+            radius = 3.5 if row.verdict == "ok" else 7
+            numbers = f"{row.error:.1e} of {row.bound:.1e}"
+            words = f"{row.operation}, {dtype}, {row.size}: {numbers}, {row.verdict}"
+            dots.append((row.verdict.lower(), axis.place(row.error), y, radius, words))
     beyond = f"beyond it: {', '.join(failed)}" if failed else "none is beyond it"
-    label = f"Errors of {len(rows)} checks on a log axis, each beside its bound; {beyond}."
-    frame = {"title": "Error and bound of every check", "label": label, "width": WIDTH, "height": bottom + 24}
-    return frame | {"paths": paths, "texts": texts, "dots": dots}
+    return {
+        "title": "Error and bound of every check",
+        "label": f"Errors of {len(rows)} checks on a log axis, each beside its bound; {beyond}.",
+        "width": WIDTH,
+        "height": bottom + 24,
+        "paths": paths,
+        "texts": texts,
+        "dots": dots,
+    }
+
+
+def _marks(row: Row, axis: _Axis, y: float) -> list[tuple[str, list[tuple[float, float]]]]:
+    """Return the lines of one check: its bound, and a cross where it fails."""
+    bound = axis.place(row.bound)
+    half = 0.4 * HIGH
+    paths = [("bound", [(bound, y - half), (bound, y + half)])]
+    if row.verdict == "ok":
+        return paths
+    x = axis.place(row.error)
+    left, right = x - 5, x + 5
+    above, below = y - 5, y + 5
+    paths.append(("fail", [(left, above), (right, below)]))
+    paths.append(("fail", [(left, below), (right, above)]))
+    return paths

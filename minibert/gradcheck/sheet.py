@@ -75,11 +75,23 @@ class Row(NamedTuple):
 
 
 def cases(size: Size, seed: int = 0) -> list[Case]:
-    """Build every operation and every loss at one size, with inputs drawn from `seed`."""
+    """Build every operation and every loss at one size.
+
+    Parameters
+    ----------
+    size : Size
+    seed : int, default 0
+        Of all inputs.
+
+    Returns
+    -------
+    list of Case
+        The core's and the product's.
+    """
     rng = np.random.default_rng(seed)
     batch = random_batch(size, size.M, rng)
     parameters = random_parameters(config_of(size), rng)
-    return [
+    every = [
         *core_operations.primitives(size, batch, rng),
         *operations.primitives(size, batch, rng),
         *core_operations.sublayers(size, batch, parameters, rng),
@@ -89,77 +101,168 @@ def cases(size: Size, seed: int = 0) -> list[Case]:
         *core_losses.task_losses(size, rng, _prepare),
         *losses.task_losses(size, rng, _prepare),
     ]
+    reference = Ops()
+    return [case._replace(reference=reference) for case in every]
 
 
 def _prepare(ops: Ops, batch: Any) -> Any:
+    """Lay out a batch as an engine takes it."""
     return runtime_of(ops).prepare(batch)
 
 
 def proof_sheet(
-    engines: Iterable[Ops], sizes: Mapping[str, Size] = SIZES, dtypes: Iterable[str] = ("float64", "float32"),
-    operations: Iterable[str] | None = None, seed: int = 0,
-) -> list[Row]:  # fmt: skip
+    engines: Iterable[Ops],
+    sizes: Mapping[str, Size] = SIZES,
+    dtypes: Iterable[str] = ("float64", "float32"),
+    operations: Iterable[str] | None = None,
+    seed: int = 0,
+) -> list[Row]:
     """Check every operation of every engine at every size: float64 by the complex step, the rest against it.
 
-    Only those of `operations`, where they are given; InputError when one of them is not on the sheet. Inputs
-    and directions come from `seed`.
+    Parameters
+    ----------
+    engines : iterable of Ops
+    sizes : dict of Size
+        By name; the core's SIZES by default.
+    dtypes : iterable of str, default "float64" and "float32"
+        Precisions.
+    operations : iterable of str, default None
+        The operations to check; None: all.
+    seed : int, default 0
+        Of inputs and directions.
+
+    Returns
+    -------
+    list of Row
+        All of the first engine, then all of the next.
+
+    Raises
+    ------
+    InputError
+        When one of `operations` is not on the sheet.
     """
-    every = [(size, case) for size, shape in sizes.items() for case in cases(shape, seed)]
+    every = []
+    for size, shape in sizes.items():
+        every += [(size, case) for case in cases(shape, seed)]
     known = {case.operation for _, case in every}
     wanted = known if operations is None else set(operations)
-    if unknown := wanted - known:
+    unknown = wanted - known
+    if unknown:
         message = f"$operation is not on the sheet; choose from {', '.join(sorted(known))}."
         raise InputError(message, operation=", ".join(sorted(unknown)))
-    engines, dtypes = list(engines), list(dtypes)
-    chosen = [(size, case, dtype) for size, case in every if case.operation in wanted for dtype in dtypes]
-    lines = [check(engines, case, dtype, size, seed) for size, case, dtype in chosen]
-    return [row for rows_of_engine in zip(*lines, strict=True) for row in rows_of_engine]
+    engines = list(engines)
+    dtypes = list(dtypes)
+    checks = []  # rows of all engines, of each check
+    for size, case in every:
+        if case.operation in wanted:
+            checks += [check(engines, case, dtype, size, seed) for dtype in dtypes]
+    by_engine = zip(*checks, strict=True)
+    return [row for rows in by_engine for row in rows]
 
 
 def check(
-    engines: Sequence[Ops], case: Case, dtype: str = "float64", size: str = "", seed: int = 0
+    engines: Sequence[Ops],
+    case: Case,
+    dtype: str = "float64",
+    size: str = "",
+    seed: int = 0,
 ) -> list[Row]:
-    """Check one operation in one precision: a line for each engine."""
+    """Check one operation in one precision.
+
+    Parameters
+    ----------
+    engines : sequence of Ops
+    case : Case
+    dtype : str, default "float64"
+        By the complex step; a lower precision is compared with float64.
+    size : str
+        Name of the shape, for the sheet.
+    seed : int, default 0
+        Of the directions.
+
+    Returns
+    -------
+    list of Row
+        One for each engine; an error that is not a number fails.
+    """
     if dtype == "float64":
         exact = result_of(Ops(), case, case.arguments)
         errors = []
         for engine in engines:
             error = distance(result_of(engine, case, case.arguments), exact)
-            errors.append(worst([error, *gradient_errors(engine, case, seed).values()]))
+            of_gradients = gradient_errors(engine, case, seed)
+            errors.append(worst([error, *of_gradients.values()]))
         bounds = [_first_match(COMPLEX_STEP_BOUNDS, case.operation)] * len(engines)
     else:
         plain, *errors = rounding_errors([Ops(), *engines], case, dtype, seed)
         bounds = [rounding_bound(engine, plain, case, dtype) for engine in engines]
-    return [
-        # Not a number fails.
-        Row(case.label, engine.name, dtype, size, error, bound, "ok" if error <= bound else "FAIL")
-        for engine, error, bound in zip(engines, errors, bounds, strict=True)
-    ]
+    rows = []
+    for engine, error, bound in zip(engines, errors, bounds, strict=True):
+        verdict = "ok" if error <= bound else "FAIL"
+        rows.append(Row(case.label, engine.name, dtype, size, error, bound, verdict))
+    return rows
 
 
 def format_sheet(rows: list[Row]) -> str:
-    """Write the proof sheet as text, a line for each check and a last one for all."""
+    """Write the proof sheet as text.
+
+    Parameters
+    ----------
+    rows : list of Row
+
+    Returns
+    -------
+    str
+        A head, a line for each check and a last one for all.
+    """
     lines: list[tuple[str, ...]] = [Row._fields]
-    lines += [(*row[:4], f"{row.error:.1e}", f"{row.bound:.1e}", row.verdict) for row in rows]
-    lines.insert(1, tuple("-" * max(map(len, column)) for column in zip(*lines, strict=True)))
+    for row in rows:
+        numbers = f"{row.error:.1e}", f"{row.bound:.1e}"
+        lines.append((row.operation, row.engine, row.dtype, row.size, *numbers, row.verdict))
+    columns = zip(*lines, strict=True)
+    rule = tuple("-" * max(map(len, column)) for column in columns)
+    lines.insert(1, rule)
+    last = f"{len(rows)} checks, every one within its bound"
     failed = sum(row.verdict != "ok" for row in rows)
-    passed = "checks, every one within its bound"
-    last = f"{failed} of {len(rows)} checks FAIL" if failed else f"{len(rows)} {passed}"
+    if failed:
+        last = f"{failed} of {len(rows)} checks FAIL"
     return "\n".join([*aligned(lines), "", last])
 
 
 def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 0) -> list[float]:
-    """Measure for each engine how far a lower precision is from the float64 reference."""
+    """Measure how far a lower precision is from the float64 reference.
+
+    Parameters
+    ----------
+    engines : sequence of Ops
+    case : Case
+    dtype : str
+        The lower precision.
+    seed : int, default 0
+        Of the direction, and of the nearby arguments.
+
+    Returns
+    -------
+    list of float
+        For each engine the root mean square over the draws that DRAWS says.
+    """
     rng = np.random.default_rng(seed)
     u = upstream(case, rng).astype(dtype)
 
     def near(arrays: Arrays) -> Arrays:
-        return {name: one * (1 + NEARBY * rng.standard_normal(one.shape)) for name, one in arrays.items()}
+        moved = {}
+        for name, array in arrays.items():
+            moved[name] = array * (1 + NEARBY * rng.standard_normal(array.shape))
+        return moved
 
-    draws = _first_match(DRAWS, case.operation)
-    moved = [case._replace(inputs=near(case.inputs), params=near(case.params)) for _ in range(1, draws)]
-    errors = [_rounding_errors(engines, draw, dtype, u) for draw in [case, *moved]]
-    return np.sqrt(np.mean(np.square(errors), axis=0)).tolist()
+    draws = [case]
+    for _ in range(1, _first_match(DRAWS, case.operation)):
+        inputs = near(case.inputs)
+        params = near(case.params)
+        draws.append(case._replace(inputs=inputs, params=params))
+    errors = [_rounding_errors(engines, draw, dtype, u) for draw in draws]
+    squares = np.square(errors)
+    return np.sqrt(np.mean(squares, axis=0)).tolist()
 
 
 def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarray) -> list[float]:
@@ -168,29 +271,51 @@ def _rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, u: np.ndarr
     For each gradient relative to its norm, or to its fair share of the whole gradient's norm where that is
     more: when large terms happen to cancel, nothing but their rounding is left.
     """
-    low = {name: one.astype(dtype) for name, one in case.arguments.items()}
-    high = {name: one.astype(np.float64) for name, one in low.items()}
+    low = {name: argument.astype(dtype) for name, argument in case.arguments.items()}
+    high = {name: argument.astype(np.float64) for name, argument in low.items()}
     exact = result_of(Ops(), case, high)
     expected = engine_gradients(Ops(), case, high, u.astype(np.float64))
-    share = norm_of(expected.values()) / max(1, sum(one.size for one in expected.values())) ** 0.5
+    elements = sum(gradient.size for gradient in expected.values())
+    norm = norm_of(expected.values())
+    share = norm / max(1, elements) ** 0.5  # of one element
 
     def error(engine: Ops) -> float:
-        found = engine_gradients(engine, case, low, u)
-        errors = [distance(result_of(engine, case, low), exact)]
-        errors += [distance(found[name], one, least=share * one.size**0.5) for name, one in expected.items()]
+        gradients = engine_gradients(engine, case, low, u)
+        result = result_of(engine, case, low)
+        errors = [distance(result, exact)]
+        for name, gradient in expected.items():
+            least = share * gradient.size**0.5
+            errors.append(distance(gradients[name], gradient, least=least))
         return worst(errors)
 
     return [error(engine) for engine in engines]
 
 
 def rounding_bound(engine: Ops, plain: float, case: Case, dtype: str) -> float:
-    """Bound an engine's error: by a multiple of plain NumPy's, or for NumPy itself of a random walk's."""
+    """Bound an engine's error: by a multiple of plain NumPy's, or for NumPy itself of a random walk's.
+
+    Parameters
+    ----------
+    engine : Ops
+    plain : float
+        The error of plain NumPy, of `rounding_errors`.
+    case : Case
+    dtype : str
+        The precision.
+
+    Returns
+    -------
+    float
+    """
     eps = float(np.finfo(dtype).eps)
     if type(engine) is not Ops:
-        return ENGINE_FACTOR * plain + _first_match(ENGINE_FLOORS, case.operation) * eps
-    longest = max(max(one.shape) for one in case.arguments.values())
-    return _first_match(ROUNDING_BOUNDS, case.operation) * eps * longest**0.5
+        floor = _first_match(ENGINE_FLOORS, case.operation)
+        return ENGINE_FACTOR * plain + floor * eps
+    longest = max(max(argument.shape) for argument in case.arguments.values())
+    factor = _first_match(ROUNDING_BOUNDS, case.operation)
+    return factor * eps * longest**0.5
 
 
 def _first_match(bounds: tuple[tuple[str, Any, str], ...], operation: str) -> Any:
+    """Return the value of the first row whose ending an operation's name has."""
     return next(value for ending, value, _ in bounds if operation.endswith(ending))

@@ -1,1 +1,1 @@
-"""BERT itself: its configuration, parameters, batches, encoder and heads; pure functions over an engine."""
+"""What the product adds to the core's BERT: LSTMs, windows of long texts, more heads and their batches."""

@@ -15,7 +15,21 @@ from minibert.model.params import Head
 
 @dataclass(frozen=True)
 class BatchPart(Batch):
-    """One machine's part of a batch, weighted by itself; the limits of the whole batch fix the shapes."""
+    """One machine's part of a batch, weighted by itself; the limits of the whole batch fix the shapes.
+
+    Attributes
+    ----------
+    parts : int
+        How many there are.
+    sequences : int
+        In the global batch.
+    longest : int
+        Tokens of a sequence, at most.
+    most_masked : int
+        Positions to predict in a sequence, at most.
+    asks : bool
+        Whether the global batch has a question of next sentences.
+    """
 
     parts: int  # how many there are
     sequences: int  # in the global batch
@@ -25,7 +39,7 @@ class BatchPart(Batch):
 
     @property
     def asks_next(self) -> bool:
-        """Whether any sequence of the global batch has a next-sentence label."""
+        """Return whether any sequence of the global batch has a next-sentence label."""
         return self.asks
 
 
@@ -37,14 +51,33 @@ class TaskBatch(core.TaskBatch):
 
     @property
     def first_sequences(self) -> np.ndarray:  # (E,)
-        """The number of each example's first sequence."""
-        return super().first_sequences if self.windows is None else self.windows[:, 0]
+        """Return the number of each example's first sequence."""
+        if self.windows is None:
+            return super().first_sequences
+        return self.windows[:, 0]
 
     @classmethod
     def pack_features(  # type: ignore[override]
         cls, features: abc.Sequence[Feature], head: Head
     ) -> Self:
-        """Lay the sequences of features end to end, as one global batch; with `head.pool` as windows."""
+        """Lay the sequences of features end to end, as one global batch; with `head.pool` as windows.
+
+        Parameters
+        ----------
+        features : sequence of Feature
+            At least one.
+        head : Head
+            What the labels are for.
+
+        Returns
+        -------
+        TaskBatch
+
+        Raises
+        ------
+        InputError
+            When there is no feature, or they don't go together, as in `core.batch.TaskBatch.pack_features`.
+        """
         if not head.pool:
             return super().pack_features(features, head)
         if not features:
@@ -54,14 +87,23 @@ class TaskBatch(core.TaskBatch):
         begins = np.cumsum(counts)[:, None] - counts
         windows = np.where(places < counts, places + begins, -1).astype(np.int32)
         batch = Batch.pack([sequence for feature in features for sequence in feature.sequences])
-        return cls._with_labels(batch, batch.cu_seqlens[windows[:, 0]], features, head, windows=windows)
+        first_rows = batch.cu_seqlens[windows[:, 0]]
+        return cls._with_labels(batch, first_rows, features, head, windows=windows)
 
     def take(self, first: int, last: int) -> Self:
+        """Return examples `first` to `last` (exclusive), with weights and numbers of the global batch.
+
+        Parameters
+        ----------
+        first, last : int
+            Numbers of examples in this batch.
+        """
         part = super().take(first, last)
         if self.windows is None:
             return part
         begin = int(self.windows[first, 0])
-        return dataclasses.replace(part, windows=np.maximum(self.windows[first:last] - begin, -1))
+        windows = np.maximum(self.windows[first:last] - begin, -1)
+        return dataclasses.replace(part, windows=windows)
 
 
 @dataclass(frozen=True)
@@ -77,20 +119,40 @@ class VectorBatch(TaskBatch):
         labels: abc.Sequence[np.ndarray | None],
         rows: abc.Sequence[np.ndarray] | None = None,
     ) -> "VectorBatch":
-        """Lay sequences of vectors, (n,I), or (N,n,I) where N layers are to be mixed, end to end.
+        """Lay sequences of vectors end to end.
 
-        Each has as `labels` the tags of its `rows`, None where they are not known; without `rows` all of its
-        vectors have a tag.
+        Parameters
+        ----------
+        vectors : sequence of (n,I)
+            Or of (N,n,I), where N layers are to be mixed.
+        labels : sequence of (m,) or None
+            The tags of each one's rows, None where they are not known.
+        rows : sequence of (m,), optional
+            Which vectors of each have a tag; all when left out.
+
+        Returns
+        -------
+        VectorBatch
         """
-        lengths = [one.shape[-2] for one in vectors]
-        rows = [np.arange(n) for n in lengths] if rows is None else rows
-        features = [
-            Feature((Sequence(np.zeros(n, np.int32), np.zeros(n, np.int32)),), label, own)
-            for n, label, own in zip(lengths, labels, rows, strict=True)
-        ]
+        lengths = [sequence.shape[-2] for sequence in vectors]
+        if rows is None:
+            rows = [np.arange(n) for n in lengths]
+        features = []
+        for n, label, tagged in zip(lengths, labels, rows, strict=True):
+            nothing = np.zeros(n, np.int32)  # instead of ids and segments
+            features.append(Feature((Sequence(nothing, nothing),), label, tagged))
         batch = TaskBatch.pack_features(features, Head("tag", 1))
         return cls(**vars(batch), vectors=np.concatenate(vectors, axis=-2))
 
     def take(self, first: int, last: int) -> Self:
-        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
-        return dataclasses.replace(super().take(first, last), vectors=self.vectors[..., begin:end, :])
+        """Return sequences `first` to `last` (exclusive), with their vectors.
+
+        Parameters
+        ----------
+        first, last : int
+            Numbers of sequences in this batch.
+        """
+        begin = int(self.cu_seqlens[first])
+        end = int(self.cu_seqlens[last])
+        vectors = self.vectors[..., begin:end, :]
+        return dataclasses.replace(super().take(first, last), vectors=vectors)

@@ -31,7 +31,30 @@ TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None whe
 
 @dataclass(frozen=True)
 class BilstmConfig:
-    """Everything that fixes the shapes of a tagger; raise InputError when a field is out of range."""
+    """Everything that fixes the shapes of a tagger.
+
+    Parameters
+    ----------
+    inputs : int
+        I, numbers in a vector.
+    outputs : int
+        K, tags.
+    width : int
+        W, outputs of each LSTM in each direction; the paper's.
+    depth : int, default 2
+        LSTMs one upon another; the paper's.
+    mixed : int, default 0
+        N, layers to be mixed by learnt weights; 0: vectors come as they are.
+    dropout : float, default 0.1
+        Behind each LSTM.
+    initializer_range : float, default 0.02
+        Standard deviation of the linear layer's initial weights.
+
+    Raises
+    ------
+    InputError
+        When a field is out of range.
+    """
 
     inputs: int  # I, numbers in a vector
     outputs: int  # K, tags
@@ -42,8 +65,9 @@ class BilstmConfig:
     initializer_range: float = 0.02  # standard deviation of the linear layer's initial weights
 
     def __post_init__(self) -> None:
-        for name, least in (("inputs", 1), ("outputs", 1), ("width", 1), ("depth", 1), ("mixed", 0)):
+        for name in ("inputs", "outputs", "width", "depth", "mixed"):
             value = getattr(self, name)
+            least = 0 if name == "mixed" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name}={value!r} is not a whole number from {least} on; give one.")
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
@@ -53,11 +77,23 @@ class BilstmConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BilstmConfig":
-        """Read what `to_dict` gave; raise InputError when that is something else."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        if values.get("model_type") != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
+        """Read what `to_dict` gave.
+
+        Parameters
+        ----------
+        values : dict
+            The fields, as JSON has them; others are ignored.
+
+        Raises
+        ------
+        InputError
+            When it is something else, or a field is out of range.
+        """
+        model_type = values.get("model_type")
+        if model_type != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
             advice = f"expected {MODEL_TYPE!r} with inputs and outputs."
-            raise InputError(f"model_type={values.get('model_type')!r} is no tagger of LSTMs; {advice}")
+            raise InputError(f"model_type={model_type!r} is no tagger of LSTMs; {advice}")
+        known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +102,17 @@ class BilstmConfig:
 
 
 class BilstmParameters(FlatParameters):
-    """All parameters of one tagger; `flat` and `dtype` are as for `FlatParameters`."""
+    """All parameters of one tagger.
+
+    Parameters
+    ----------
+    config : BilstmConfig
+        Its shape.
+    flat : (N,) optional
+        The buffer, which is not copied; zeros of `dtype` when left out.
+    dtype : dtype, default float32
+        Of a new buffer.
+    """
 
     def __init__(self, config: BilstmConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
         self.config = config
@@ -74,7 +120,17 @@ class BilstmParameters(FlatParameters):
 
 
 def parameter_table(config: BilstmConfig) -> list[Entry]:
-    """List every parameter, in the order of the buffer; mixed layers have equal shares to begin with."""
+    """List every parameter, in the order of the buffer; mixed layers have equal shares to begin with.
+
+    Parameters
+    ----------
+    config : BilstmConfig
+        The shape of the tagger.
+
+    Returns
+    -------
+    list of Entry
+    """
     mix = [bias("mix.weights", config.mixed)] if config.mixed else []
     return [
         *mix,
@@ -85,7 +141,17 @@ def parameter_table(config: BilstmConfig) -> list[Entry]:
 
 
 def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> BilstmParameters:
-    """Make a tagger that has learnt nothing yet; see `params.reset` for its values."""
+    """Make a tagger that has learnt nothing yet; see `params.reset` for its values.
+
+    Parameters
+    ----------
+    config : BilstmConfig
+        The shape of the tagger.
+    seed : int
+        Of all draws.
+    dtype : dtype, default float32
+        Of the parameters.
+    """
     parameters = BilstmParameters(config, dtype=dtype)
     reset(parameters, parameters, seed)
     return parameters
@@ -93,10 +159,35 @@ def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> Bils
 
 # -> (N,K), one row for each of the batch's label_rows
 def logits(
-    ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch, drop: Dropout | None = None
+    ops: Ops,
+    config: BilstmConfig,
+    params: Params,
+    batch: VectorBatch,
+    drop: Dropout | None = None,
 ) -> tuple[Array, Saved]:
-    """Score every tag at the rows that have one."""
-    x, saved_mix = batch.vectors, None
+    """Score every tag at the rows that have one.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BilstmConfig
+        The shape of the tagger.
+    params : dict
+        Its parameters, as a tree.
+    batch : VectorBatch
+        The vectors, and which of them have a tag.
+    drop : Dropout or None
+        Behind each LSTM.
+
+    Returns
+    -------
+    scores : (N,K)
+    saved : Saved
+        What the mixture, the LSTMs and the linear layer kept.
+    """
+    x = batch.vectors
+    saved_mix = None
     if config.mixed:
         x, saved_mix = ops.layer_mix(x, params["mix"]["weights"])
     y, saved_lstm = ops.bilstm_block(x, params["lstm"], batch.cu_seqlens, drop, SITE)
@@ -106,25 +197,71 @@ def logits(
 
 
 def loss(
-    ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch, drop: Dropout | None = None
+    ops: Ops,
+    config: BilstmConfig,
+    params: Params,
+    batch: VectorBatch,
+    drop: Dropout | None = None,
 ) -> tuple[HeadLoss, Saved]:
     """Compute the cross-entropy of the tags of one batch, weighted by its `label_weights`.
 
-    `drop` is `ops.dropout(batch, config.dropout, 0.0, seed, step)`, or None.
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BilstmConfig
+        The shape of the tagger.
+    params : dict
+        Its parameters, as a tree.
+    batch : VectorBatch
+        Vectors and tags, with the weights of the global batch.
+    drop : Dropout or None
+        `ops.dropout(batch, config.dropout, 0.0, seed, step)`.
+
+    Returns
+    -------
+    result : HeadLoss
+    saved : Saved
+        What `logits` and the loss kept.
     """
     scores, saved = logits(ops, config, params, batch, drop)
     nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
     weights = ops.cast(batch.label_weights, scores.real.dtype)
-    return HeadLoss((weights * nll).sum(), nll, scores), LossSaved(saved, saved_loss, weights)
+    result = HeadLoss((weights * nll).sum(), nll, scores)
+    return result, LossSaved(saved, saved_loss, weights)
 
 
 # -> dvectors (T,I) or (N,T,I), grads
 def loss_backward(
-    ops: Ops, config: BilstmConfig, saved: Saved, params: Params, grads: Grads, frozen: bool = False
+    ops: Ops,
+    config: BilstmConfig,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+    frozen: bool = False,
 ) -> tuple[Array | None, Grads]:
     """Compute the gradients of `loss`: of the vectors afresh, of the parameters added to `grads`.
 
-    Where the encoder is `frozen`, nobody learns from the gradient of the vectors: None comes in its place.
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BilstmConfig
+        The shape of the tagger.
+    saved : Saved
+        What `loss` kept.
+    params : dict
+        Its parameters, as a tree.
+    grads : dict
+        The accumulators, consumed.
+    frozen : bool, default False
+        Nothing learns from the gradient of the vectors: None comes in its place.
+
+    Returns
+    -------
+    dvectors : (T,I) or (N,T,I), or None
+    grads : dict
+        The accumulators with the gradients added.
     """
     saved_logits = saved.logits
     dlogits = ops.softmax_cross_entropy_backward(saved.dnll, saved.loss)
@@ -132,14 +269,34 @@ def loss_backward(
     dy = ops.take_rows_backward(d_read, saved_logits.rows)
     unread = frozen and not config.mixed  # from what is mixed the weights of the mixture learn
     dx, lstm = ops.bilstm_block_backward(dy, saved_logits.lstm, params["lstm"], grads["lstm"], unread)
-    grads = grads | {"lstm": lstm, "head": ops.add_gradients(grads["head"], weight=dweight, bias=dbias)}
+    head = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
+    grads = grads | {"lstm": lstm, "head": head}
     if config.mixed:
         dx, d_weights = ops.layer_mix_backward(dx, saved_logits.mix, frozen)
-        grads = grads | {"mix": ops.add_gradients(grads["mix"], weights=d_weights)}
+        mix = ops.add_gradients(grads["mix"], weights=d_weights)
+        grads = grads | {"mix": mix}
     return None if frozen else dx, grads
 
 
 # -> (N,K)
-def scores_of(ops: Ops, config: BilstmConfig, params: Params, batch: VectorBatch) -> Array:
-    """Compute `logits` and keep nothing for backward."""
-    return logits(ops, config, params, batch)[0]
+def scores_of(
+    ops: Ops,
+    config: BilstmConfig,
+    params: Params,
+    batch: VectorBatch,
+) -> Array:
+    """Compute `logits` and keep nothing for backward.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BilstmConfig
+        The shape of the tagger.
+    params : dict
+        Its parameters, as a tree.
+    batch : VectorBatch
+        The vectors, and which of them have a tag.
+    """
+    scores, _ = logits(ops, config, params, batch)
+    return scores

@@ -21,12 +21,40 @@ OutputSaved = namedtuple("OutputSaved", "lstm rows pool dropout linear")  # None
 
 # -> (S,K), (E,K), (S,1), (T,2) or (N,K)
 def logits(
-    ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch, drop: Dropout | None = None
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None = None,
 ) -> tuple[Array, Saved]:
-    """Compute the scores of the output layer, before any softmax."""
+    """Compute the scores of the output layer, before any softmax.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the encoder.
+    head : Head
+        What stands on it.
+    params : dict
+        The parameters, as a tree.
+    batch : TaskBatch
+        The tokens, and which of them the head reads.
+    drop : Dropout or None
+
+    Returns
+    -------
+    scores : (S,K), (E,K), (S,1), (T,2) or (N,K)
+        By the kind of head.
+    saved : Saved
+        What encoder and output layer kept.
+    """
     if not (head.lstm or head.pool):
         return heads.logits(ops, config, head, params, batch, drop)
-    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, _encoder_rows(config, head, batch))
+    rows = _encoder_rows(config, head, batch)
+    x, saved_encoder = bert.encoder(ops, config, params, batch, drop, rows)
     scores, saved = _output_layer(ops, config, head, x, params, batch, drop)
     return scores, LogitsSaved(saved_encoder, saved)
 
@@ -42,19 +70,42 @@ def logits_backward(
     grads: Grads,
     frozen: int | None = None,
 ) -> Grads:
-    """Add the gradients of `logits` to `grads`, which is consumed and returned."""
+    """Add the gradients of `logits` to `grads`, which is consumed and returned.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the encoder.
+    head : Head
+        What stands on it.
+    dlogits : array
+        Gradient of the scores, of their shape.
+    saved : Saved
+        What `logits` kept.
+    params, grads : dict
+        Trees of parameters and accumulators.
+    frozen : int or None
+        The embeddings and this many of the lowest layers get no gradient; None: nothing is frozen.
+
+    Returns
+    -------
+    dict
+        The accumulators with the gradients added.
+    """
     if not (head.lstm or head.pool):
         return heads.logits_backward(ops, config, head, dlogits, saved, params, grads, frozen)
     output = saved.output
     dx, dweight, dbias = ops.linear_backward(dlogits, output.linear)
-    own = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
+    head_grads = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     if output.dropout is not None:
         dx = dx * output.dropout.mask
     if head.pool:
         dx, dquery = ops.pool_windows_backward(dx, output.pool)
         if dquery is not None:
-            own = ops.add_gradients(own, query=dquery)
-    grads = grads | {"head": own}
+            head_grads = ops.add_gradients(head_grads, query=dquery)
+    grads = grads | {"head": head_grads}
     if head.pooled:
         dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
         grads = grads | {"pooler": pooler}
@@ -76,7 +127,30 @@ def loss(
     drop: Dropout | None = None,
     span_weight: float = 0.5,
 ) -> tuple[HeadLoss, Saved]:
-    """Compute the task's loss of one batch with labels, as `core.heads.loss` does."""
+    """Compute the task's loss of one batch with labels, as `core.heads.loss` does.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the encoder.
+    head : Head
+        What stands on it.
+    params : dict
+        The parameters, as a tree.
+    batch : TaskBatch
+        Tokens and labels, with the weights of the global batch.
+    drop : Dropout or None
+    span_weight : float, default 0.5
+        Of each of the losses of start and end.
+
+    Returns
+    -------
+    result : HeadLoss
+    saved : Saved
+        What `logits` and the loss kept.
+    """
     scores, saved = logits(ops, config, head, params, batch, drop)
     result, saved_loss, dnll = heads.loss_of_logits(ops, head, scores, batch, span_weight)
     return result, LossSaved(saved, saved_loss, dnll)
@@ -94,19 +168,64 @@ def loss_backward(
 ) -> Grads:
     """Add the gradients of `loss` to `grads`, which is consumed and returned.
 
-    With `frozen` = n, the embeddings and the first n layers get no gradient.
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the encoder.
+    head : Head
+        What stands on it.
+    saved : Saved
+        What `loss` kept.
+    params, grads : dict
+        Trees of parameters and accumulators.
+    frozen : int or None
+        The embeddings and this many of the lowest layers get no gradient; None: nothing is frozen.
+
+    Returns
+    -------
+    dict
+        The accumulators with the gradients added.
     """
     dlogits = heads.loss_of_logits_backward(ops, head, saved.dnll, saved.loss)
     return logits_backward(ops, config, head, dlogits, saved.logits, params, grads, frozen)
 
 
 # -> (S,K), (E,K), (S,1), (T,2) or (N,K)
-def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
-    """Compute `logits` without dropout, and keep nothing for backward."""
+def scores_of(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    params: Params,
+    batch: TaskBatch,
+) -> Array:
+    """Compute `logits` without dropout, and keep nothing for backward.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the encoder.
+    head : Head
+        What stands on it.
+    params : dict
+        The parameters, as a tree.
+    batch : TaskBatch
+        The tokens, and which of them the head reads.
+
+    Returns
+    -------
+    (S,K), (E,K), (S,1), (T,2) or (N,K)
+        By the kind of head.
+    """
     if not (head.lstm or head.pool):
         return heads.scores_of(ops, config, head, params, batch)
-    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, _encoder_rows(config, head, batch))
-    return _output_layer(ops, config, head, x, params, batch, None)[0]
+    rows = _encoder_rows(config, head, batch)
+    (x,) = bert.hidden_states(ops, config, (config.L,), params, batch, rows)
+    scores, _ = _output_layer(ops, config, head, x, params, batch, None)
+    return scores
 
 
 # -> (S,) or (N,), or None
@@ -117,7 +236,13 @@ def _encoder_rows(config: BertConfig, head: Head, batch: TaskBatch) -> Array | N
 
 # x (T,H) or (R,H) -> (S,K), (E,K), (S,1), (T,2) or (N,K)
 def _output_layer(
-    ops: Ops, config: BertConfig, head: Head, x: Array, params: Params, batch: TaskBatch, drop: Dropout | None
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    x: Array,
+    params: Params,
+    batch: TaskBatch,
+    drop: Dropout | None,
 ) -> tuple[Array, Saved]:
     """Apply LSTMs, pooler, pooling, dropout and the output layer, as far as the head has them."""
     saved_lstm = saved_rows = saved_pool = None
@@ -131,7 +256,8 @@ def _output_layer(
     if head.pooled:
         read, saved_rows = ops.pooler(x, places, params["pooler"])
         if head.pool:
-            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, params["head"].get("query"))
+            query = params["head"].get("query")
+            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, query)
             rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
     elif head.kind == "tag":
         read, saved_rows = ops.take_rows(x, places)

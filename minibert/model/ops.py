@@ -34,14 +34,24 @@ class Ops(Recurrent, Windows, ops.Ops):
         for name in sorted(set(dir(cls)) - set(dir(Ops))):
             if name.startswith("_") or not callable(getattr(cls, name)):
                 continue
-            bare = {one.replace("_", ""): one for one in known}  # layernorm, LayerNorm
+            bare = {operation.replace("_", ""): operation for operation in known}  # layernorm, LayerNorm
             nearest = did_you_mean(name.lower().replace("_", ""), bare)
             meant = f"; {nearest}" if nearest else "."
             helper = "Let the name of a helper begin with _."
             warn(f"{cls.__name__}.{name} is not an operation, and no model calls it{meant} {helper}")
 
     def keep(self, weight: Any, int8: bool = False) -> None:
-        """Prepare for many products with a read-only matrix on the right, or quantize it to `int8`."""
+        """Prepare for many products with a read-only matrix on the right, or quantize it.
+
+        Here nothing has to be prepared; an engine may override it.
+
+        Parameters
+        ----------
+        weight : (K,N)
+            The matrix.
+        int8 : bool, default False
+            Multiply in 8 bits from now on, where the engine can.
+        """
 
     def __deepcopy__(self, _: dict[int, Any]) -> Self:
         return self  # copies of a model share their engine

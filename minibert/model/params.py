@@ -16,25 +16,36 @@ from minibert.model.head_kinds import KINDS, POOLS
 class Head(NamedTuple):
     """What stands on the encoder, as `core.params.Head`, and what may stand between the two.
 
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    outputs : int
+        Numbers for a sequence or a token; 0 with "pretraining".
+    lstm : bool
+        Two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5.
+    pool : str
+        One of `POOLS`, where an example is several windows; "": it is one sequence.
+
     Examples
     --------
     >>> Head("classify", 3).pooled, Head("span", 2).pooled
     (True, False)
     """
 
-    kind: str  # one of `KINDS`
-    outputs: int  # numbers for a sequence or a token; 0 with "pretraining"
-    lstm: bool = False  # two bidirectional LSTMs between encoder and head: "+ BiLSTM" of the paper's Table 5
-    pool: str = ""  # one of `POOLS`, where an example is several windows; "": it is one sequence
+    kind: str
+    outputs: int
+    lstm: bool = False
+    pool: str = ""
 
     @property
     def spec(self) -> HeadKind:
-        """What all heads of this kind have in common."""
+        """Return what all heads of this kind have in common."""
         return KINDS[self.kind]
 
     @property
     def pooled(self) -> bool:
-        """Whether the head reads the pooled [CLS], and so has a pooler below it."""
+        """Return whether the head reads the pooled [CLS], and so has a pooler below it."""
         return self.spec.reads == SEQUENCES
 
 
@@ -42,7 +53,17 @@ PRETRAINING = Head("pretraining", 0)
 
 
 def check_head(head: Head) -> None:
-    """Raise InputError when there is no such head."""
+    """Check that there is such a head.
+
+    Parameters
+    ----------
+    head : Head
+
+    Raises
+    ------
+    InputError
+        When its kind does not exist, or goes with other outputs, without LSTMs or without pooled windows.
+    """
     core.check_head(head, KINDS)
     if head.lstm and head.kind == "pretraining":
         raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
@@ -54,6 +75,22 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
     """List every parameter of encoder, LSTMs, pooler and head, in the order of the buffer.
 
     LSTMs on the encoder give H numbers as well, half of them in each direction.
+
+    Parameters
+    ----------
+    config : BertConfig
+        The shape of the encoder.
+    head : Head
+        What stands on it; the heads of pre-training when left out.
+
+    Returns
+    -------
+    list of Entry
+
+    Raises
+    ------
+    InputError
+        When there is no such head, or LSTMs are to halve an odd hidden size.
     """
     check_head(head)
     H = config.H
@@ -69,7 +106,21 @@ def parameter_table(config: BertConfig, head: Head = PRETRAINING) -> list[Entry]
 
 
 def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
-    """List bidirectional LSTMs, `depth` of them one upon another, each with `width` outputs a direction."""
+    """List bidirectional LSTMs, one upon another.
+
+    Parameters
+    ----------
+    inputs : int
+        Numbers in a vector that the first one reads.
+    width : int
+        Outputs of each in each direction.
+    depth : int, default 2
+        How many.
+
+    Returns
+    -------
+    list of Entry
+    """
     table = []
     for i in range(depth):
         for direction in ("left_to_right", "right_to_left"):
@@ -85,7 +136,21 @@ def lstm_table(inputs: int, width: int, depth: int = 2) -> list[Entry]:
 
 # -> (shape)
 def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
-    """Draw the weights of an LSTM, four gates side by side, from +-1/sqrt(outputs) as PyTorch does."""
+    """Draw the weights of an LSTM, four gates side by side, from +-1/sqrt(outputs) as PyTorch does.
+
+    Parameters
+    ----------
+    generator : Generator
+        Source of the draws.
+    shape : tuple of int
+        Of the values; the last axis holds the four gates.
+    spread : float
+        Not used.
+
+    Returns
+    -------
+    array of `shape`, float64
+    """
     outputs = shape[-1] // 4
     return generator.uniform(-1, 1, shape) / outputs**0.5
 
@@ -95,42 +160,98 @@ def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float
     """Begin with 1 at the forget gates of an LSTM and 0 elsewhere: to begin with, a cell remembers.
 
     Gates stand in the order input, forget, candidate, output (Gers et al. 2000; Jozefowicz et al. 2015).
+
+    Parameters
+    ----------
+    generator : Generator
+        Not used.
+    shape : tuple of int
+        Of the values, (4H,).
+    spread : float
+        Not used.
+
+    Returns
+    -------
+    array of `shape`, bool
     """
     outputs = shape[-1] // 4
     return np.arange(4 * outputs) // outputs == 1
 
 
 class Parameters(core.Parameters):
-    """All parameters of one BERT and of its head, in one flat buffer; `flat` is (N,), zeros when left out.
+    """All parameters of one BERT and of its head, in one flat buffer.
+
+    Parameters
+    ----------
+    config : BertConfig
+        The shape of the encoder.
+    flat : (N,) optional
+        The buffer, which is not copied; zeros of `dtype` when left out.
+    dtype : dtype, default float32
+        Of a new buffer.
+    head : Head
+        What stands on the encoder; the heads of pre-training when left out.
 
     Attributes
     ----------
-    decoder : array (V,H), the decoder of a masked-LM head that is not the word embeddings; None, as in BERT:
-        it is. Only a loaded model has one. It lies outside the buffer, and nothing trains it.
+    decoder : (V,H) or None
+        The decoder of a masked-LM head that is not the word embeddings; None, as in BERT: it is. Only a
+        loaded model has one. It lies outside the buffer, and nothing trains it.
     """
 
     head: Head
     decoder: np.ndarray | None = None
 
     def __init__(
-        self, config: BertConfig, flat: Array = None, dtype: Any = np.float32, head: Head = PRETRAINING
+        self,
+        config: BertConfig,
+        flat: Array = None,
+        dtype: Any = np.float32,
+        head: Head = PRETRAINING,
     ) -> None:
         super().__init__(config, flat, dtype, head)
 
     @staticmethod
     def table_of(config: BertConfig, head: Head) -> list[Entry]:  # type: ignore[override]
-        """List the parameters of a BERT with this head."""
+        """List the parameters of a BERT with this head.
+
+        Parameters
+        ----------
+        config : BertConfig
+            The shape of the encoder.
+        head : Head
+            What stands on it.
+        """
         return parameter_table(config, head)
 
     @property
     def description(self) -> dict[str, Any]:
-        """What a checkpoint says, in JSON, so that the same table can be made again."""
-        stored = list(self.head) if self.head.pool else list(self.head)[:3]  # as before there were pools
+        """Return what a checkpoint says, in JSON, so that the same table can be made again."""
+        stored = list(self.head)
+        if not self.head.pool:
+            stored = stored[:3]  # as before there were pools
         return super().description | {"head": stored}
 
 
-def initialise(config: BertConfig, seed: int, dtype: Any = "float32", head: Head = PRETRAINING) -> Parameters:
-    """Draw the paper's initial values, as `core.params.initialise` does, for any head of the product."""
+def initialise(
+    config: BertConfig,
+    seed: int,
+    dtype: Any = "float32",
+    head: Head = PRETRAINING,
+) -> Parameters:
+    """Draw the paper's initial values, as `core.params.initialise` does, for any head of the product.
+
+    Parameters
+    ----------
+    config : BertConfig
+        The shape of the encoder.
+    seed : int
+        Of all draws.
+    dtype : dtype, default "float32"
+        Of the parameters.
+    head : Head
+        What stands on the encoder; the heads of pre-training when left out.
+    """
     parameters = Parameters(config, dtype=dtype, head=head)
     reset(parameters, parameters, seed)
     return parameters

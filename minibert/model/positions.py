@@ -15,19 +15,33 @@ TABLE = "embeddings.position"
 # Layers that know what to do with trained rows take others for noise: without this, the loss is half a nat
 # higher at first, and 0.15 after 300 steps ("new positions" in the log). Moments stay 0, so copies soon part.
 def begin_positions(params: FlatParameters, known: int, length: int) -> None:
-    """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others."""
-    rows = params[TABLE]
-    rows[known:length] = np.resize(rows[:known], (max(0, length - known), rows.shape[1]))
-
-
-def check_extension(config: BertConfig, positions: int, source: str) -> None:
-    """Raise InputError when a trained model is to have fewer positions than it has.
+    """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others.
 
     Parameters
     ----------
-    config : of the model.
-    positions : how many it is to have.
-    source : str, what errors call the model.
+    params : FlatParameters
+        Changed in place.
+    known : int
+        Rows that were trained, from the first on.
+    length : int
+        Up to which row to fill.
+    """
+    rows = params[TABLE]
+    count = max(0, length - known)
+    rows[known:length] = np.resize(rows[:known], (count, rows.shape[1]))
+
+
+def check_extension(config: BertConfig, positions: int, source: str) -> None:
+    """Check that a trained model is to have at least the positions that it has.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Of the model.
+    positions : int
+        How many it is to have.
+    source : str
+        What errors call the model.
 
     Raises
     ------
@@ -44,15 +58,19 @@ def with_positions(params: Parameters, positions: int, source: str) -> Parameter
 
     Parameters
     ----------
-    params : of the model.
-    positions : how many it is to have; as many as it has change nothing.
-    source : str, what errors call the model.
+    params : Parameters
+        Of the model.
+    positions : int
+        How many it is to have; as many as it has change nothing.
+    source : str
+        What errors call the model.
 
     Returns
     -------
-    Parameters with the same head. Rows that were trained are as they were; all beyond them repeat them from
-    the first one on. Where the model does not say how long its sequences were in pre-training, every row
-    counts as trained, and from then on it says so.
+    model.params.Parameters
+        With the same head. Rows that were trained are as they were; all beyond them repeat them from the
+        first one on. Where the model does not say how long its sequences were in pre-training, every row
+        counts as trained, and from then on it says so.
 
     Raises
     ------

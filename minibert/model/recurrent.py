@@ -26,15 +26,39 @@ class Recurrent(Blocks):
 
     # x (T,I)  w_in (I,4H)  w_state (H,4H)  bias (4H,) -> (T,H)
     def lstm(
-        self, x: Array, w_in: Array, w_state: Array, bias: Array, cu_seqlens: Any, reverse: bool = False
+        self,
+        x: Array,
+        w_in: Array,
+        w_state: Array,
+        bias: Array,
+        cu_seqlens: Any,
+        reverse: bool = False,
     ) -> tuple[Array, Saved]:
         """Run one direction of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000).
 
-        Gates stand in the order input, forget, candidate, output; every sequence starts from zero state, and
-        with `reverse` is read from its end. There are weights of the input, of the previous output, and one
-        bias for both.
+        Gates stand in the order input, forget, candidate, output; every sequence starts from zero state.
+        There are
+        weights of the input, of the previous output, and one bias for both.
+
+        Parameters
+        ----------
+        x : (T,I)
+        w_in : (I,4H)
+        w_state : (H,4H)
+        bias : (4H,)
+        cu_seqlens : (S+1,)
+            Where sequences begin.
+        reverse : bool, default False
+            Read every sequence from its end.
+
+        Returns
+        -------
+        y : (T,H)
+        saved : Saved
+            Gates, cells, their tanh and outputs of every step.
         """
-        xp, H = self.xp, w_state.shape[0]
+        xp = self.xp
+        H = w_state.shape[0]
         time = _time(cu_seqlens, reverse)
         from_input, saved_linear = self.linear(x[time.order], w_in, bias)
         # sigmoid(x) = (1 + tanh(x / 2)) / 2 cannot overflow; with it, one tanh serves all four gates.
@@ -42,9 +66,11 @@ class Recurrent(Blocks):
         h = c = xp.zeros((len(cu_seqlens) - 1, H), from_input.dtype)
         gates, cells, tanhs, outputs = [], [], [], []
         for begin, end in pairwise(time.borders):
-            h, c = h[: end - begin], c[: end - begin]
+            h = h[: end - begin]  # of the sequences that go on
+            c = c[: end - begin]
             cells.append(c)
-            gate = scale * xp.tanh(scale * (from_input[begin:end] + self._product(h, w_state))) + (1 - scale)
+            z = from_input[begin:end] + self._product(h, w_state)
+            gate = scale * xp.tanh(scale * z) + (1 - scale)
             i, f, g, o = (gate[:, j * H : (j + 1) * H] for j in range(4))
             c = f * c + i * g
             tanh_c = xp.tanh(c)
@@ -52,8 +78,11 @@ class Recurrent(Blocks):
             gates.append(gate)
             tanhs.append(tanh_c)
             outputs.append(h)
-        kept = tuple(xp.concatenate(steps) for steps in (gates, cells, tanhs, outputs))
-        return kept[-1][time.back], LstmSaved(saved_linear, w_state, cu_seqlens, np.asarray(reverse), *kept)
+        gates, cells, tanhs, outputs = map(xp.concatenate, (gates, cells, tanhs, outputs))
+        saved = LstmSaved(
+            saved_linear, w_state, cu_seqlens, np.asarray(reverse), gates, cells, tanhs, outputs
+        )
+        return outputs[time.back], saved
 
     # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is what comes from above plus what the next
     # step's gates send, dc collects o (1 - tanh(c)^2) dh and the next step's f dc. Then
@@ -61,18 +90,42 @@ class Recurrent(Blocks):
     # What dc and dh are multiplied with does not depend on them: it is found for all steps at once.
     # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)
     def lstm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array, Array]:
-        """Return the gradients of `lstm`, by backpropagation through time."""
+        """Return the gradients of `lstm`, by backpropagation through time.
+
+        Parameters
+        ----------
+        dy : (T,H)
+            Gradient of y.
+        saved : Saved
+            What `lstm` kept.
+
+        Returns
+        -------
+        dx : (T,I)
+        dw_in : (I,4H)
+        dw_state : (H,4H)
+        dbias : (4H,)
+        """
         time, d_gates, dw_state = self._gates_backward(dy, saved)
         dx, dw_in, dbias = self.linear_backward(d_gates, saved.linear)
         return dx[time.back], dw_in, dw_state, dbias
 
     # -> time, d_gates (T,4H) in its order, dw_state (H,4H)
     def _gates_backward(self, dy: Array, saved: Saved) -> tuple["_Time", Array, Array]:
-        xp, w_state, tanhs = self.xp, saved.w_state, saved.tanhs
-        time, H = _time(saved.cu_seqlens, bool(saved.reverse)), w_state.shape[0]
+        xp = self.xp
+        w_state = saved.w_state
+        tanhs = saved.tanhs
+        H = w_state.shape[0]
+        time = _time(saved.cu_seqlens, bool(saved.reverse))
         i, f, g, o = (saved.gates[:, j * H : (j + 1) * H] for j in range(4))
-        slopes = [g * i * (1 - i), saved.cells * f * (1 - f), i * (1 - g * g), tanhs * o * (1 - o)]
-        slopes, through = xp.stack(slopes, axis=1), o * (1 - tanhs * tanhs)
+        slopes = [
+            g * i * (1 - i),
+            saved.cells * f * (1 - f),
+            i * (1 - g * g),
+            tanhs * o * (1 - o),
+        ]
+        slopes = xp.stack(slopes, axis=1)
+        through = o * (1 - tanhs * tanhs)
         dy = dy[time.order]
         dh = dc = xp.zeros((0, H), dy.dtype)
         d_gates = []
@@ -81,20 +134,43 @@ class Recurrent(Blocks):
             joining = xp.zeros((end - begin - len(dh), H), dy.dtype)
             dh = dy[begin:end] + xp.concatenate([dh, joining])
             dc = dh * through[begin:end] + xp.concatenate([dc, joining])
-            d = (xp.stack([dc, dc, dc, dh], axis=1) * slopes[begin:end]).reshape(-1, 4 * H)
-            dh, dc = self._product(d, w_state.T), dc * f[begin:end]
+            d = xp.stack([dc, dc, dc, dh], axis=1) * slopes[begin:end]
+            d = d.reshape(-1, 4 * H)
+            dh = self._product(d, w_state.T)
+            dc = dc * f[begin:end]
             d_gates.append(d)
         d_gates = xp.concatenate(d_gates[::-1])
-        return time, d_gates, self._product(saved.outputs[time.previous].T, d_gates[time.borders[1] :])
+        before = saved.outputs[time.previous]  # of all steps but the first
+        dw_state = self._product(before.T, d_gates[time.borders[1] :])
+        return time, d_gates, dw_state
 
     # x (T,I) -> (T,2W)
     def bilstm_block(
-        self, x: Array, params: list[Params], cu_seqlens: np.ndarray, drop: Dropout | None, site: int
+        self,
+        x: Array,
+        params: list[Params],
+        cu_seqlens: np.ndarray,
+        drop: Dropout | None,
+        site: int,
     ) -> tuple[Array, Saved]:
         """Run LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
 
-        There are `w_in`, `w_state` and `bias` for each layer and each direction. The dropout site is that
-        behind the first layer; the next layer has the next site.
+        Parameters
+        ----------
+        x : (T,I)
+        params : list of dict
+            Of each layer "left_to_right" and "right_to_left", each with `w_in`, `w_state` and `bias`.
+        cu_seqlens : (S+1,)
+            Where sequences begin.
+        drop : Dropout or None
+        site : int
+            Of dropout behind the first layer; the next layer has the next site.
+
+        Returns
+        -------
+        y : (T,2W)
+        saved : Saved
+            What both directions and the dropout of each layer kept.
         """
         kept = []
         for number, layer in enumerate(params):
@@ -107,19 +183,42 @@ class Recurrent(Blocks):
 
     # dy (T,2W) -> dx (T,I), grads
     def bilstm_block_backward(
-        self, dy: Array, saved: Saved, params: list[Params], grads: list[Grads], frozen: bool = False
+        self,
+        dy: Array,
+        saved: Saved,
+        params: list[Params],
+        grads: list[Grads],
+        frozen: bool = False,
     ) -> tuple[Array | None, list[Grads]]:
         """Add the gradients of `bilstm_block`; each layer's input was read in both directions.
 
-        With `frozen` dx is not needed, and None may be returned in its place.
+        Parameters
+        ----------
+        dy : (T,2W)
+            Gradient of y.
+        saved : Saved
+            What `bilstm_block` kept.
+        params : list of dict
+            As for the forward; not read here.
+        grads : list of dict
+            Accumulators of the same names, consumed.
+        frozen : bool, default False
+            dx is not needed, and None may be returned in its place.
+
+        Returns
+        -------
+        dx : (T,I) or None
+        grads : list of dict
+            The accumulators with the gradients added.
         """
         finished = []
         for number, kept in reversed(list(enumerate(saved))):
-            dy, layer = self._dropout_backward(dy, kept.dropout), grads[number]
-            W, unread = dy.shape[1] // 2, frozen and number == 0
-            totals = layer["right_to_left"], layer["left_to_right"]
-            dx_right, right = self._lstm_backward(dy[:, W:], kept.right_to_left, totals[0], unread)
-            dx_left, left = self._lstm_backward(dy[:, :W], kept.left_to_right, totals[1], unread)
+            dy = self._dropout_backward(dy, kept.dropout)
+            W = dy.shape[1] // 2
+            unread = frozen and number == 0
+            right, left = grads[number]["right_to_left"], grads[number]["left_to_right"]
+            dx_right, right = self._lstm_backward(dy[:, W:], kept.right_to_left, right, unread)
+            dx_left, left = self._lstm_backward(dy[:, :W], kept.left_to_right, left, unread)
             dy = None if dx_left is None else dx_left + dx_right
             finished.append({"left_to_right": left, "right_to_left": right})
         return dy, finished[::-1]
@@ -128,18 +227,37 @@ class Recurrent(Blocks):
     # forward and backward compute in this layer. An engine with another layout of rows computes it,
     # and its compiler drops it.
     def _lstm_backward(
-        self, dy: Array, saved: Saved, grads: Grads, unread: bool
+        self,
+        dy: Array,
+        saved: Saved,
+        grads: Grads,
+        unread: bool,
     ) -> tuple[Array | None, Grads]:
         if unread and isinstance(saved, LstmSaved):
             _, d_gates, dw_state = self._gates_backward(dy, saved)
-            dx, dw_in, dbias = None, self._product(saved.linear.x.T, d_gates), d_gates.sum(0)
+            dx = None
+            dw_in = self._product(saved.linear.x.T, d_gates)
+            dbias = d_gates.sum(0)
         else:
             dx, dw_in, dw_state, dbias = self.lstm_backward(dy, saved)
         return dx, self.add_gradients(grads, w_in=dw_in, w_state=dw_state, bias=dbias)
 
     # layers (N,T,H)  weights (N,) -> (T,H)
     def layer_mix(self, layers: Array, weights: Array) -> tuple[Array, Saved]:
-        """Sum layers with weights softmax(weights) (Peters et al. 2018; the paper's Table 7)."""
+        """Sum layers with weights softmax(weights) (Peters et al. 2018; the paper's Table 7).
+
+        Parameters
+        ----------
+        layers : (N,T,H)
+        weights : (N,)
+            Learnt, before the softmax.
+
+        Returns
+        -------
+        y : (T,H)
+        saved : Saved
+            The layers, and their shares.
+        """
         exponentials = self.xp.exp(weights - weights.real.max())
         shares = exponentials / exponentials.sum()
         return self.xp.tensordot(shares, layers, 1), LayerMixSaved(layers, shares)
@@ -148,12 +266,25 @@ class Recurrent(Blocks):
     def layer_mix_backward(self, dy: Array, saved: Saved, frozen: bool = False) -> tuple[Array, Array]:
         """Return the gradients of `layer_mix`: through the sum, and through the softmax of the weights.
 
-        With `frozen` dlayers is not needed, and None is returned in its place.
+        Parameters
+        ----------
+        dy : (T,H)
+            Gradient of y.
+        saved : Saved
+            What `layer_mix` kept.
+        frozen : bool, default False
+            dlayers is not needed, and None is returned in its place.
+
+        Returns
+        -------
+        dlayers : (N,T,H) or None
+        dweights : (N,)
         """
         shares = saved.shares
         dshares = (saved.layers * dy).sum((1, 2))
+        dweights = shares * (dshares - (dshares * shares).sum())
         dlayers = None if frozen else shares[:, None, None] * dy
-        return dlayers, shares * (dshares - (dshares * shares).sum())
+        return dlayers, dweights
 
 
 class _Time(NamedTuple):
@@ -174,7 +305,10 @@ def _time(cu_seqlens: np.ndarray, reverse: bool) -> _Time:
     step = np.repeat(np.arange(len(running)), running)
     place = np.arange(len(step)) - borders[step]  # among the sequences of its step
     sequence = longest_first[place]
-    order = cu_seqlens[1:][sequence] - 1 - step if reverse else cu_seqlens[sequence] + step
+    if reverse:
+        order = cu_seqlens[1:][sequence] - 1 - step
+    else:
+        order = cu_seqlens[sequence] + step
     later = step > 0
     previous = borders[step[later] - 1] + place[later]
     return _Time(order, np.argsort(order), borders.tolist(), previous)

@@ -26,7 +26,14 @@ COARSEST = 0.01  # how far float32 may round a number, in standard deviations
 
 
 class Targets(NamedTuple):
-    """How numbers to learn from are brought to mean 0 and standard deviation 1."""
+    """How numbers to learn from are brought to mean 0 and standard deviation 1.
+
+    Attributes
+    ----------
+    mean : float
+    scale : float
+        Their standard deviation; 1 where all are equal.
+    """
 
     mean: float
     scale: float  # their standard deviation; 1 where all are equal
@@ -37,7 +44,12 @@ class Targets(NamedTuple):
 
         Parameters
         ----------
-        labels : (n,) finite numbers.
+        labels : (n,)
+            Finite numbers.
+
+        Returns
+        -------
+        Targets
 
         Raises
         ------
@@ -45,12 +57,14 @@ class Targets(NamedTuple):
             When they are too large, or lie too near each other for their size, for weights in float32.
         """
         values = np.asarray(labels, np.float64)
-        if (largest := float(np.abs(values).max())) > LARGEST:
+        largest = float(np.abs(values).max())
+        if largest > LARGEST:
             what = f"The labels reach {largest:g}, more than weights in float32 can predict"
             raise InputError(f"{what}; divide all of them, or take their logarithms.")
         if values.min() == values.max():
             return cls(float(values[0]), 1.0)
-        if (scale := float(values.std())) < SMALLEST:
+        scale = float(values.std())
+        if scale < SMALLEST:
             what = f"The labels lie within {np.ptp(values):g}, less than weights in float32 can tell apart"
             raise InputError(f"{what}; multiply all of them.")
         step = float(np.spacing(np.float32(largest)))
@@ -63,28 +77,66 @@ class Targets(NamedTuple):
         return cls(float(values.mean()), scale)
 
     def standardised(self, label: float) -> float:
-        """Return a number at the scale that is learnt."""
+        """Return a number at the scale that is learnt.
+
+        Parameters
+        ----------
+        label : float
+            In its own unit.
+        """
         return (label - self.mean) / self.scale
 
     # scores (..., 1) -> (..., 1) float64
     def restored(self, scores: Any) -> np.ndarray:
-        """Return what a head that has learnt standardised numbers predicts, as numbers."""
+        """Return what a head that has learnt standardised numbers predicts, as numbers.
+
+        Parameters
+        ----------
+        scores : (...,1)
+            At the scale that is learnt.
+
+        Returns
+        -------
+        (...,1) float64
+            In their own unit.
+        """
         return np.asarray(scores, np.float64) * self.scale + self.mean
 
     def folded(self, params: Parameters) -> Parameters:
-        """Return a copy of a model that predicts standardised numbers, whose head predicts numbers."""
-        found = params.like(np.array(params.flat))
-        found["head.weight"][...] = found["head.weight"].astype(np.float64) * self.scale
-        found["head.bias"][...] = self.restored(found["head.bias"])
-        return found
+        """Return a copy of a model that predicts standardised numbers, whose head predicts numbers.
+
+        Parameters
+        ----------
+        params : Parameters
+            With a head for one number; it is left as it is.
+        """
+        copied = params.like(np.array(params.flat))
+        weight, bias = copied["head.weight"], copied["head.bias"]
+        weight[...] = weight.astype(np.float64) * self.scale
+        bias[...] = self.restored(bias)
+        return copied
 
     def unfold(self, params: Parameters) -> None:
-        """Make the head of a model that predicts numbers predict standardised ones, in place."""
+        """Make the head of a model that predicts numbers predict standardised ones, in place.
+
+        Parameters
+        ----------
+        params : Parameters
+            With a head for one number.
+        """
         weight, bias = params["head.weight"], params["head.bias"]
         weight[...] = weight.astype(np.float64) / self.scale
         bias[...] = (bias.astype(np.float64) - self.mean) / self.scale
 
 
 def targets_of(plan: dict[str, Any]) -> Targets | None:
-    """Return how a run scales its numbers, by its plan; None where it learns them as they are."""
-    return Targets(*plan[TARGETS]) if TARGETS in plan else None
+    """Return how a run scales its numbers, by its plan; None where it learns them as they are.
+
+    Parameters
+    ----------
+    plan : dict
+        Of the run, which every checkpoint has.
+    """
+    if TARGETS not in plan:
+        return None
+    return Targets(*plan[TARGETS])

@@ -13,29 +13,83 @@ class Windows(Blocks):
     """Operations over the windows of an example."""
 
     # x (S,H)  windows (E,W)  query (H,) or None -> (E,H)
-    def pool_windows(self, x: Array, windows: Array, how: str, query: Any = None) -> tuple[Array, Saved]:
-        """Return the mean, the max or, by softmax(x·query), a weighted mean over each row of `windows`."""
-        xp, each, real = self.xp, x[windows], windows >= 0
+    def pool_windows(
+        self,
+        x: Array,
+        windows: Array,
+        how: str,
+        query: Any = None,
+    ) -> tuple[Array, Saved]:
+        """Return the mean, the max or, by softmax(x·query), a weighted mean over each row of `windows`.
+
+        Parameters
+        ----------
+        x : (S,H)
+            A vector of each window, such as its pooled [CLS].
+        windows : (E,W) int32
+            Of each example the numbers of its windows, -1 behind them.
+        how : str
+            "mean", "max" or "attention".
+        query : (H,) optional
+            With "attention" alone.
+
+        Returns
+        -------
+        y : (E,H)
+            Zeros for an example without a window, as rows that only pad have none.
+        saved : Saved
+            x, windows, query, and the weights: (E,W,1), or (E,W,H) of a maximum.
+        """
+        xp = self.xp
+        each = x[windows]  # (E,W,H)
+        real = windows >= 0  # (E,W)
         if how == "max":
             largest = xp.where(real[..., None], each.real, -xp.inf).argmax(1)
             weights = xp.arange(windows.shape[1])[:, None] == largest[:, None]  # (E,W,H)
         else:
-            scores = xp.zeros_like(each[..., 0]) if query is None else (each * query).sum(-1)
-            shifted = scores - xp.where(real, scores.real, -xp.inf).max(1, keepdims=True)
-            # All are zero in pads, which have no window.
-            e = xp.where(real, xp.exp(xp.where(real, shifted, 0)), 0)
-            weights = (e / (e.sum(1, keepdims=True) + ~real.any(1, keepdims=True)))[..., None]  # (E,W,1)
+            if query is None:
+                scores = xp.zeros_like(each[..., 0])
+            else:
+                scores = (each * query).sum(-1)
+            highest = xp.where(real, scores.real, -xp.inf).max(1, keepdims=True)
+            shifted = xp.where(real, scores - highest, 0)
+            exponentials = xp.where(real, xp.exp(shifted), 0)
+            total = exponentials.sum(1, keepdims=True)
+            is_pad = ~real.any(1, keepdims=True)  # without a window: all of its exponentials are zero
+            weights = exponentials / (total + is_pad)
+            weights = weights[..., None]  # (E,W,1)
         return (weights * each).sum(1), PoolWindowsSaved(x, windows, query, weights)
 
     # y = sum w x: dx = w dy. Attention: w = softmax(s), s = x·q: ds = w (x·dy - y·dy), dx += ds q, dq = ds x
     # dy (E,H) -> dx (S,H)  dquery (H,) or None
     def pool_windows_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array | None]:
-        """Return the gradients of `pool_windows`; ties go to the first window."""
-        each, weights, dy, dquery = saved.x[saved.windows], saved.weights, dy[:, None], None
+        """Return the gradients of `pool_windows`; ties go to the first window.
+
+        Parameters
+        ----------
+        dy : (E,H)
+            Gradient of y.
+        saved : Saved
+            What `pool_windows` kept.
+
+        Returns
+        -------
+        dx : (S,H)
+        dquery : (H,) or None
+            None without a query.
+        """
+        weights = saved.weights
+        dy = dy[:, None]  # (E,1,H)
+        dquery = None
         d_each = weights * dy
         if saved.query is not None:
+            each = saved.x[saved.windows]
             along = (each * dy).sum(-1, keepdims=True)
-            dscores = weights * (along - (weights * along).sum(1, keepdims=True))
-            d_each, dquery = d_each + dscores * saved.query, (dscores * each).sum((0, 1))
-        dx, rows = self.xp.zeros_like(saved.x), self.xp.maximum(saved.windows, 0).reshape(-1)
-        return self.scatter_add(dx, rows, d_each.reshape(len(rows), -1)), dquery
+            mean = (weights * along).sum(1, keepdims=True)
+            dscores = weights * (along - mean)
+            d_each = d_each + dscores * saved.query
+            dquery = (dscores * each).sum((0, 1))
+        rows = self.xp.maximum(saved.windows, 0).reshape(-1)
+        dx = self.xp.zeros_like(saved.x)
+        dx = self.scatter_add(dx, rows, d_each.reshape(len(rows), -1))
+        return dx, dquery

@@ -14,7 +14,13 @@ BOUND = 1e-10  # the rounding of some sixty operations; a wrong term shows as 1e
 
 
 def cases(size: Size, seed: int = 0) -> list[Case]:
-    """Build every operation and every loss of the core at one size, with inputs drawn from `seed`."""
+    """Build every operation and every loss of the core at one size, with inputs drawn from `seed`.
+
+    Parameters
+    ----------
+    size : the shape to check at.
+    seed : of all inputs.
+    """
     rng = np.random.default_rng(seed)
     batch = random_batch(size, size.M, rng)
     parameters = random_parameters(config_of(size), rng)

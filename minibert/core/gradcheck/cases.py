@@ -15,6 +15,7 @@ import numpy as np
 from minibert.core.batch import Batch, Feature, Sequence, TaskBatch
 from minibert.core.config import BertConfig
 from minibert.core.head_kinds import LABELS
+from minibert.core.ops import Ops
 from minibert.core.params import PRETRAINING, FlatParameters, Parameters, ones
 
 Arrays = dict[str, Any]
@@ -48,26 +49,43 @@ class Case(NamedTuple):
     forward: Callable[..., tuple[Any, Any]]  # (ops, inputs, tree of params) -> y, saved
     backward: Callable[..., tuple[Any, Any]]  # (ops, dy, saved, params, grads) -> gradients of inputs, grads
     unseen: tuple[str, ...] = ()  # arguments that the result does not depend on, whatever their value
+    reference: Ops = Ops()  # what is differentiated: plain NumPy, with all operations of the case
 
     @property
     def label(self) -> str:
-        """As the proof sheet names it."""
+        """Return the name of the case as the proof sheet has it."""
         return f"{self.operation} {self.variant}".strip()
 
     @property
     def arguments(self) -> Arrays:
-        """Inputs and parameters together."""
+        """Return inputs and parameters together."""
         return self.inputs | self.params
 
 
-def random_batch(size: Size, M: int, rng: np.random.Generator, next_sentence: bool = True) -> Batch:
-    """Draw tokens with M masked positions; in turn sequences are not asked, IsNext and NotNext."""
-    T, begins = sum(size.lengths), np.cumsum([0, *size.lengths])
+def random_batch(
+    size: Size,
+    M: int,
+    rng: np.random.Generator,
+    next_sentence: bool = True,
+) -> Batch:
+    """Draw tokens with M masked positions; in turn sequences are not asked, IsNext and NotNext.
+
+    Parameters
+    ----------
+    size : with the lengths of the sequences.
+    M : masked positions, at most as many as tokens.
+    rng : source of all draws.
+    next_sentence : whether any sequence is asked.
+    """
+    T = sum(size.lengths)
+    begins = np.cumsum([0, *size.lengths])
     masked = rng.permutation(T)[:M]
     sequences = []
     for number, (begin, length) in enumerate(zip(begins, size.lengths, strict=False)):
-        positions = np.sort(masked[(masked >= begin) & (masked < begin + length)]) - begin
-        ids, segments = rng.integers(size.V, size=length), np.arange(length) * 2 // length
+        within = masked[(masked >= begin) & (masked < begin + length)]
+        positions = np.sort(within) - begin
+        ids = rng.integers(size.V, size=length)
+        segments = np.arange(length) * 2 // length
         labels = rng.integers(size.V, size=len(positions))
         order = number % 3 - 1 if next_sentence else -1
         sequences.append(Sequence(ids, segments, positions, labels, order))
@@ -75,9 +93,18 @@ def random_batch(size: Size, M: int, rng: np.random.Generator, next_sentence: bo
 
 
 def unevenly_weighted(batch: Any, rng: np.random.Generator, *names: str) -> Any:
-    """Give the rows of a loss weights of their own: a batch with the weights of these names changed."""
-    weights = {name: getattr(batch, name) for name in names}
-    uneven = {name: one * rng.uniform(0.5, 1.5, len(one)) for name, one in weights.items()}
+    """Give the rows of a loss weights of their own: a batch with the weights of these names changed.
+
+    Parameters
+    ----------
+    batch : with the weights, of which zeros stay zero.
+    rng : source of the draws.
+    *names : fields of the batch.
+    """
+    uneven = {}
+    for name in names:
+        weights = getattr(batch, name)
+        uneven[name] = weights * rng.uniform(0.5, 1.5, len(weights))
     return dataclasses.replace(batch, **uneven)
 
 
@@ -105,11 +132,13 @@ def random_task_batch(
     kind = head.spec
 
     def sequence(length: int) -> Sequence:
-        return Sequence(rng.integers(size.V, size=length), np.arange(length) * 2 // length)
+        ids = rng.integers(size.V, size=length)
+        return Sequence(ids, np.arange(length) * 2 // length)
 
     def label(length: int, rows: Any) -> Any:
         if kind.label_shape == (0,):
-            return (rng.random(head.outputs) < 0.5) * rng.uniform(0.5, 1.5, head.outputs)
+            applies = rng.random(head.outputs) < 0.5
+            return applies * rng.uniform(0.5, 1.5, head.outputs)
         if kind.label_shape:
             return np.sort(rng.integers(label_limit or length, size=kind.label_shape))
         if kind.reads == LABELS:
@@ -119,31 +148,67 @@ def random_task_batch(
         return rng.standard_normal()
 
     if borders is None:
-        borders = range(0, len(size.lengths) + 1, 2 if head.kind == "choice" else 1)
+        together = 2 if head.kind == "choice" else 1
+        borders = range(0, len(size.lengths) + 1, together)
     features = []
     for begin, end in pairwise(borders):
         lengths = size.lengths[begin:end]
-        rows = np.flatnonzero(rng.random(lengths[0]) < tagged) if kind.reads == LABELS else None
+        rows = None
+        if kind.reads == LABELS:
+            rows = np.flatnonzero(rng.random(lengths[0]) < tagged)
         features.append(Feature(tuple(map(sequence, lengths)), label(lengths[0], rows), rows))
     return unevenly_weighted(batches.pack_features(features, head), rng, "label_weights")
 
 
 def config_of(size: Size, **fields: Any) -> BertConfig:
-    """Configure two layers of that size, unless `fields` say something else."""
-    wide = {"hidden_size": size.H, "num_attention_heads": size.A, "intermediate_size": size.F}
-    long = {"vocab_size": size.V, "max_position_embeddings": max(size.lengths), "num_hidden_layers": 2}
-    return BertConfig(**wide | long | fields)
+    """Configure two layers of that size, unless `fields` say something else.
+
+    Parameters
+    ----------
+    size : the letters of the model.
+    **fields : fields of `BertConfig` that differ.
+    """
+    shape = {
+        "hidden_size": size.H,
+        "num_attention_heads": size.A,
+        "intermediate_size": size.F,
+        "vocab_size": size.V,
+        "max_position_embeddings": max(size.lengths),
+        "num_hidden_layers": 2,
+    }
+    return BertConfig(**shape | fields)
 
 
 def random_parameters(
-    config: BertConfig, rng: np.random.Generator, head: Any = PRETRAINING, kind: type[Parameters] = Parameters
+    config: BertConfig,
+    rng: np.random.Generator,
+    head: Any = PRETRAINING,
+    kind: type[Parameters] = Parameters,
 ) -> Parameters:
-    """Draw parameters in general position: no bias is zero, no scale is one, activations are of order one."""
+    """Draw parameters in general position: no bias is zero, no scale is one, activations are of order one.
+
+    Parameters
+    ----------
+    config : the shape of the encoder.
+    rng : source of all draws.
+    head : what stands on it; the heads of pre-training when left out.
+    kind : class of the parameters.
+
+    Returns
+    -------
+    parameters, in float64.
+    """
     return in_general_position(kind(config, dtype=np.float64, head=head), rng)
 
 
 def in_general_position(parameters: FlatParameters, rng: np.random.Generator) -> Any:
-    """Draw the values of parameters so."""
+    """Draw the values of parameters in general position: no bias is zero, and no scale is one.
+
+    Parameters
+    ----------
+    parameters : changed in place, and returned.
+    rng : source of all draws.
+    """
     parameters.flat[:] = 0.3 * rng.standard_normal(len(parameters.flat))
     for entry in parameters.table:
         if entry.initial is ones:
@@ -152,5 +217,11 @@ def in_general_position(parameters: FlatParameters, rng: np.random.Generator) ->
 
 
 def dropout_of(ops: Any, batch: Batch) -> Any:
-    """Draw a batch's dropout at two rates, which differ so that they can't be mixed up unnoticed."""
+    """Draw a batch's dropout at two rates, which differ so that they can't be mixed up unnoticed.
+
+    Parameters
+    ----------
+    ops : the engine that draws.
+    batch : whose dropout it is.
+    """
     return ops.dropout(batch, 0.1, 0.2, seed=3, step=11)

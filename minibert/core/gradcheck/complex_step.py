@@ -16,7 +16,6 @@ from minibert.core.gradcheck.cases import Arrays, Case
 from minibert.core.ops import Ops
 from minibert.core.params import leaf_of, nest
 
-REFERENCE = Ops()
 STEP = 2.0**-100  # 8e-31; a power of two: to multiply and to divide by it rounds nothing
 
 
@@ -27,6 +26,10 @@ def complex_step(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
     ----------
     f : holomorphic function of a number or an array.
     x, v : the point and the direction, real.
+
+    Returns
+    -------
+    array, f'(x) v.
     """
     return np.asarray(f(x + 1j * STEP * v)).imag / STEP
 
@@ -36,6 +39,16 @@ def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
 
     Each along one random direction, which misses a wrong gradient with probability zero. An argument that the
     result does not depend on has only rounding in its gradient, and counts only together with the others.
+
+    Parameters
+    ----------
+    engine : whose gradients are checked; the reference they are checked against is NumPy.
+    case : the operation and its arguments.
+    seed : of the upstream gradient and the directions.
+
+    Returns
+    -------
+    dict of relative errors by argument, and "all".
     """
     rng = np.random.default_rng(seed)
     u = upstream(case, rng)
@@ -45,69 +58,153 @@ def gradient_errors(engine: Ops, case: Case, seed: int = 0) -> dict[str, float]:
     def error(names: Iterable[str]) -> float:
         v = {name: directions[name] for name in names}
         along = sum(float((gradients[name] * v[name]).sum()) for name in v)
-        size = norm_of(gradients[name] for name in v) * norm_of(v.values())
-        return ratio_of(abs(along - directional_derivative(case, u, v)), size)
+        gradient_norm = norm_of(gradients[name] for name in v)
+        size = gradient_norm * norm_of(v.values())
+        difference = along - directional_derivative(case, u, v)
+        return ratio_of(abs(difference), size)
 
-    return {name: error([name]) for name in gradients if name not in case.unseen} | {"all": error(gradients)}
+    errors = {name: error([name]) for name in gradients if name not in case.unseen}
+    errors["all"] = error(gradients)
+    return errors
 
 
 def upstream(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """Draw a random gradient with respect to the result; 1 when the result is the loss itself."""
-    shape = result_of(REFERENCE, case, case.arguments).shape
+    """Draw a random gradient with respect to the result; 1 when the result is the loss itself.
+
+    Parameters
+    ----------
+    case : the operation and its arguments.
+    rng : source of the draws.
+    """
+    shape = result_of(case.reference, case, case.arguments).shape
     return rng.standard_normal(shape) if shape else np.ones(())
 
 
 def directional_derivative(case: Case, u: np.ndarray, directions: Arrays) -> float:
-    """Differentiate the reference's <u, result> along a direction; arguments without one stay."""
+    """Differentiate the reference's <u, result> along a direction.
+
+    Parameters
+    ----------
+    case : the operation and its arguments.
+    u : upstream gradient, of the shape of the result.
+    directions : by argument; arguments without one stay where they are.
+    """
 
     def along(t: complex) -> Any:
-        moved = {name: one + t * directions.get(name, 0) for name, one in case.arguments.items()}
-        return (u * result_of(REFERENCE, case, moved)).sum()
+        moved = {}
+        for name, value in case.arguments.items():
+            moved[name] = value + t * directions.get(name, 0)
+        result = result_of(case.reference, case, moved)
+        return (u * result).sum()
 
     return float(complex_step(along, 0.0, 1.0))
 
 
-def engine_gradients(engine: Ops, case: Case, arguments: Arrays, u: np.ndarray) -> Arrays:
+def engine_gradients(
+    engine: Ops,
+    case: Case,
+    arguments: Arrays,
+    u: np.ndarray,
+) -> Arrays:
     """Compute the gradient of <u, result> for every argument, by the engine's forward and backward.
 
     Both run twice, into the same accumulators, and half of the sum is returned: no rounding is added, and an
     accumulator that was overwritten shows.
+
+    Parameters
+    ----------
+    engine : whose gradients to compute.
+    case : the operation.
+    arguments : its inputs and parameters, by name.
+    u : upstream gradient, of the shape of the result.
+
+    Returns
+    -------
+    dict of gradients, by argument.
     """
     inputs, params = split(case, arguments)
     totals = nest({name: np.zeros_like(arguments[name]) for name in case.params})
     for _ in range(2):
         _, saved = case.forward(engine, inputs, params)
         fresh, totals = case.backward(engine, u, saved, params, totals)
-    fresh = fresh if isinstance(fresh, tuple) else (fresh,)
-    gradients = {name: np.asarray(one) for name, one in zip(inputs, fresh, strict=True)}
-    return gradients | {name: np.asarray(leaf_of(totals, name)) / 2 for name in case.params}
+    if not isinstance(fresh, tuple):
+        fresh = (fresh,)
+    gradients = {}
+    for name, gradient in zip(inputs, fresh, strict=True):
+        gradients[name] = np.asarray(gradient)
+    for name in case.params:
+        gradients[name] = np.asarray(leaf_of(totals, name)) / 2
+    return gradients
 
 
 def distance(found: Any, expected: Any, least: float = 0.0) -> float:
-    """Return |found - expected| / max(|expected|, least) over all elements; what should be zero has to be."""
-    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
-    return ratio_of(norm_of([found - expected]), max(norm_of([expected]), least))
+    """Return |found - expected| / max(|expected|, least) over all elements; what should be zero has to be.
+
+    Parameters
+    ----------
+    found, expected : numbers or arrays that broadcast.
+    least : the smallest size to divide by.
+    """
+    found = np.asarray(found, np.float64)
+    expected = np.asarray(expected, np.float64)
+    size = max(norm_of([expected]), least)
+    return ratio_of(norm_of([found - expected]), size)
 
 
 def worst(errors: Iterable[float]) -> float:
-    """Return the largest; not a number counts as larger than any."""
+    """Return the largest; not a number counts as larger than any.
+
+    Parameters
+    ----------
+    errors : at least one.
+    """
     return float(np.max(list(errors)))
 
 
 def result_of(ops: Ops, case: Case, arguments: Arrays) -> np.ndarray:
+    """Compute the result of a case, without what is saved.
+
+    Parameters
+    ----------
+    ops : the engine.
+    case : the operation.
+    arguments : its inputs and parameters, by name.
+    """
     y, _ = case.forward(ops, *split(case, arguments))
     return np.asarray(y)
 
 
 def split(case: Case, arguments: Arrays) -> tuple[Arrays, Any]:
-    """Return inputs by name, and the tree of parameters."""
-    return {n: arguments[n] for n in case.inputs}, nest({n: arguments[n] for n in case.params})
+    """Return the inputs by name, and the tree of parameters.
+
+    Parameters
+    ----------
+    case : says which of the arguments are which.
+    arguments : both together, by name.
+    """
+    inputs = {name: arguments[name] for name in case.inputs}
+    params = {name: arguments[name] for name in case.params}
+    return inputs, nest(params)
 
 
 def norm_of(arrays: Iterable[np.ndarray]) -> float:
-    return float(np.sqrt(sum(float((one * one).sum()) for one in arrays)))
+    """Return the Euclidean norm of several arrays together.
+
+    Parameters
+    ----------
+    arrays : any number of them.
+    """
+    squares = sum(float((array * array).sum()) for array in arrays)
+    return float(np.sqrt(squares))
 
 
 def ratio_of(error: float, size: float) -> float:
-    """Divide; no error at all is zero and an error in what should be nothing is infinite."""
-    return float(error / size) if size else (0.0 if error == 0 else float("inf"))
+    """Divide; no error at all is zero and an error in what should be nothing is infinite.
+
+    Parameters
+    ----------
+    error, size : not negative.
+    """
+    if size:
+        return float(error / size)
+    return 0.0 if error == 0 else float("inf")

@@ -25,7 +25,12 @@ Prepare: TypeAlias = Callable[[Any, Any], Any]  # (ops, batch) -> the batch as t
 
 
 def as_it_is(ops: Any, batch: Any) -> Any:
-    """Lay out a batch as NumPy takes it."""
+    """Lay out a batch as NumPy takes it.
+
+    Parameters
+    ----------
+    ops, batch : the engine, which is not asked, and the batch.
+    """
     return batch
 
 
@@ -34,16 +39,28 @@ UNSEEN = {"choice": ("head.bias",), "span": ("head.bias", "layers.0.feed_forward
 
 
 def pretraining_losses(
-    size: Size, parameters: Parameters, rng: np.random.Generator, prepare: Prepare = as_it_is
+    size: Size,
+    parameters: Parameters,
+    rng: np.random.Generator,
+    prepare: Prepare = as_it_is,
 ) -> list[Case]:
-    """List losses of pre-training, on an encoder of two layers."""
+    """List losses of pre-training, on an encoder of two layers.
+
+    Parameters
+    ----------
+    size : the shape to check at.
+    parameters : of that shape, in general position.
+    rng : source of the batches.
+    prepare : lays out a batch as the engine takes it.
+    """
 
     def loss(variant: str, batch: Batch, drop: Drop = dropout_of, **fields: Any) -> Case:
         config = config_of(size, **fields)
 
         def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
             laid_out = prepare(ops, batch)
-            result, saved = bert.pretraining_loss(ops, config, params, laid_out, drop and drop(ops, laid_out))
+            dropped = drop and drop(ops, laid_out)
+            result, saved = bert.pretraining_loss(ops, config, params, laid_out, dropped)
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
@@ -51,18 +68,26 @@ def pretraining_losses(
 
         return Case("pretraining_loss", variant, {}, dict(parameters.items()), forward, backward)
 
+    T = sum(size.lengths)
     return [
         loss("", random_batch(size, size.M, rng), None),
         loss("dropout", random_batch(size, size.M, rng)),
         loss("tanh dropout", random_batch(size, size.M, rng), hidden_act="gelu_new"),
-        loss("left to right dropout", random_batch(size, sum(size.lengths), rng, False), is_decoder=True),
+        loss("left to right dropout", random_batch(size, T, rng, next_sentence=False), is_decoder=True),
         loss("M=1 dropout", random_batch(size, 1, rng)),
         loss("M=0 dropout", random_batch(size, 0, rng)),
     ]
 
 
 def task_losses(size: Size, rng: np.random.Generator, prepare: Prepare = as_it_is) -> list[Case]:
-    """Build the losses of fine-tuning, on an encoder of one layer."""
+    """Build the losses of fine-tuning, on an encoder of one layer.
+
+    Parameters
+    ----------
+    size : the shape to check at.
+    rng : source of parameters and batches.
+    prepare : lays out a batch as the engine takes it.
+    """
 
     def loss(variant: str, head: Head, drop: Drop = None, summed: bool = False, **fields: Any) -> Case:
         config = config_of(size, num_hidden_layers=1, **fields)
@@ -72,8 +97,12 @@ def task_losses(size: Size, rng: np.random.Generator, prepare: Prepare = as_it_i
         span_weight = 1 if summed else 0.5
         return head_case(heads, variant, config, head, parameters, batch, drop, span_weight, prepare)
 
-    classify, regress, choice = Head("classify", 3), Head("regress", 1), Head("choice", 1)
-    span, tag, multilabel = Head("span", 2), Head("tag", 5), Head("multilabel", 4)
+    classify = Head("classify", 3)
+    regress = Head("regress", 1)
+    choice = Head("choice", 1)
+    span = Head("span", 2)
+    tag = Head("tag", 5)
+    multilabel = Head("multilabel", 4)
     return [
         loss("", classify),
         loss("dropout", classify, dropout_of),
@@ -103,7 +132,18 @@ def head_case(
     span_weight: float,
     prepare: Prepare,
 ) -> Case:
-    """Build the case of a loss of fine-tuning; `functions` has its `loss` and `loss_backward`."""
+    """Build the case of a loss of fine-tuning.
+
+    Parameters
+    ----------
+    functions : module with the `loss` and `loss_backward` to check.
+    variant : what is particular about the case.
+    config, head, parameters : the model.
+    batch : with labels for the head.
+    drop : draws dropout. None: none.
+    span_weight : as for `heads.loss`.
+    prepare : lays out a batch as the engine takes it.
+    """
 
     def forward(ops: Any, _: Arrays, params: Any) -> tuple[Any, Any]:
         laid_out = prepare(ops, batch)

@@ -13,24 +13,41 @@ TREE = object()  # in place of the parameters of a block, among what it is calle
 
 
 def case_of(
-    operation: str, variant: str, batch: Batch, inputs: Arrays, params: Arrays, *extra: Any, form: Any = ()
+    operation: str,
+    variant: str,
+    batch: Batch,
+    inputs: Arrays,
+    params: Arrays,
+    *extra: Any,
+    form: Any = (),
 ) -> Case:
     """Build the case of a method of `Ops`; what has parameters is called as a block is.
 
-    Behind `inputs` the method takes `extra`: dropout where that is a function which draws it, and targets in
-    the precision of the inputs. Its backward takes `form` behind all else.
+    Parameters
+    ----------
+    operation : name of the method; its backward has "_backward" behind it.
+    variant : what is particular about the case.
+    batch : whose dropout is drawn.
+    inputs, params : by name; what is differentiated.
+    *extra : what the method takes behind `inputs`: a function which draws dropout, targets, which are cast to
+        the precision of the inputs, `TREE` in the place of the parameters, or anything else as it is.
+    form : what the backward takes behind all else.
     """
 
     def forward(ops: Any, inputs: Arrays, tree: Any) -> tuple[Any, Any]:
-        def given(one: Any) -> Any:
-            if one is TREE:
+        def given(argument: Any) -> Any:
+            if argument is TREE:
                 return tree
-            if callable(one):
-                return one(ops, batch)
-            is_target = isinstance(one, np.ndarray) and one.dtype == np.float64
-            return ops.cast(one, next(iter(inputs.values())).real.dtype) if is_target else one
+            if callable(argument):
+                return argument(ops, batch)
+            is_target = isinstance(argument, np.ndarray) and argument.dtype == np.float64
+            if not is_target:
+                return argument
+            first_input = next(iter(inputs.values()))
+            return ops.cast(argument, first_input.real.dtype)
 
-        return getattr(ops, operation)(*inputs.values(), *map(given, extra))
+        method = getattr(ops, operation)
+        return method(*inputs.values(), *map(given, extra))
 
     def backward(ops: Any, dy: Any, saved: Any, tree: Any, grads: Any) -> tuple[Any, Any]:
         method = getattr(ops, f"{operation}_backward")
@@ -43,16 +60,26 @@ def case_of(
 
 
 def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]:
-    """Build primitives: those called with their inputs one after another, and those that are not."""
-    T, S, A, H, F, V = batch.T, batch.S, size.A, size.H, size.F, size.V
-    draw, cu_seqlens = rng.standard_normal, batch.cu_seqlens
-    found = []
+    """Build primitives: those called with their inputs one after another, and those that are not.
+
+    Parameters
+    ----------
+    size : the shape to check at.
+    batch : of that shape.
+    rng : source of all inputs.
+    """
+    T, S = batch.T, batch.S
+    A, H, F, V = size.A, size.H, size.F, size.V
+    draw = rng.standard_normal
+    cu_seqlens = batch.cu_seqlens
+    cases = []
 
     def add(operation: str, variant: str, inputs: Arrays, *extra: Any, form: tuple[Any, ...] = ()) -> None:
-        found.append(case_of(operation, variant, batch, inputs, {}, *extra, form=form))
+        cases.append(case_of(operation, variant, batch, inputs, {}, *extra, form=form))
 
     def dropped(ops: Any, x: Any) -> Any:
-        return x * ops.dropout_mask(dropout_of(ops, batch), 2, x.shape[1], x.dtype)
+        drop = dropout_of(ops, batch)
+        return x * ops.dropout_mask(drop, 2, x.shape[1], x.dtype)
 
     def dropped_backward(ops: Any, dy: Any, saved: Any, _: Any, grads: Any) -> tuple[Any, Any]:
         return dropped(ops, dy), grads  # drawn anew: the same bits
@@ -69,28 +96,57 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
     add("tanh", "", {"x": draw((T, H))})
     for variant, eps in (("", 1e-12), ("large eps", 0.5)):
         add("layer_norm", variant, {"x": draw((T, H)) + 1, "gamma": draw(H), "beta": draw(H)}, eps)
-    plain = ("", ()), ("causal", (True,))
-    dropping = ("dropout", (False, dropout_of, 4)), ("causal dropout", (True, dropout_of, 7))
-    for variant, extra in (*plain, *dropping):
-        add("attention", variant, {name: draw((T, A, H // A)) for name in "qkv"}, cu_seqlens, *extra)
+
+    attentions: dict[str, tuple[Any, ...]] = {
+        "": (),
+        "causal": (True,),
+        "dropout": (False, dropout_of, 4),
+        "causal dropout": (True, dropout_of, 7),
+    }
+    for variant, extra in attentions.items():
+        qkv = {name: draw((T, A, H // A)) for name in "qkv"}
+        add("attention", variant, qkv, cu_seqlens, *extra)
     add("take_rows", "", {"x": draw((T, H))}, rng.integers(T, size=T))
+
     for variant, count in (("", T), ("one row", 1), ("no rows", 0)):
-        add("softmax_cross_entropy", variant, {"logits": 3 * draw((count, V))}, rng.integers(V, size=count))
+        logits = 3 * draw((count, V))
+        labels = rng.integers(V, size=count)
+        add("softmax_cross_entropy", variant, {"logits": logits}, labels)
     labels = rng.integers(np.diff(cu_seqlens))
     add("segment_softmax_cross_entropy", "", {"scores": 3 * draw(T)}, cu_seqlens, labels)
-    targets, applies = draw(S), (rng.random((S, F)) < 0.4) * rng.uniform(0.5, 2, (S, F))
-    predictions, x, table = {"predictions": draw(S)}, {"x": draw((T, F))}, {"table": draw((V, H))}
-    add("squared_error", "", predictions, targets)
-    found += [
-        Case("dropout_mask", "", x, {}, lambda ops, x, _: (dropped(ops, x["x"]), ()), dropped_backward),
-        Case("embedding", "", {}, table, embedding, embedding_backward),
+    targets = draw(S)
+    applies = rng.random((S, F)) < 0.4
+    weights = applies * rng.uniform(0.5, 2, (S, F))
+    add("squared_error", "", {"predictions": draw(S)}, targets)
+    cases += [
+        Case(
+            "dropout_mask",
+            "",
+            {"x": draw((T, F))},
+            {},
+            lambda ops, x, _: (dropped(ops, x["x"]), ()),
+            dropped_backward,
+        ),
+        Case("embedding", "", {}, {"table": draw((V, H))}, embedding, embedding_backward),
     ]
-    add("sigmoid_cross_entropy", "", {"logits": 3 * draw((S, F))}, applies)
-    return found
+    add("sigmoid_cross_entropy", "", {"logits": 3 * draw((S, F))}, weights)
+    return cases
 
 
-def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
-    """List the blocks of a layer, and layers in a row."""
+def sublayers(
+    size: Size,
+    batch: Batch,
+    parameters: Parameters,
+    rng: np.random.Generator,
+) -> list[Case]:
+    """List the blocks of a layer, and layers in a row.
+
+    Parameters
+    ----------
+    size : the shape to check at.
+    batch, parameters : of that shape.
+    rng : source of all inputs.
+    """
     x = {"x": rng.standard_normal((batch.T, size.H))}
 
     def embedding(variant: str, drop: Drop) -> Case:
@@ -98,24 +154,29 @@ def sublayers(size: Size, batch: Batch, parameters: Parameters, rng: np.random.G
         return case_of("embedding_block", variant, batch, {}, params, batch, TREE, plain, drop)
 
     def attention(variant: str, drop: Drop, config: BertConfig, rows: Any = None) -> Case:
-        params, how = _below(parameters, "layers.1.attention"), (batch.cu_seqlens, config, drop, 1, rows)
-        return case_of("attention_block", variant, batch, x, params, TREE, *how)
+        params = _below(parameters, "layers.1.attention")
+        options = batch.cu_seqlens, config, drop, 1, rows
+        return case_of("attention_block", variant, batch, x, params, TREE, *options)
 
     def feed_forward(variant: str, drop: Drop, config: BertConfig) -> Case:
-        params, how = _below(parameters, "layers.1.feed_forward"), (config, drop, 1)
-        return case_of("feed_forward_block", variant, batch, x, params, TREE, *how, form=(config,))
+        params = _below(parameters, "layers.1.feed_forward")
+        options = config, drop, 1
+        return case_of("feed_forward_block", variant, batch, x, params, TREE, *options, form=(config,))
 
-    plain, causal = config_of(size), config_of(size, is_decoder=True)
+    plain = config_of(size)
+    causal = config_of(size, is_decoder=True)
+    tanh = config_of(size, hidden_act="gelu_new")
+    some_rows = np.unique([*batch.first_rows, *batch.masked_rows])
     return [
         embedding("", None),
         embedding("dropout", dropout_of),
         attention("", None, plain),
         attention("dropout", dropout_of, plain),
         attention("causal dropout", dropout_of, causal),
-        attention("some rows dropout", dropout_of, plain, np.unique([*batch.first_rows, *batch.masked_rows])),
+        attention("some rows dropout", dropout_of, plain, some_rows),
         feed_forward("", None, plain),
         feed_forward("dropout", dropout_of, plain),
-        feed_forward("tanh dropout", dropout_of, config_of(size, hidden_act="gelu_new")),
+        feed_forward("tanh dropout", dropout_of, tanh),
         _layers(x, parameters, plain),
     ]
 
@@ -124,40 +185,56 @@ def _layers(x: Arrays, parameters: Parameters, config: BertConfig) -> Case:
     """Put feed-forward blocks in a row."""
 
     def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
-        def layer(x: Any, one: Any, number: Any) -> tuple[Any, Any]:
-            return ops.feed_forward_block(x, one["feed_forward"], config, None, number)
+        def layer(x: Any, tree: Any, number: Any) -> tuple[Any, Any]:
+            return ops.feed_forward_block(x, tree["feed_forward"], config, None, number)
 
         return ops.layers(layer, params["layers"], inputs["x"])
 
     def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-        def layer(dy: Any, kept: Any, one: Any, total: Any) -> tuple[Any, Any]:
-            one, total = one["feed_forward"], total["feed_forward"]
-            dx, total = ops.feed_forward_block_backward(dy, kept, one, total, config)
-            return dx, {"feed_forward": total}
+        def layer(dy: Any, kept: Any, tree: Any, totals: Any) -> tuple[Any, Any]:
+            dx, feed_forward = ops.feed_forward_block_backward(
+                dy, kept, tree["feed_forward"], totals["feed_forward"], config
+            )
+            return dx, {"feed_forward": feed_forward}
 
         dx, layers = ops.layers_backward(layer, dy, saved, params["layers"], grads["layers"])
         return dx, {"layers": layers}
 
-    params = {name: one for name, one in parameters.items() if ".feed_forward." in name}
+    params = {name: array for name, array in parameters.items() if ".feed_forward." in name}
     return Case("layers", "", x, params, forward, backward)
 
 
-def heads(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
-    """List the pooler and the masked-LM head."""
-    x, config = {"x": rng.standard_normal((batch.T, size.H))}, config_of(size)
+def heads(
+    size: Size,
+    batch: Batch,
+    parameters: Parameters,
+    rng: np.random.Generator,
+) -> list[Case]:
+    """List the pooler and the masked-LM head.
+
+    Parameters
+    ----------
+    size : the shape to check at.
+    batch, parameters : of that shape.
+    rng : source of all inputs.
+    """
+    x = {"x": rng.standard_normal((batch.T, size.H))}
+    config = config_of(size)
 
     def masked_lm(variant: str, batch: Batch) -> Case:
         def forward(ops: Any, inputs: Arrays, params: Any) -> tuple[Any, Any]:
-            asked = batch.masked_rows, batch.masked_labels
-            (nll, _), saved = ops.masked_lm_head(inputs["x"], *asked, params["mlm"], params["table"], config)
+            rows, labels = batch.masked_rows, batch.masked_labels
+            mlm, table = params["mlm"], params["table"]
+            (nll, _), saved = ops.masked_lm_head(inputs["x"], rows, labels, mlm, table, config)
             return nll, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-            totals = grads["mlm"], grads["table"]
-            dx, mlm, table = ops.masked_lm_head_backward(dy, saved, params["mlm"], *totals, config)
+            dx, mlm, table = ops.masked_lm_head_backward(
+                dy, saved, params["mlm"], grads["mlm"], grads["table"], config
+            )
             return dx, {"mlm": mlm, "table": table}
 
-        params = {name: one for name, one in parameters.items() if name.startswith("mlm.")}
+        params = {name: array for name, array in parameters.items() if name.startswith("mlm.")}
         params["table"] = parameters["embeddings.word"]
         return Case("masked_lm_head", variant, x, params, forward, backward)
 
@@ -172,4 +249,8 @@ def heads(size: Size, batch: Batch, parameters: Parameters, rng: np.random.Gener
 def _below(parameters: Parameters, path: str) -> Arrays:
     """Return the parameters of one block, by their last name."""
     within = f"{path}."
-    return {name[len(within) :]: one for name, one in parameters.items() if name.startswith(within)}
+    block = {}
+    for name, array in parameters.items():
+        if name.startswith(within):
+            block[name.removeprefix(within)] = array
+    return block

@@ -20,13 +20,22 @@ GroupSaved = namedtuple("GroupSaved", "p mask")
 
 
 def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Group sequences by length: one (sequences, length) array of row numbers for each length there is.
+    """Group sequences by length, so that each group is one array without padding.
 
-    Return (T,), too, the order that brings the rows of all groups, one after another, back to the batch's.
+    Parameters
+    ----------
+    cu_seqlens : (S+1,) where sequences begin; the last entry is T.
+
+    Returns
+    -------
+    groups : list of (sequences, length) row numbers, one array for each length there is, shortest first.
+    back : (T,) the order that brings the rows of all groups, one after another, back to the batch's.
     """
-    begins, lengths = cu_seqlens[:-1].astype(np.int64), np.diff(cu_seqlens)
+    begins = cu_seqlens[:-1].astype(np.int64)
+    lengths = np.diff(cu_seqlens)
     groups = [begins[lengths == n][:, None] + np.arange(n) for n in np.unique(lengths)]
-    return groups, np.argsort(np.concatenate([rows.ravel() for rows in groups]))
+    order = np.concatenate([rows.ravel() for rows in groups])
+    return groups, np.argsort(order)
 
 
 class Attention(Primitives):
@@ -47,17 +56,23 @@ class Attention(Primitives):
 
         Parameters
         ----------
-        q, k, v : queries, keys and values by token, head and dimension.
+        q, k, v : (T,A,D) queries, keys and values by token, head and dimension.
         cu_seqlens : (S+1,) where sequences begin.
         causal : a token sees itself and what stands before it.
         drop, site : where the random bits come from; the key is (query row key, head, key position).
+
+        Returns
+        -------
+        y : (T,A,D).
+        saved : q, k, v, cu_seqlens, and of each group of sequences its probabilities and dropout multipliers.
         """
         groups, back = equal_length_groups(cu_seqlens)
         outputs, kept = [], []
         for rows in groups:
             p = self._probabilities(q, k, rows, causal)
             mask = self._probability_mask(p, rows, drop, site)
-            outputs.append(_flat((p if mask is None else p * mask) @ _heads(v, rows)))
+            dropped = p if mask is None else p * mask
+            outputs.append(_flat(dropped @ _heads(v, rows)))
             kept.append(GroupSaved(p, mask))
         return self.xp.concatenate(outputs)[back], AttentionSaved(q, k, v, cu_seqlens, tuple(kept))
 
@@ -67,12 +82,23 @@ class Attention(Primitives):
     # Where the causal option hides a key its p is zero, hence its ds as well.
     # dy (T,A,D) -> dq dk dv (T,A,D)
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `attention`."""
+        """Return the gradients of `attention`.
+
+        Parameters
+        ----------
+        dy : (T,A,D) gradient of y.
+        saved : what `attention` kept.
+
+        Returns
+        -------
+        dq, dk, dv : (T,A,D).
+        """
         groups, back = equal_length_groups(saved.cu_seqlens)
         scale = 1 / math.sqrt(saved.q.shape[-1])
         dq, dk, dv = [], [], []
         for rows, kept in zip(groups, saved.groups, strict=True):
-            p, mask, d_out = kept.p, kept.mask, _heads(dy, rows)
+            p, mask = kept.p, kept.mask
+            d_out = _heads(dy, rows)
             dropped = p if mask is None else p * mask
             dp = d_out @ _heads(saved.v, rows).mT
             dp = dp if mask is None else dp * mask
@@ -84,28 +110,59 @@ class Attention(Primitives):
 
     # q k (T,A,D) -> one (A,n,n) for each sequence, in the order of the batch
     def attention_probabilities(
-        self, q: Array, k: Array, cu_seqlens: np.ndarray, causal: bool = False
+        self,
+        q: Array,
+        k: Array,
+        cu_seqlens: np.ndarray,
+        causal: bool = False,
     ) -> list[Array]:
-        """Return the attention maps: row i of a map is what token i attends to and sums to one."""
+        """Return the attention maps: row i of a map is what token i attends to and sums to one.
+
+        Parameters
+        ----------
+        q, k : (T,A,D) queries and keys.
+        cu_seqlens : (S+1,) where sequences begin.
+        causal : a token sees itself and what stands before it.
+
+        Returns
+        -------
+        list of (A,n,n), one for each sequence of n tokens, in the order of the batch.
+        """
         sequences = [np.arange(begin, end)[None] for begin, end in pairwise(cu_seqlens.tolist())]
         return [self._probabilities(q, k, rows, causal)[0] for rows in sequences]
 
     # -> (n,A,length,length)
-    def _probabilities(self, q: Array, k: Array, rows: np.ndarray, causal: bool) -> Array:
-        scores = _heads(q, rows) @ _heads(k, rows).mT * (1 / math.sqrt(q.shape[-1]))
+    def _probabilities(
+        self,
+        q: Array,
+        k: Array,
+        rows: np.ndarray,
+        causal: bool,
+    ) -> Array:
+        keys = _heads(k, rows).mT
+        scores = _heads(q, rows) @ keys * (1 / math.sqrt(q.shape[-1]))
         if causal:
-            scores = self.xp.where(np.tri(rows.shape[1], dtype=bool), scores, -np.inf)
+            seen = np.tri(rows.shape[1], dtype=bool)
+            scores = self.xp.where(seen, scores, -np.inf)
         p = self.xp.exp(scores - scores.real.max(-1, keepdims=True))
         return p / p.sum(-1, keepdims=True)
 
     # -> (n,A,length,length) multipliers or None
-    def _probability_mask(self, p: Array, rows: np.ndarray, drop: random.Dropout | None, site: int) -> Array:
+    def _probability_mask(
+        self,
+        p: Array,
+        rows: np.ndarray,
+        drop: random.Dropout | None,
+        site: int,
+    ) -> Array:
         if drop is None or not drop.attention_rate:
             return None
         n, A, length, _ = p.shape
-        keys = random.fold(self.xp, drop.rows, *random.words(self.xp, site))[rows]
-        keys = random.fold(self.xp, keys[:, None], self.xp.arange(A, dtype=self.xp.uint32)[:, None])
-        kept = random.keep(self.xp, keys, length, drop.attention_rate)
+        xp = self.xp
+        keys = random.fold(xp, drop.rows, *random.words(xp, site))[rows]  # of the query rows
+        heads = xp.arange(A, dtype=xp.uint32)
+        keys = random.fold(xp, keys[:, None], heads[:, None])
+        kept = random.keep(xp, keys, length, drop.attention_rate)
         return self.cast(kept, p.dtype) * random.kept_scale(drop.attention_rate)
 
 

@@ -26,7 +26,12 @@ DropoutSaved = namedtuple("DropoutSaved", "mask")
 
 
 def layer_sites(layer: int) -> tuple[int, int, int]:
-    """Return the dropout sites of a layer: attention probabilities, attention output, feed-forward output."""
+    """Return the dropout sites of a layer: attention probabilities, attention output, feed-forward output.
+
+    Parameters
+    ----------
+    layer : number of the layer, from 0.
+    """
     return 3 * layer + 1, 3 * layer + 2, 3 * layer + 3
 
 
@@ -39,9 +44,26 @@ class Blocks(Attention, Losses):
 
     # input_ids token_type_ids positions (T,) -> (T,H)
     def embedding_block(
-        self, batch: Any, params: Params, config: Any, drop: Dropout | None
+        self,
+        batch: Any,
+        params: Params,
+        config: Any,
+        drop: Dropout | None,
     ) -> tuple[Array, Saved]:
-        """Return dropout(LayerNorm(word + position + segment))."""
+        """Return dropout(LayerNorm(word + position + segment)).
+
+        Parameters
+        ----------
+        batch : `input_ids`, `token_type_ids` and `positions`, each (T,).
+        params : "word" (V,H), "position" (P,H), "segment", "gamma" and "beta" (H,).
+        config : its `layer_norm_eps`.
+        drop : the batch's dropout, or None.
+
+        Returns
+        -------
+        y : (T,H).
+        saved : the ids looked up, what the LayerNorm kept, and the dropout mask.
+        """
         word, saved_word = self.embedding(batch.input_ids, params["word"])
         position, saved_position = self.embedding(batch.positions, params["position"])
         segment, saved_segment = self.embedding(batch.token_type_ids, params["segment"])
@@ -51,8 +73,26 @@ class Blocks(Attention, Losses):
         return y, EmbeddingBlockSaved(saved_word, saved_position, saved_segment, saved_norm, saved_drop)
 
     # dy (T,H) -> grads
-    def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
-        """Add the gradients of the three tables and the LayerNorm."""
+    def embedding_block_backward(
+        self,
+        dy: Array,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+    ) -> Grads:
+        """Add the gradients of the three tables and the LayerNorm.
+
+        Parameters
+        ----------
+        dy : (T,H) gradient of y.
+        saved : what `embedding_block` kept.
+        params : as for the forward; not read here.
+        grads : accumulators of the same names, consumed.
+
+        Returns
+        -------
+        dict, the accumulators with the gradients added.
+        """
         dx, grads = self._norm_backward(self._dropout_backward(dy, saved.dropout), saved.norm, grads)
         return grads | {
             "word": self.embedding_backward(dx, saved.word, grads["word"]),
@@ -71,9 +111,23 @@ class Blocks(Attention, Losses):
         layer: int,
         rows: Array | None = None,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(output(attention(query(x), key(x), value(x))))).
+        """Return LayerNorm(x + dropout(output(attention(q, k, v)))), with q, k and v linear in what enters.
 
         With `rows`, which ascend, only these tokens are computed; every token still serves as key and value.
+
+        Parameters
+        ----------
+        x : (T,H) what enters the layer.
+        params : "qkv_weight" (H,3H) and its bias, "output_weight" (H,H) and its bias, "gamma", "beta".
+        cu_seqlens : (S+1,) where sequences begin.
+        config : shapes, `is_decoder` and `layer_norm_eps`.
+        drop, layer : the batch's dropout or None, and the number of the layer, which gives its sites.
+        rows : (R,) the rows of x to compute, in ascending order. None: all.
+
+        Returns
+        -------
+        y : (T,H), or (R,H) with `rows`: x of these rows goes around attention, too.
+        saved : what each primitive kept.
         """
         attention_site, output_site, _ = layer_sites(layer)
         T, H = x.shape
@@ -82,7 +136,8 @@ class Blocks(Attention, Losses):
         context, saved_attention = self.attention(
             q, k, v, cu_seqlens, config.is_decoder, drop, attention_site
         )
-        context, saved_rows = context.reshape(T, H), None
+        context = context.reshape(T, H)
+        saved_rows = None
         if rows is not None:
             context, saved_rows = self.take_rows(context, rows)
             x, _ = self.take_rows(x, rows)
@@ -95,9 +150,26 @@ class Blocks(Attention, Losses):
 
     # dy (T,H) or (R,H) -> dx (T,H), grads
     def attention_block_backward(
-        self, dy: Array, saved: Saved, params: Params, grads: Grads
+        self,
+        dy: Array,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `attention_block`; dx sums the residual path and the one through attention."""
+        """Add the gradients of `attention_block`; dx sums the residual path and the one through attention.
+
+        Parameters
+        ----------
+        dy : (T,H), or (R,H) where only some rows were computed.
+        saved : what `attention_block` kept.
+        params : as for the forward; not read here.
+        grads : accumulators of the same names, consumed.
+
+        Returns
+        -------
+        dx : (T,H).
+        grads : the accumulators with the gradients added.
+        """
         d_sum, grads = self._norm_backward(dy, saved.norm, grads)
         d_out = self._dropout_backward(d_sum, saved.dropout)
         d_context, grads = self._linear_backward(d_out, saved.output, grads, "output_weight", "output_bias")
@@ -113,9 +185,27 @@ class Blocks(Attention, Losses):
 
     # x (T,H) -> (T,H)
     def feed_forward_block(
-        self, x: Array, params: Params, config: Any, drop: Dropout | None, layer: int
+        self,
+        x: Array,
+        params: Params,
+        config: Any,
+        drop: Dropout | None,
+        layer: int,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(W2 gelu(W1 x)))."""
+        """Return LayerNorm(x + dropout(W2 gelu(W1 x))).
+
+        Parameters
+        ----------
+        x : (T,H).
+        params : "in_weight" (H,F), "in_bias", "out_weight" (F,H), "out_bias", "gamma", "beta".
+        config : its `gelu_form` and `layer_norm_eps`.
+        drop, layer : the batch's dropout or None, and the number of the layer, which gives its site.
+
+        Returns
+        -------
+        y : (T,H).
+        saved : what each primitive kept.
+        """
         *_, output_site = layer_sites(layer)
         inner, saved_in = self.linear(x, params["in_weight"], params["in_bias"])
         inner, saved_gelu = self.gelu(inner, config.gelu_form)
@@ -126,9 +216,28 @@ class Blocks(Attention, Losses):
 
     # dy (T,H) -> dx (T,H), grads
     def feed_forward_block_backward(
-        self, dy: Array, saved: Saved, params: Params, grads: Grads, config: Any
+        self,
+        dy: Array,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+        config: Any,
     ) -> tuple[Array, Grads]:
-        """Add the gradients of `feed_forward_block`."""
+        """Add the gradients of `feed_forward_block`.
+
+        Parameters
+        ----------
+        dy : (T,H) gradient of y.
+        saved : what `feed_forward_block` kept.
+        params : as for the forward; not read here.
+        grads : accumulators of the same names, consumed.
+        config : its `gelu_form`.
+
+        Returns
+        -------
+        dx : (T,H).
+        grads : the accumulators with the gradients added.
+        """
         d_sum, grads = self._norm_backward(dy, saved.norm, grads)
         d_out = self._dropout_backward(d_sum, saved.dropout)
         d_inner, grads = self._linear_backward(d_out, saved.output, grads, "out_weight", "out_bias")
@@ -138,24 +247,74 @@ class Blocks(Attention, Losses):
 
     # x (T,H)  first_rows (S,) -> (S,H)
     def pooler(self, x: Array, first_rows: Array, params: Params) -> tuple[Array, Saved]:
-        """Return tanh(W x + b) of each sequence's [CLS]."""
+        """Return tanh(W x + b) of each sequence's [CLS].
+
+        Parameters
+        ----------
+        x : (T,H) output of the last layer.
+        first_rows : (S,) the row of each [CLS].
+        params : "weight" (H,H) and "bias" (H,).
+
+        Returns
+        -------
+        y : (S,H).
+        saved : what each primitive kept.
+        """
         first, saved_rows = self.take_rows(x, first_rows)
         y, saved_linear = self.linear(self.upcast(first), params["weight"], params["bias"])
         y, saved_tanh = self.tanh(y)
         return y, PoolerSaved(saved_rows, saved_linear, saved_tanh)
 
     # dy (S,H) -> dx (T,H), grads
-    def pooler_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> tuple[Array, Grads]:
-        """Add the gradients of `pooler`."""
+    def pooler_backward(
+        self,
+        dy: Array,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+    ) -> tuple[Array, Grads]:
+        """Add the gradients of `pooler`.
+
+        Parameters
+        ----------
+        dy : (S,H) gradient of y.
+        saved : what `pooler` kept.
+        params : as for the forward; not read here.
+        grads : accumulators of the same names, consumed.
+
+        Returns
+        -------
+        dx : (T,H), zero but for the first rows.
+        grads : the accumulators with the gradients added.
+        """
         dy = self.tanh_backward(dy, saved.tanh)
         d_first, grads = self._linear_backward(dy, saved.linear, grads, "weight", "bias")
         return self.take_rows_backward(d_first, saved.rows), grads
 
     # x (T,H)  rows (M,)  table (V,H) -> (M,V)
     def masked_lm_logits(
-        self, x: Array, rows: Array, params: Params, table: Array, config: Any
+        self,
+        x: Array,
+        rows: Array,
+        params: Params,
+        table: Array,
+        config: Any,
     ) -> tuple[Array, Saved]:
-        """Score every vocabulary entry at some rows: dense, GELU, LayerNorm, then the tied embedding."""
+        """Score every vocabulary entry at some rows: dense, GELU, LayerNorm, then the tied embedding.
+
+        Parameters
+        ----------
+        x : (T,H) output of the last layer.
+        rows : (M,) which of its rows to score.
+        params : "weight" (H,H), "bias", "gamma", "beta" (H,) and "output_bias" (V,).
+        table : (V,H) the word embedding.
+        config : its `gelu_form` and `layer_norm_eps`.
+
+        Returns
+        -------
+        logits : (M,V).
+        saved : what each primitive kept.
+        """
         x, saved_rows = self.take_rows(x, rows)
         x, saved_linear = self.linear(self.upcast(x), params["weight"], params["bias"])
         x, saved_gelu = self.gelu(x, config.gelu_form)
@@ -165,12 +324,30 @@ class Blocks(Attention, Losses):
 
     # x (T,H)  rows labels (M,)  table (V,H) -> nll (M,)  predicted (M,)
     def masked_lm_head(
-        self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
+        self,
+        x: Array,
+        rows: Array,
+        labels: Array,
+        params: Params,
+        table: Array,
+        config: Any,
     ) -> tuple[tuple[Array, Array], Saved]:
         """Return -log probability of the label at each masked row, and the entry that scores highest there.
 
         Logits exist for masked rows only. `table` is the word embedding itself; its gradient is accumulated
         here as well as in `embedding_block_backward`.
+
+        Parameters
+        ----------
+        x : (T,H) output of the last layer.
+        rows : (M,) the masked rows.
+        labels : (M,) the ids that stood there.
+        params, table, config : as for `masked_lm_logits`.
+
+        Returns
+        -------
+        (nll, predicted) : (M,) nats, and (M,) vocabulary ids.
+        saved : what the logits and the loss kept.
         """
         logits, saved_logits = self.masked_lm_logits(x, rows, params, table, config)
         nll, saved_loss = self.softmax_cross_entropy(logits, labels)
@@ -178,10 +355,32 @@ class Blocks(Attention, Losses):
 
     # dnll (M,)  dtable (V,H) -> dx (T,H), grads, dtable
     def masked_lm_head_backward(
-        self, dnll: Array, saved: Saved, params: Params, grads: Grads, dtable: Array, config: Any
+        self,
+        dnll: Array,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+        dtable: Array,
+        config: Any,
     ) -> tuple[Array, Grads, Array]:
-        """Add the gradients of `masked_lm_head`."""
-        dlogits, saved = self.softmax_cross_entropy_backward(dnll, saved.loss), saved.logits
+        """Add the gradients of `masked_lm_head`.
+
+        Parameters
+        ----------
+        dnll : (M,) gradient of each masked row's loss.
+        saved : what `masked_lm_head` kept.
+        params : as for the forward; not read here.
+        grads : accumulators of the same names, consumed.
+        dtable : (V,H) accumulator of the word embedding, consumed.
+        config : its `gelu_form`.
+
+        Returns
+        -------
+        dx : (T,H), zero but for the masked rows.
+        grads, dtable : the accumulators with the gradients added.
+        """
+        dlogits = self.softmax_cross_entropy_backward(dnll, saved.loss)
+        saved = saved.logits
         dx, dtable_transposed, dbias = self.linear_backward(dlogits, saved.decoder)
         dtable = self.accumulate(dtable, dtable_transposed.T)
         grads = self.add_gradients(grads, output_bias=dbias)
@@ -192,7 +391,19 @@ class Blocks(Attention, Losses):
 
     # x (T,H) -> (T,H), or (R,H) where the last layer computes some rows
     def layers(self, layer: Callable[..., Any], params: list[Params], x: Array) -> tuple[Array, Saved]:
-        """Send x through all layers: `layer(x, params of one layer, its number) -> x, saved`."""
+        """Send x through all layers, one after another.
+
+        Parameters
+        ----------
+        layer : `layer(x, params of one layer, its number) -> x, saved`.
+        params : a tree of parameters for each layer.
+        x : (T,H) output of the embeddings.
+
+        Returns
+        -------
+        x : (T,H), or (R,H) where the last layer computes some rows.
+        saved : what each layer kept.
+        """
         kept = []
         for number, layer_params in enumerate(params):
             x, saved = layer(x, layer_params, number)
@@ -211,8 +422,20 @@ class Blocks(Attention, Losses):
     ) -> tuple[Array, list[Grads]]:
         """Send dy back through the layers, from the last down to `first`.
 
-        `layer_backward(dy, saved, params, grads) -> dx, grads` goes back through one of them. Layers
-        below `first` are not touched, and their accumulators are returned as they are.
+        Layers below `first` are not touched, and their accumulators are returned as they are.
+
+        Parameters
+        ----------
+        layer_backward : `layer_backward(dy, saved, params, grads) -> dx, grads` goes back through one layer.
+        dy : (T,H) or (R,H), gradient of what the last layer returned.
+        saved : what `layers` kept.
+        params, grads : parameters and accumulators, a tree for each layer.
+        first : the lowest layer to go through. 0: all.
+
+        Returns
+        -------
+        dx : (T,H) gradient of what enters layer `first`.
+        grads : list of trees, with the gradients added.
         """
         grads = list(grads)
         for number in reversed(range(first, len(params))):
@@ -221,7 +444,12 @@ class Blocks(Attention, Losses):
 
     # dy (T,N) -> dx (T,K), grads
     def _linear_backward(
-        self, dy: Array, saved: Saved, grads: Grads, weight: str, bias: str
+        self,
+        dy: Array,
+        saved: Saved,
+        grads: Grads,
+        weight: str,
+        bias: str,
     ) -> tuple[Array, Grads]:
         dx, dweight, dbias = self.linear_backward(dy, saved)
         return dx, self.add_gradients(grads, **{weight: dweight, bias: dbias})

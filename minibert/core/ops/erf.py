@@ -26,18 +26,40 @@ PIECE = 1 << 14
 
 @functools.cache
 def series_coefficients(terms: int) -> tuple[float, list[float]]:
-    """Return l and the coefficients of p, highest power first (Weideman's section 4)."""
+    """Return l and the coefficients of p, highest power first (Weideman's section 4).
+
+    Parameters
+    ----------
+    terms : N, the number of coefficients.
+
+    Returns
+    -------
+    l : float, the scale in Z.
+    coefficients : list of N floats.
+    """
     half = 2 * terms
     scale = math.sqrt(terms / math.sqrt(2))
-    t = scale * np.tan(np.arange(-half + 1, half) * (np.pi / half) / 2)
-    samples = np.concatenate([[0.0], np.exp(-t * t) * (scale * scale + t * t)])
-    series = np.fft.fft(np.fft.fftshift(samples)).real / (2 * half)
+    angles = np.arange(-half + 1, half) * (np.pi / half)
+    t = scale * np.tan(angles / 2)
+    values = np.exp(-t * t) * (scale * scale + t * t)
+    samples = np.fft.fftshift(np.concatenate([[0.0], values]))
+    series = np.fft.fft(samples).real / (2 * half)
     return scale, [float(c) for c in series[terms:0:-1]]
 
 
 # x (...) -> (...)
 def erfc(xp: Any, x: Array) -> Array:
-    """Compute 1 - erf(x) of real or complex numbers without cancellation: the tail keeps its precision."""
+    """Compute 1 - erf(x) of real or complex numbers without cancellation: the tail keeps its precision.
+
+    Parameters
+    ----------
+    xp : module, the array library.
+    x : array of any shape.
+
+    Returns
+    -------
+    array of the shape and dtype of x.
+    """
     if xp is np and x.size > PIECE:
         line = x.reshape(-1)
         parts = [erfc(np, line[i : i + PIECE]) for i in range(0, x.size, PIECE)]

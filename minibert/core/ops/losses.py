@@ -23,7 +23,18 @@ class Losses(Primitives):
 
     # logits (N,K)  labels (N,) -> (N,)
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        """Return -log softmax(logits)[label] of every row, in nats."""
+        """Return -log softmax(logits)[label] of every row, in nats.
+
+        Parameters
+        ----------
+        logits : (N,K).
+        labels : (N,) the right class of each row, 0 to K-1.
+
+        Returns
+        -------
+        nll : (N,) nats.
+        saved : the probabilities (N,K) and the labels.
+        """
         xp = self.xp
         shifted = logits - logits.real.max(-1, keepdims=True)
         exponentials = xp.exp(shifted)
@@ -35,7 +46,17 @@ class Losses(Primitives):
     # d nll / d logits = softmax - one-hot(label)
     # dnll (N,) -> dlogits (N,K)
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `softmax_cross_entropy`."""
+        """Return the gradient of `softmax_cross_entropy`.
+
+        Parameters
+        ----------
+        dnll : (N,) gradient of each row's loss: its weight.
+        saved : what `softmax_cross_entropy` kept.
+
+        Returns
+        -------
+        dlogits : (N,K).
+        """
         probabilities = saved.probabilities
         here = np.arange(probabilities.shape[-1]) == saved.labels[:, None]
         return self.xp.where(here, probabilities - 1, probabilities) * dnll[:, None]
@@ -48,25 +69,45 @@ class Losses(Primitives):
 
         Parameters
         ----------
-        scores : one for each row of the flat batch.
-        cu_seqlens : where the segments begin; each has at least one row.
-        labels : the right row of each segment, counted from its beginning.
+        scores : (T,) one for each row of the flat batch.
+        cu_seqlens : (S+1,) where the segments begin; each has at least one row.
+        labels : (S,) the right row of each segment, counted from its beginning.
+
+        Returns
+        -------
+        nll : (S,) nats.
+        saved : cu_seqlens, and of each group of segments of one length what `softmax_cross_entropy` kept.
         """
         groups, _ = equal_length_groups(cu_seqlens)
         members = [np.searchsorted(cu_seqlens, rows[:, 0]) for rows in groups]  # the segments of each group
-        parts, kept = [], []
+        parts = []
+        kept = []
         for rows, segments in zip(groups, members, strict=True):
             nll, saved = self.softmax_cross_entropy(scores[rows], labels[segments])
             parts.append(nll)
             kept.append((segments, saved))
-        nll = self.xp.concatenate(parts)[np.argsort(np.concatenate(members))]
+        back = np.argsort(np.concatenate(members))
+        nll = self.xp.concatenate(parts)[back]
         return nll, SegmentsSaved(cu_seqlens, tuple(kept))
 
     # dnll (S,) -> dscores (T,)
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `segment_softmax_cross_entropy`."""
+        """Return the gradient of `segment_softmax_cross_entropy`.
+
+        Parameters
+        ----------
+        dnll : (S,) gradient of each segment's loss.
+        saved : what `segment_softmax_cross_entropy` kept.
+
+        Returns
+        -------
+        dscores : (T,).
+        """
         _, back = equal_length_groups(saved.cu_seqlens)
-        parts = [self.softmax_cross_entropy_backward(dnll[at], one).reshape(-1) for at, one in saved.groups]
+        parts = []
+        for segments, group in saved.groups:
+            dscores = self.softmax_cross_entropy_backward(dnll[segments], group)
+            parts.append(dscores.reshape(-1))
         return self.xp.concatenate(parts)[back]
 
     # logits labels (N,K) -> (N,)
@@ -75,6 +116,16 @@ class Losses(Primitives):
 
         A label is 0 where its class does not apply, and costs -log(1 - s(logit)), s the logistic function.
         Otherwise it is the weight of -log s(logit): 1, or PyTorch's `pos_weight`.
+
+        Parameters
+        ----------
+        logits : (N,K).
+        labels : (N,K) 0, or the weight of the class that applies.
+
+        Returns
+        -------
+        nll : (N,) nats.
+        saved : the slope s(wrong) of each term, and the labels.
         """
         xp = self.xp
         wrong = xp.where(labels > 0, -logits, logits)  # costs log(1 + exp(wrong)), times the weight
@@ -82,22 +133,55 @@ class Losses(Primitives):
         small = xp.exp(xp.where(is_large, -wrong, wrong))  # at most 1: nothing overflows
         nll = xp.log1p(small) + xp.where(is_large, wrong, 0)
         slope = xp.where(is_large, 1, small) / (1 + small)
-        return (xp.where(labels > 0, labels, 1) * nll).mean(-1), SigmoidSaved(slope, labels)
+        weights = xp.where(labels > 0, labels, 1)
+        return (weights * nll).mean(-1), SigmoidSaved(slope, labels)
 
     # d log(1 + exp(x)) / dx = s(x)
     # dnll (N,) -> dlogits (N,K)
     def sigmoid_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `sigmoid_cross_entropy`."""
-        slope, labels = saved.slope, saved.labels
-        return self.xp.where(labels > 0, -labels, 1) * slope * (dnll / labels.shape[-1])[:, None]
+        """Return the gradient of `sigmoid_cross_entropy`.
+
+        Parameters
+        ----------
+        dnll : (N,) gradient of each row's loss.
+        saved : what `sigmoid_cross_entropy` kept.
+
+        Returns
+        -------
+        dlogits : (N,K).
+        """
+        labels = saved.labels
+        signs = self.xp.where(labels > 0, -labels, 1)  # of d wrong / d logits, times the weight
+        dmean = dnll / labels.shape[-1]
+        return signs * saved.slope * dmean[:, None]
 
     # predictions targets (N,) -> (N,)
     def squared_error(self, predictions: Array, targets: Array) -> tuple[Array, Saved]:
-        """Return (prediction - target)^2 of every row; with weights 1/N from above the sum is the mean."""
+        """Return (prediction - target)^2 of every row; with weights 1/N from above the sum is the mean.
+
+        Parameters
+        ----------
+        predictions, targets : (N,).
+
+        Returns
+        -------
+        loss : (N,).
+        saved : the differences.
+        """
         difference = predictions - targets
         return difference * difference, SquaredErrorSaved(difference)
 
     # dloss (N,) -> dpredictions (N,)
     def squared_error_backward(self, dloss: Array, saved: Saved) -> Array:
-        """Return the gradient with respect to the predictions."""
+        """Return the gradient with respect to the predictions.
+
+        Parameters
+        ----------
+        dloss : (N,) gradient of each row's loss.
+        saved : what `squared_error` kept.
+
+        Returns
+        -------
+        dpredictions : (N,).
+        """
         return 2 * saved.difference * dloss

@@ -27,27 +27,68 @@ TakeRowsSaved = namedtuple("TakeRowsSaved", "rows x")
 
 
 class Primitives:
-    """Dense operations and gathers over one array library, `xp`: NumPy or one with the same functions."""
+    """Dense operations and gathers over one array library, `xp`: NumPy or one with the same functions.
+
+    Parameters
+    ----------
+    xp : module, the array library: `numpy`, or `jax.numpy`.
+    """
 
     def __init__(self, xp: Any = np) -> None:
         self.xp = xp
 
     def cast(self, x: Array, dtype: Any) -> Array:
-        """Convert to another precision: the one place where it changes."""
+        """Convert to another precision: the one place where it changes.
+
+        Parameters
+        ----------
+        x : array of any shape.
+        dtype : the dtype of the result, a copy even where it is that of `x`.
+        """
         return self.xp.asarray(x).astype(dtype)
 
     def upcast(self, x: Array) -> Array:
-        """Return activations in at least float32, where an engine keeps its own in a lower precision."""
+        """Return activations in at least float32, where an engine keeps its own in a lower precision.
+
+        Parameters
+        ----------
+        x : activations of any shape.
+
+        Returns
+        -------
+        array of the same shape. Here `x` itself: NumPy computes in the precision of the parameters.
+        """
         return x
 
     def accumulate(self, total: Array, extra: Array) -> Array:
-        """Add to an accumulator, which is consumed and returned: in place for NumPy, a new array for JAX."""
+        """Add to an accumulator, which is consumed and returned: in place for NumPy, a new array for JAX.
+
+        Parameters
+        ----------
+        total : the accumulator; do not use it afterwards.
+        extra : what to add, of the same shape.
+
+        Returns
+        -------
+        array, the sum.
+        """
         total += extra
         return total
 
     def add_gradients(self, grads: Grads, **fresh: Array) -> Grads:
-        """Add gradients to the accumulators of the same names."""
-        return grads | {name: self.accumulate(grads[name], gradient) for name, gradient in fresh.items()}
+        """Add gradients to the accumulators of the same names.
+
+        Parameters
+        ----------
+        grads : accumulators by name, consumed.
+        **fresh : the gradients to add, by the names of their accumulators.
+
+        Returns
+        -------
+        dict, `grads` with these names replaced by the sums.
+        """
+        sums = {name: self.accumulate(grads[name], gradient) for name, gradient in fresh.items()}
+        return grads | sums
 
     # a (M,K)  b (K,N) -> (M,N)
     def _product(self, a: Array, b: Array) -> Array:
@@ -56,13 +97,37 @@ class Primitives:
 
     # x (T,K)  weight (K,N)  bias (N,) -> (T,N)
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
-        """Return x @ weight + bias."""
+        """Return x @ weight + bias.
+
+        Parameters
+        ----------
+        x : (T,K) activations.
+        weight : (K,N), inputs by outputs.
+        bias : (N,).
+
+        Returns
+        -------
+        y : (T,N).
+        saved : x and weight; the bias has no part in any gradient.
+        """
         return x @ weight + bias, LinearSaved(x, weight)
 
     # y = x W + b:  dx = dy W^T,  dW = x^T dy,  db = sum of dy over the rows
     # dy (T,N) -> dx (T,K)  dweight (K,N)  dbias (N,)
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `linear`."""
+        """Return the gradients of `linear`.
+
+        Parameters
+        ----------
+        dy : (T,N) gradient of y.
+        saved : what `linear` kept.
+
+        Returns
+        -------
+        dx : (T,K).
+        dweight : (K,N).
+        dbias : (N,).
+        """
         return dy @ saved.weight.T, saved.x.T @ dy, dy.sum(0)
 
     # x (...) -> (...)
@@ -71,9 +136,14 @@ class Primitives:
 
         Parameters
         ----------
-        x : any shape.
+        x : array of any shape.
         form : "erf", the exact function, or "tanh", the approximation
             0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) of BERT's later releases.
+
+        Returns
+        -------
+        y : as x.
+        saved : x and Phi(x).
         """
         if form == "erf":
             cdf = 0.5 * self._erfc(x * -math.sqrt(0.5))
@@ -89,7 +159,18 @@ class Primitives:
     #   tanh:  c' = 2 c (1 - c) u'(x),  u = sqrt(2/pi) (x + 0.044715 x^3),  as (1 - tanh^2)/2 = 2 c (1 - c)
     # dy (...) -> dx (...)
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
-        """Return the gradient of `gelu`."""
+        """Return the gradient of `gelu`.
+
+        Parameters
+        ----------
+        dy : gradient of y, of its shape.
+        saved : what `gelu` kept.
+        form : the form that `gelu` was called with.
+
+        Returns
+        -------
+        dx : as dy.
+        """
         x, cdf = saved.x, saved.cdf
         if form == "erf":
             slope = self.xp.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
@@ -99,20 +180,55 @@ class Primitives:
 
     # x (...) -> (...)
     def tanh(self, x: Array) -> tuple[Array, Saved]:
-        """Return the hyperbolic tangent."""
+        """Return the hyperbolic tangent.
+
+        Parameters
+        ----------
+        x : array of any shape.
+
+        Returns
+        -------
+        y : as x.
+        saved : y, of which the derivative is made.
+        """
         y = self.xp.tanh(x)
         return y, TanhSaved(y)
 
     # dy (...) -> dx (...)
     def tanh_backward(self, dy: Array, saved: Saved) -> Array:
-        """Return dx = dy (1 - y^2)."""
+        """Return dx = dy (1 - y^2).
+
+        Parameters
+        ----------
+        dy : gradient of y, of its shape.
+        saved : what `tanh` kept.
+        """
         return dy * (1 - saved.y * saved.y)
 
     # x (T,H)  gamma (H,)  beta (H,) -> (T,H)
-    def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
-        """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row (Ba et al. 2016)."""
+    def layer_norm(
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        eps: float,
+    ) -> tuple[Array, Saved]:
+        """Return gamma (x - mean) / sqrt(variance + eps) + beta over each row (Ba et al. 2016).
+
+        Parameters
+        ----------
+        x : (T,H) activations.
+        gamma, beta : (H,) scale and shift.
+        eps : added to the variance, which is that of the H numbers (divided by H, not by H - 1).
+
+        Returns
+        -------
+        y : (T,H).
+        saved : x_hat (T,H), rstd (T,1) and gamma; x itself is not needed.
+        """
         centred = x - x.mean(-1, keepdims=True)
-        rstd = 1 / self.xp.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
+        variance = (centred * centred).mean(-1, keepdims=True)
+        rstd = 1 / self.xp.sqrt(variance + eps)
         x_hat = centred * rstd
         return x_hat * gamma + beta, LayerNormSaved(x_hat, rstd, gamma)
 
@@ -121,19 +237,54 @@ class Primitives:
     #   dx = rstd (g - mean(g) - x_hat mean(g x_hat))
     # dy (T,H) -> dx (T,H)  dgamma (H,)  dbeta (H,)
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `layer_norm`."""
-        x_hat, g = saved.x_hat, dy * saved.gamma
-        dx = saved.rstd * (g - g.mean(-1, keepdims=True) - x_hat * (g * x_hat).mean(-1, keepdims=True))
+        """Return the gradients of `layer_norm`.
+
+        Parameters
+        ----------
+        dy : (T,H) gradient of y.
+        saved : what `layer_norm` kept.
+
+        Returns
+        -------
+        dx : (T,H).
+        dgamma, dbeta : (H,).
+        """
+        x_hat = saved.x_hat
+        g = dy * saved.gamma
+        along = (g * x_hat).mean(-1, keepdims=True)
+        dx = saved.rstd * (g - g.mean(-1, keepdims=True) - x_hat * along)
         return dx, (dy * x_hat).sum(0), dy.sum(0)
 
     # ids (T,)  table (V,H) -> (T,H)
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
-        """Look up rows of a table by number."""
+        """Look up rows of a table by number.
+
+        Parameters
+        ----------
+        ids : (T,) row numbers.
+        table : (V,H).
+
+        Returns
+        -------
+        y : (T,H).
+        saved : the ids.
+        """
         return table[ids], EmbeddingSaved(ids)
 
     # dy (T,H)  dtable (V,H) -> dtable (V,H)
     def embedding_backward(self, dy: Array, saved: Saved, dtable: Array) -> Array:
-        """Add every row of dy to the row of the table that it came from; the accumulator is returned."""
+        """Add every row of dy to the row of the table that it came from.
+
+        Parameters
+        ----------
+        dy : (T,H) gradient of the rows looked up.
+        saved : what `embedding` kept.
+        dtable : (V,H) accumulator, consumed.
+
+        Returns
+        -------
+        dtable : (V,H) the accumulator with the rows added.
+        """
         return self.scatter_add(dtable, saved.ids, dy)
 
     # total (V,H)  ids (T,)  rows (T,H) -> (V,H)
@@ -141,35 +292,72 @@ class Primitives:
         """Add rows to those of a table: total[ids[t]] += rows[t], equal ids adding up; in place for NumPy.
 
         Equal ids are brought together and summed first: many times faster than `np.add.at`.
+
+        Parameters
+        ----------
+        total : (V,H) accumulator, consumed.
+        ids : (T,) for each row, which row of `total` it is added to.
+        rows : (T,H).
+
+        Returns
+        -------
+        total : (V,H).
         """
         if not len(ids):
             return total
         order = np.argsort(ids, kind="stable")
         ascending = ids[order]
-        begins = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
+        is_new = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+        begins = np.flatnonzero(is_new)
         total[ascending[begins]] += np.add.reduceat(rows[order], begins, axis=0)
         return total
 
     # x (T,H)  rows (M,) -> (M,H)
     def take_rows(self, x: Array, rows: Array) -> tuple[Array, Saved]:
-        """Take some rows of x, in its dtype: the masked positions, the [CLS] of each sequence."""
+        """Take some rows of x, in its dtype: the masked positions, the [CLS] of each sequence.
+
+        Parameters
+        ----------
+        x : (T,H).
+        rows : (M,) row numbers.
+
+        Returns
+        -------
+        y : (M,H).
+        saved : the row numbers, and x for its shape and dtype.
+        """
         return x[rows], TakeRowsSaved(rows, x)
 
     # dy (M,H) -> (T,H)
     def take_rows_backward(self, dy: Array, saved: Saved) -> Array:
-        """Put the rows of dy back where they were taken, zeros elsewhere."""
+        """Put the rows of dy back where they were taken, zeros elsewhere.
+
+        Parameters
+        ----------
+        dy : (M,H) gradient of the rows taken.
+        saved : what `take_rows` kept.
+
+        Returns
+        -------
+        dx : (T,H).
+        """
         return self.scatter_add(self.xp.zeros_like(saved.x), saved.rows, dy)
 
     # token_sequences positions (T,), from the batch -> row keys (T,2)
     def dropout(
-        self, batch: Any, rate: float, attention_rate: float, seed: Any, step: Any
+        self,
+        batch: Any,
+        rate: float,
+        attention_rate: float,
+        seed: Any,
+        step: Any,
     ) -> random.Dropout | None:
         """Return the source of a batch's dropout at one training step, or None when both rates are zero.
 
         Parameters
         ----------
         batch : its `token_sequences` and `positions` name each row, whatever the layout of the batch.
-        rate, attention_rate : probabilities of dropping an element.
+        rate, attention_rate : probabilities of dropping an element, in [0, 1).
         seed, step : what makes this run and this step different from others.
         """
         if not rate and not attention_rate:
@@ -181,8 +369,26 @@ class Primitives:
         return random.row_keys(self.xp, seed, step, batch.token_sequences, batch.positions)
 
     # -> (T,columns) of `dtype`: 0 where dropped, 1 / (1 - rate) elsewhere
-    def dropout_mask(self, drop: random.Dropout, site: int, columns: int, dtype: Any) -> Array:
-        """Draw the multipliers of dropout at one place in the network (Srivastava et al. 2014)."""
+    def dropout_mask(
+        self,
+        drop: random.Dropout,
+        site: int,
+        columns: int,
+        dtype: Any,
+    ) -> Array:
+        """Draw the multipliers of dropout at one place in the network (Srivastava et al. 2014).
+
+        Parameters
+        ----------
+        drop : the batch's dropout, T rows of it.
+        site : number of the place in the network.
+        columns : how many elements a row has.
+        dtype : of the multipliers.
+
+        Returns
+        -------
+        mask : (T,columns), 0 where dropped and 1 / (1 - rate) elsewhere.
+        """
         keys = random.fold(self.xp, drop.rows, *random.words(self.xp, site))
         kept = random.keep(self.xp, keys, columns, drop.rate)
         return self.cast(kept, dtype) * random.kept_scale(drop.rate)

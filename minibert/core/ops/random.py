@@ -27,55 +27,144 @@ class Dropout(NamedTuple):
     rows: Array  # (T, 2) uint32: key of (seed, step, sequence, position)
 
     def at(self, rows: Array) -> "Dropout":
-        """Return the dropout of some of the rows."""
+        """Return the dropout of some of the rows.
+
+        Parameters
+        ----------
+        rows : numbers of the rows, in the order wanted.
+        """
         return self._replace(rows=self.rows[rows])
 
 
 def mix(xp: Any, x: Array) -> Array:
-    """Mix a 32-bit word: a bijection in which every input bit flips each output bit half of the time."""
+    """Mix a 32-bit word: a bijection in which every input bit flips each output bit half of the time.
+
+    Parameters
+    ----------
+    xp : module, the array library.
+    x : uint32 array of any shape.
+
+    Returns
+    -------
+    uint32 array of the same shape.
+    """
     x = (x ^ (x >> 16)) * xp.uint32(FIRST)
     x = (x ^ (x >> 15)) * xp.uint32(SECOND)
     return x ^ (x >> 16)
 
 
 def fold(xp: Any, key: Array, word: Array) -> Array:
-    """Make a new key from a key (..., 2) and one more word (...)."""
+    """Make a new key from a key (..., 2) and one more word (...).
+
+    Parameters
+    ----------
+    xp : module, the array library.
+    key : (...,2) uint32.
+    word : (...) uint32; its axes broadcast with those of `key` before the last.
+
+    Returns
+    -------
+    (...,2) uint32.
+    """
     return mix(xp, mix(xp, key ^ word[..., None]) + xp.uint32(GOLDEN))
 
 
 def words(xp: Any, *values: Any) -> list[Array]:
-    """Return counters as (1,) words (NumPy warns of overflow in scalars only); high bits fold in."""
-    folded = ([(int(v) ^ (int(v) >> 32)) & WORD] if isinstance(v, Integral) else v for v in values)
-    return [xp.asarray(v, xp.uint32).reshape(-1) for v in folded]
+    """Return counters as (1,) words (NumPy warns of overflow in scalars only); high bits fold in.
+
+    Parameters
+    ----------
+    xp : module, the array library.
+    *values : Python integers of up to 64 bits, or scalars of the array library.
+
+    Returns
+    -------
+    list of (1,) uint32 arrays, one for each value.
+    """
+    result = []
+    for value in values:
+        if isinstance(value, Integral):
+            number = int(value)
+            value = [(number ^ (number >> 32)) & WORD]
+        result.append(xp.asarray(value, xp.uint32).reshape(-1))
+    return result
 
 
 # sequence (T,)  position (T,) -> (T,2)
-def row_keys(xp: Any, seed: Any, step: Any, sequence: Array, position: Array) -> Array:
-    """Return the key of every token of a batch at one step of training."""
+def row_keys(
+    xp: Any,
+    seed: Any,
+    step: Any,
+    sequence: Array,
+    position: Array,
+) -> Array:
+    """Return the key of every token of a batch at one step of training.
+
+    Parameters
+    ----------
+    xp : module, the array library.
+    seed, step : of the run, and of this step.
+    sequence : (T,) number of each token's sequence in the global batch.
+    position : (T,) position of each token in its sequence.
+
+    Returns
+    -------
+    (T,2) uint32.
+    """
     key = xp.asarray([STREAMS], xp.uint32)
-    for word in (*words(xp, seed, step), xp.asarray(sequence, xp.uint32), xp.asarray(position, xp.uint32)):
+    places = (xp.asarray(sequence, xp.uint32), xp.asarray(position, xp.uint32))
+    for word in (*words(xp, seed, step), *places):
         key = fold(xp, key, word)
     return key
 
 
 # keys (..., 2) -> (..., columns) bool
-def keep(xp: Any, keys: Array, columns: int, rate: float) -> Array:
-    """Decide which columns of each row survive dropout: two neighbouring columns share one hash."""
-    counters = xp.arange((columns + 1) // 2, dtype=xp.uint32) * xp.uint32(GOLDEN)
-    x = keys[..., :1] + counters
-    x = (x ^ (x >> 16)) * xp.uint32(FIRST) ^ keys[..., 1:]
+def keep(
+    xp: Any,
+    keys: Array,
+    columns: int,
+    rate: float,
+) -> Array:
+    """Decide which columns of each row survive dropout: two neighbouring columns share one hash.
+
+    Parameters
+    ----------
+    xp : module, the array library.
+    keys : (...,2) uint32, a key for each row.
+    columns : how many elements a row has.
+    rate : probability of dropping an element.
+
+    Returns
+    -------
+    (...,columns) bool, true where an element survives.
+    """
+    counters = xp.arange((columns + 1) // 2, dtype=xp.uint32)
+    x = keys[..., :1] + counters * xp.uint32(GOLDEN)
+    x = (x ^ (x >> 16)) * xp.uint32(FIRST)
+    x = x ^ keys[..., 1:]
     x = (x ^ (x >> 15)) * xp.uint32(SECOND)
     x = x ^ (x >> 16)
-    halves = xp.arange(columns, dtype=xp.uint32) % 2 * xp.uint32(16)
-    draws = (xp.repeat(x, 2, axis=-1)[..., :columns] >> halves) & xp.uint32(DRAWS - 1)
+    hashes = xp.repeat(x, 2, axis=-1)[..., :columns]
+    shifts = xp.arange(columns, dtype=xp.uint32) % 2 * xp.uint32(16)  # the lower half, then the upper
+    draws = (hashes >> shifts) & xp.uint32(DRAWS - 1)
     return draws >= threshold(rate)
 
 
 def threshold(rate: float) -> int:
-    """Return the draw below which to drop: `rate` rounded to a multiple of 1/65,536, never to 1."""
+    """Return the draw below which to drop: `rate` rounded to a multiple of 1/65,536, never to 1.
+
+    Parameters
+    ----------
+    rate : probability of dropping an element.
+    """
     return min(round(rate * DRAWS), DRAWS - 1)
 
 
 def kept_scale(rate: float) -> float:
-    """Return the factor of the survivors, from the rounded rate, so that the expectation is exact."""
+    """Return the factor of the survivors, from the rounded rate, so that the expectation is exact.
+
+    Parameters
+    ----------
+    rate : probability of dropping an element.
+    """
     return DRAWS / (DRAWS - threshold(rate))

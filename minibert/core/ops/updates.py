@@ -43,26 +43,58 @@ class Updates(Primitives):
 
     # grads (N,)
     def zero(self, grads: Array) -> None:
-        """Set accumulators to zero, unless the update that consumed them has done so."""
+        """Set accumulators to zero, unless the update that consumed them has done so.
+
+        Parameters
+        ----------
+        grads : (N,) the accumulators, in place.
+        """
         grads.fill(0)
 
     # grads (N,) -> scalar
     def global_norm(self, grads: Array) -> Array:
-        """Return the Euclidean norm of all gradients together."""
-        return math.sqrt(math.fsum(float(self._squares(grads[s])) for s in chunks(0, len(grads))))
+        """Return the Euclidean norm of all gradients together.
+
+        Parameters
+        ----------
+        grads : (N,).
+        """
+        squares = (float(self._squares(grads[s])) for s in chunks(0, len(grads)))
+        return math.sqrt(math.fsum(squares))
 
     # -> scalar
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
-        """Return what makes a gradient of length `norm` at most `clip_norm` long (0: no limit)."""
+        """Return what makes a gradient of length `norm` at most `clip_norm` long (0: no limit).
+
+        Parameters
+        ----------
+        norm : length of the gradient.
+        clip_norm : the largest length allowed. 0: no limit.
+        """
         return clip_norm / norm if 0 < clip_norm < norm else 1.0
 
     # params grads m v (N,)  decayed (K,2) -> params m v (N,)
     def adamw(
-        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        decayed: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
         """Take one step of Adam (Kingma & Ba 2015) with decoupled weight decay (Loshchilov & Hutter 2019).
 
-        The moments are m and v; the ranges [begin, end) in `decayed` have weight decay.
+        Parameters
+        ----------
+        params, grads : (N,) parameters and their gradients.
+        m, v : (N,) first and second moment.
+        decayed : (K,2) int64, the ranges [begin, end) that have weight decay, in order.
+        rule : the numbers of this step.
+
+        Returns
+        -------
+        params, m, v : (N,).
         """
         m_scale, v_scale = rule.corrections
         for begin, end, decays in spans(decayed, len(params)):
@@ -81,16 +113,30 @@ class Updates(Primitives):
     # so that lr is the share of its own length by which it moves, however long its gradient is.
     # params grads m v (N,)  tensors (K,3) -> params m v (N,)
     def lamb(
-        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        tensors: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
         """Take one step of LAMB, Adam for large batches (You et al. 2020, Algorithm 2, phi the identity).
 
         The authors' code leaves LayerNorm and biases out of weight decay and of the scaling by lengths, both.
         So does this: what does not decay takes Adam's step. Other implementations scale every tensor, which
-        is what comes out where every tensor decays.
+        is what comes out where every tensor decays. Algorithm 2 includes bias correction.
 
-        There is a row [begin, end, decays] of `tensors`, int64, for each tensor in the buffers, in order.
-        Algorithm 2 includes bias correction.
+        Parameters
+        ----------
+        params, grads : (N,) parameters and their gradients.
+        m, v : (N,) first and second moment.
+        tensors : (K,3) int64, a row [begin, end, decays] for each tensor in the buffers, in order.
+        rule : the numbers of this step.
+
+        Returns
+        -------
+        params, m, v : (N,).
         """
         m_scale, v_scale = rule.corrections
 
@@ -115,12 +161,27 @@ class Updates(Primitives):
 
     # params grads m v (N,)  tensors (K,5) -> params m v (N,)
     def muon(
-        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        tensors: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
         """Take one step of Muon, in the matrices of the layers (Jordan et al. 2024), and elsewhere of AdamW.
 
-        There is a row [begin, end, decays, rows, matrices] of `tensors`, int64, for each tensor in the
-        buffers: its rows, and how many matrices lie side by side in it, 0 where AdamW updates it.
+        Parameters
+        ----------
+        params, grads : (N,) parameters and their gradients.
+        m, v : (N,) moments. Of a matrix of Muon's m is the momentum, and v is left alone.
+        tensors : (K,5) int64, a row [begin, end, decays, rows, matrices] for each tensor in the buffers: its
+            rows, and how many matrices lie side by side in it, 0 where AdamW updates it.
+        rule : the numbers of this step.
+
+        Returns
+        -------
+        params, m, v : (N,).
         """
         for begin, end, decays, rows, matrices in tensors.tolist():
             s = slice(begin, end)
@@ -128,19 +189,26 @@ class Updates(Primitives):
                 direction, m[s] = self._muon_direction(grads[s], m[s], rows, matrices, rule)
                 params[s] -= rule.lr * (direction + rule.weight_decay * params[s])
             else:
-                self.adamw(params[s], grads[s], m[s], v[s], np.array([[0, end - begin]])[:decays], rule)
+                decayed = np.array([[0, end - begin]])[:decays]  # the whole tensor, or no range
+                self.adamw(params[s], grads[s], m[s], v[s], decayed, rule)
         return params, m, v
 
     # A matrix whose mean gradient is U S V^T goes along U V^T, all directions alike, however rare they are.
     # sqrt(max(M,N)) gives it numbers of size 1, as Adam's first step has, so that one rate suits both.
     # grads m (N,) -> direction m (N,)
     def _muon_direction(
-        self, grads: Array, m: Array, rows: int, matrices: int, rule: AdamRule
+        self,
+        grads: Array,
+        m: Array,
+        rows: int,
+        matrices: int,
+        rule: AdamRule,
     ) -> tuple[Array, Array]:
         """Return Muon's direction and the new momentum."""
         fresh = (1 - rule.beta1) * rule.clip * grads
         m = rule.beta1 * m + fresh
-        ahead = (rule.beta1 * m + fresh).reshape(rows, matrices, -1)  # Nesterov's
+        ahead = rule.beta1 * m + fresh  # Nesterov's
+        ahead = ahead.reshape(rows, matrices, -1)
         scale = math.sqrt(max(rows, ahead.shape[2]))
         directions = [scale * self._orthogonal(ahead[:, i]) for i in range(matrices)]
         return self.xp.stack(directions, 1).reshape(grads.shape), m
@@ -172,14 +240,32 @@ class Updates(Primitives):
 
 
 def chunks(begin: int, end: int) -> list[slice]:
-    """Cut the range [begin, end) into chunks."""
+    """Cut the range [begin, end) into slices of `CHUNK` elements, the last of them shorter.
+
+    Parameters
+    ----------
+    begin, end : places in the buffer.
+    """
     return [slice(low, min(low + CHUNK, end)) for low in range(begin, end, CHUNK)]
 
 
 def spans(decayed: np.ndarray, count: int) -> list[tuple[int, int, bool]]:
-    """List (begin, end, decays) of the whole buffer, in order, from the ranges that decay."""
-    result, at = [], 0
+    """List (begin, end, decays) of the whole buffer, in order, from the ranges that decay.
+
+    Parameters
+    ----------
+    decayed : (K,2) the ranges that decay, in order, without overlap.
+    count : elements of the buffer.
+
+    Returns
+    -------
+    list of (begin, end, decays), none of them empty.
+    """
+    result = []
+    last = 0  # where the range before ended
     for begin, end in decayed.tolist():
-        result += [(at, begin, False), (begin, end, True)]
-        at = end
-    return [span for span in [*result, (at, count, False)] if span[1] > span[0]]
+        result.append((last, begin, False))
+        result.append((begin, end, True))
+        last = end
+    result.append((last, count, False))
+    return [span for span in result if span[1] > span[0]]
