@@ -2,7 +2,7 @@
 
 Only what has to be done counts: real tokens, no padding; of the last layer the rows that a head reads;
 vocabulary scores of masked positions only. What is computed a second time for backward does not count, nor
-does anything that is no matrix product.
+does anything that is not a matrix product.
 """
 
 import numpy as np
@@ -12,43 +12,127 @@ from minibert.core.config import BertConfig
 
 # lengths (S,) -> number
 def attention_pairs(lengths: np.ndarray, causal: bool = False) -> int:
-    """Return how many (query, key) pairs attend in sequences of these lengths."""
+    """Count the (query, key) pairs that attend: quadratic in the length of a sequence (appendix A.2).
+
+    Parameters
+    ----------
+    lengths : (S,) whole numbers
+        Tokens of each sequence.
+    causal : bool
+        Whether a token sees only itself and what stands before it; by default it sees the whole sequence.
+
+    Returns
+    -------
+    int
+        Pairs of all sequences, in one head.
+    """
     lengths = np.asarray(lengths, np.int64)
-    return int((lengths * (lengths + 1) // 2 if causal else lengths * lengths).sum())
+    pairs = lengths * (lengths + 1) // 2 if causal else lengths * lengths
+    return int(pairs.sum())
 
 
 # lengths rows (S,)
 def layer_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
-    """Count forward through a layer; `rows`: how many tokens of each sequence are read of it, None: all."""
-    H, T, R = config.H, int(np.sum(lengths)), int(np.sum(lengths if rows is None else rows))
-    of_tokens = 2 * T * 2 * H**2  # keys, values
-    of_rows = 2 * R * (2 * H**2 + 2 * H * config.F)  # queries, output; in, out
-    pairs = attention_pairs(lengths, config.is_decoder)
-    if rows is not None:
+    """Count the operations of going forward through one layer.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Sizes of the model.
+    lengths : (S,) whole numbers
+        Tokens of each sequence.
+    rows : (S,) whole numbers or None
+        How many tokens of each sequence are read of this layer; None, the default, for all. Keys and values
+        are computed of all tokens in either case.
+
+    Returns
+    -------
+    int
+        Floating-point operations.
+    """
+    H, F = config.H, config.F
+    T = int(np.sum(lengths))
+    if rows is None:
+        R = T
+        pairs = attention_pairs(lengths, config.is_decoder)
+    else:
+        R = int(np.sum(rows))
         pairs = int((np.asarray(lengths, np.int64) * rows).sum())
-    return of_tokens + of_rows + 2 * pairs * H * 2  # scores; sum of values
+    keys_and_values = 2 * T * 2 * H**2
+    queries_and_output = 2 * R * 2 * H**2
+    feed_forward = 2 * R * 2 * H * F
+    scores_and_mixing = 2 * pairs * H * 2
+    return keys_and_values + queries_and_output + feed_forward + scores_and_mixing
 
 
 # lengths rows (S,)
 def encoder_operations(config: BertConfig, lengths: np.ndarray, rows: np.ndarray | None = None) -> int:
-    """Count forward, from the embeddings to the last layer, of which `rows` are read; None: all."""
-    return (config.L - 1) * layer_operations(config, lengths) + layer_operations(config, lengths, rows)
+    """Count the operations of going forward from the embeddings through the last layer.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Sizes of the model.
+    lengths : (S,) whole numbers
+        Tokens of each sequence.
+    rows : (S,) whole numbers or None
+        How many tokens of each sequence are read of the last layer; None, the default, for all.
+
+    Returns
+    -------
+    int
+        Floating-point operations.
+    """
+    whole_layers = (config.L - 1) * layer_operations(config, lengths)
+    return whole_layers + layer_operations(config, lengths, rows)
 
 
 def pooler_operations(config: BertConfig, n_sequences: int) -> int:
-    """Count forward through the pooler, one [CLS] a sequence."""
+    """Count the operations of going forward through the pooler, one [CLS] a sequence.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Sizes of the model.
+    n_sequences : int
+        How many sequences are pooled.
+
+    Returns
+    -------
+    int
+        Floating-point operations.
+    """
     return 2 * n_sequences * config.H**2
 
 
-# lengths (S,) masked (S,), how many of the tokens of each sequence are to be predicted
+# lengths (S,) masked (S,)
 def step_operations(config: BertConfig, lengths: np.ndarray, masked: np.ndarray) -> int:
-    """Count a pre-training step: forward, and twice as many backward, for each operand's gradient."""
-    rows = np.asarray(masked) + 1  # and the first
-    every = config.is_decoder or rows.sum() >= np.sum(lengths)
-    encoder = encoder_operations(config, lengths, None if every else rows)
-    head = 2 * int(np.sum(masked)) * (config.H**2 + config.H * config.V)
-    next_sentence = 2 * len(lengths) * config.H * 2
-    return 3 * (encoder + pooler_operations(config, len(lengths)) + head + next_sentence)
+    """Count the operations of a pre-training step: forward, and twice as many backward.
+
+    Going backward, each product has one product for the gradient of either operand.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Sizes of the model.
+    lengths : (S,) whole numbers
+        Tokens of each sequence.
+    masked : (S,) whole numbers
+        How many tokens of each sequence are to be predicted.
+
+    Returns
+    -------
+    int
+        Floating-point operations.
+    """
+    H, V, S = config.H, config.V, len(lengths)
+    rows = np.asarray(masked) + 1  # and [CLS]
+    reads_all = config.is_decoder or rows.sum() >= np.sum(lengths)
+    encoder = encoder_operations(config, lengths, None if reads_all else rows)
+    pooler = pooler_operations(config, S)
+    masked_lm = 2 * int(np.sum(masked)) * (H**2 + H * V)
+    next_sentence = 2 * S * H * 2
+    return 3 * (encoder + pooler + masked_lm + next_sentence)
 
 
 # lengths rows (S,)
@@ -61,12 +145,38 @@ def task_operations(
     pooled: bool,
     frozen: int | None = None,
 ) -> int:
-    """Count a step of fine-tuning: forward, and twice as many backward, but for `frozen` layers.
+    """Count the operations of a step of fine-tuning: forward, and twice as many backward.
 
-    Of each sequence so many `rows` leave the encoder, None: all. The output layer, perhaps on a pooler, has
-    `read` rows and `outputs` columns.
+    Frozen layers are gone through forward only.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Sizes of the model.
+    lengths : (S,) whole numbers
+        Tokens of each sequence.
+    rows : (S,) whole numbers or None
+        How many tokens of each sequence leave the encoder; None for all.
+    read : int
+        Rows that the output layer reads.
+    outputs : int
+        Columns of the output layer.
+    pooled : bool
+        Whether the output layer stands on a pooler.
+    frozen : int or None
+        How many layers, from the lowest, are not trained; None and 0 count alike, as embeddings take no
+        products.
+
+    Returns
+    -------
+    int
+        Floating-point operations.
     """
     encoder = encoder_operations(config, lengths, rows)
-    head = 2 * read * config.H * outputs + pooled * pooler_operations(config, len(lengths))
-    below = encoder if frozen == config.L else (frozen or 0) * layer_operations(config, lengths)
+    head = 2 * read * config.H * outputs
+    if pooled:
+        head += pooler_operations(config, len(lengths))
+    below = (frozen or 0) * layer_operations(config, lengths)
+    if frozen == config.L:
+        below = encoder
     return encoder + 2 * (encoder - below) + 3 * head

@@ -13,7 +13,7 @@ from minibert.base.machine import cores
 from minibert.model.ops import Ops
 
 MOST_THREADS = 4096  # that may be asked for
-LOOK_SECONDS = 0.02  # to see in whether one thread is faster in bfloat16
+LOOK_SECONDS = 0.02  # to measure whether one thread is faster in bfloat16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 
 
@@ -26,63 +26,134 @@ def _cpp() -> Any:
 
 def instruction_sets() -> list[str]:
     """List what MINIBERT_ISA may name, the fastest first; nothing without the kernels in C++."""
-    return cpp.available() if (cpp := _cpp()) else []
+    cpp = _cpp()
+    return cpp.available() if cpp else []
 
 
 def chosen_isa() -> str:
     """Return the instruction set that `cpp` would use; "" without the kernels in C++."""
     sets = instruction_sets()
-    return _cpp().forced_isa() or sets[0] if sets else ""
+    if not sets:
+        return ""
+    return _cpp().forced_isa() or sets[0]
 
 
 def rate_of_one_thread(isa: str, dtype: str) -> float:
-    """Measure GFLOP/s of one thread, from registers, with an instruction set."""
+    """Measure how fast one thread multiplies and adds, from registers, with an instruction set.
+
+    Parameters
+    ----------
+    isa : str
+        One of `instruction_sets`; the kernels in C++ have to be there.
+    dtype : str
+        "float32" or "bfloat16", the type of the operands.
+
+    Returns
+    -------
+    float
+        GFLOP/s, a multiply-add counting as two operations.
+    """
     return _cpp().multiply_add_rate(1, LOOK_SECONDS, dtype == "bfloat16", isa)
 
 
 def peak(threads: int, dtype: str = "float32", seconds: float = 0.1, ops: Any = None) -> float | None:
-    """Measure how fast this machine multiplies and adds at most, in GFLOP/s, a multiply-add being two.
+    """Measure how fast this machine multiplies and adds at most, a multiply-add counting as two operations.
 
-    That is its processor from registers, whichever engine computes, or None without the kernels in C++, which
-    measure it; but where JAX, as `ops`, computes on something else, all the devices in matrix products.
+    That is its processor from registers, whichever engine computes; but where JAX computes on something else,
+    all of its devices in matrix products.
 
-    So many `threads` do so at once, on a core each; more than there are cores are no faster. `dtype` is
-    "float32", "float64" or "bfloat16" (added to float32; float32's own on processors without). It takes these
-    `seconds`; more where other programs are busy, whose share does not lower the result.
+    Parameters
+    ----------
+    threads : int
+        How many multiply at once, each on a core; more than there are cores are no faster.
+    dtype : str
+        "float32" (the default), "float64" or "bfloat16", which is added up in float32. On a processor without
+        instructions for bfloat16 it is the rate of float32.
+    seconds : float
+        How long to measure a processor. It takes longer where other programs are busy, whose share does not
+        lower the result.
+    ops : Ops or None
+        The engine that computes; only a JAX engine makes a difference.
+
+    Returns
+    -------
+    float or None
+        GFLOP/s; None for a processor without the kernels in C++, which measure it.
     """
     if ops is not None and ops.name == "jax":
         devices = import_module("minibert.engines.jax.devices")
         if devices.platform() != "cpu":
-            count = ops.runtime.mesh.size if ops.runtime.mesh else 1
+            mesh = ops.runtime.mesh
+            count = mesh.size if mesh else 1
             return count * devices.matmul_rate(dtype, devices.QUICK_SECONDS, devices.LARGE)
-    if not (cpp := _cpp()):
+    cpp = _cpp()
+    if not cpp:
         return None
-    rate = cpp.multiply_add_rate(min(threads, cores()), seconds, narrow=dtype == "bfloat16")
-    return rate / 2 if dtype == "float64" else rate  # half as many numbers in a vector
+    narrow = dtype == "bfloat16"
+    rate = cpp.multiply_add_rate(min(threads, cores()), seconds, narrow=narrow)
+    if dtype == "float64":
+        return rate / 2  # half as many numbers in a vector
+    return rate
 
 
 def limited_threads(threads: int | None, ops: Ops | None = None) -> threadpoolctl.threadpool_limits:
-    """Hold the matrix library at a number of threads, from now on or until the end of a `with` block.
+    """Limit the threads of NumPy's matrix library, from now on or until the end of a `with` block.
 
-    None leaves it at one for each core. An engine `ops` with threads of its own was made with that number,
-    and calls the matrix library from them: each call gets one thread.
+    Parameters
+    ----------
+    threads : int or None
+        How many; None leaves the library at one for each core.
+    ops : Ops or None
+        The engine. One with threads of its own (`cpp`, `numba`) was made with that number of threads and
+        calls the matrix library from them: each call then gets one thread.
+
+    Returns
+    -------
+    threadpoolctl.threadpool_limits
+        The limits, which are in force already; as a context manager it lifts them at the end.
+
+    Raises
+    ------
+    InputError
+        When `threads` is not a possible number of threads.
     """
     require_threads(threads)
-    own = ops is not None and ops.name in ("cpp", "numba")
-    return threadpoolctl.threadpool_limits(limits=1 if own else threads and int(threads))
+    limit = None if threads is None else int(threads)
+    if ops is not None and ops.name in ("cpp", "numba"):
+        limit = 1
+    return threadpoolctl.threadpool_limits(limits=limit)
 
 
 def require_threads(threads: int | None) -> None:
-    """Raise InputError where this is no number of threads."""
+    """Check a number of threads.
+
+    Parameters
+    ----------
+    threads : int or None
+        A number from 1 to `MOST_THREADS`, of NumPy or of Python; None, too, is allowed.
+
+    Raises
+    ------
+    InputError
+        When it is anything else, a bool for example.
+    """
+    if threads is None:
+        return
     is_whole = isinstance(threads, Integral) and not isinstance(threads, bool)
-    if threads is not None and not (is_whole and 1 <= threads <= MOST_THREADS):
-        what = f"more than {MOST_THREADS:,}" if is_whole and threads > 1 else "not a positive whole number"
-        raise InputError(f"$threads is {what}; leave it out for one thread a core.", threads=threads)
+    if is_whole and 1 <= threads <= MOST_THREADS:
+        return
+    problem = "not a positive whole number"
+    if is_whole and threads > 1:
+        problem = f"more than {MOST_THREADS:,}"
+    raise InputError(f"$threads is {problem}; leave it out for one thread a core.", threads=threads)
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep what NumPy frees for the next array; return whether it can, as glibc does."""
-    try:  # fresh pages for the large arrays that a training step makes and drops cost a sixth of its time
+    """Let the C library keep what NumPy frees for the next array; return whether it can, as glibc does.
+
+    Fresh pages for the large arrays that a training step makes and drops cost a sixth of its time.
+    """
+    try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False

@@ -1,4 +1,4 @@
-"""Engines by name: what each is and computes, how it comes to be, and which is the fastest here."""
+"""Engines by name: what each is, in which precision it computes, how it is made, which is fastest here."""
 
 import dataclasses
 import functools
@@ -15,10 +15,10 @@ from minibert.engines.hardware import chosen_isa, limited_threads, rate_of_one_t
 from minibert.model.ops import Ops
 
 BFLOAT16_ISAS = ("amx", "avx512_bf16")  # instruction sets that multiply bfloat16
-PORTABLE = "portable"  # of `cpp` without vector instructions of its own, as on ARM
-JAX_MINIMUM = "0.7"  # of jax and jaxlib, as in pyproject.toml
-DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` may be told
-_forced: dict[str, str | None] = {"device": None}  # what `force_device` was told
+PORTABLE = "portable"  # the instruction set of `cpp` without vector instructions, as on ARM
+JAX_MINIMUM = "0.7"  # oldest version of jax and jaxlib, as in pyproject.toml
+DEVICES = ("cpu", "gpu", "tpu")  # what `force_device` accepts
+_forced: dict[str, str | None] = {"device": None}  # the last argument of `force_device`
 
 
 class _MissingEngine(InputError):
@@ -26,25 +26,29 @@ class _MissingEngine(InputError):
 
 
 def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
+    """Make the JAX engine; XLA has threads of its own, so `threads` is not used."""
     _jax_devices()
-    return import_module("minibert.engines.jax.ops").JaxOps(dtype, shard=fsdp, **extras)
+    module = import_module("minibert.engines.jax.ops")
+    return module.JaxOps(dtype, shard=fsdp, **extras)
 
 
 def _jax_devices() -> Any:
-    """Import the module that knows JAX's devices, and let JAX use those it shall."""
-    found = _jax_module("devices")
-    found.use(_forced["device"])
-    return found
+    """Import the module that knows JAX's devices, and limit JAX to the forced device, if there is one."""
+    devices = _jax_module("devices")
+    devices.use(_forced["device"])
+    return devices
 
 
 def _jax_module(name: str) -> Any:
     """Import a module that imports JAX, where JAX is recent enough."""
     for library in ("jax", "jaxlib"):
-        with suppress(metadata.PackageNotFoundError):  # which is for the import to say
+        with suppress(metadata.PackageNotFoundError):  # the import below reports what is missing
             version = metadata.version(library)
             if _numbers(version) < _numbers(JAX_MINIMUM):
-                oldest = f"{JAX_MINIMUM}, the oldest that minibert works with"
-                raise InputError(f"{library} {version} is older than {oldest}: pip install -U jax jaxlib.")
+                raise InputError(
+                    f"{library} {version} is older than {JAX_MINIMUM}, the oldest that minibert works with: "
+                    "pip install -U jax jaxlib."
+                )
     try:
         return import_module(f"minibert.engines.jax.{name}")
     except RuntimeError as error:  # as JAX complains of a jaxlib of another version
@@ -52,18 +56,19 @@ def _jax_module(name: str) -> Any:
 
 
 def _numbers(version: str) -> list[int]:
-    """Split `0.9.0.1` into numbers; from a part on that is none, as in `0.10.0.dev7`, nothing counts."""
-    return [int(part) for part in itertools.takewhile(str.isdecimal, version.split("."))]
+    """Split `0.9.0.1` into numbers, up to the first part that is not a number, as in `0.10.0.dev7`."""
+    parts = itertools.takewhile(str.isdecimal, version.split("."))
+    return [int(part) for part in parts]
 
 
 class Engine(NamedTuple):
-    """One engine: what it is, and how it comes to be."""
+    """One engine: what it is, and how it is made."""
 
     about: str
-    make: Callable[..., Ops]  # of threads, a dtype and its extras; ImportError where something is missing
-    lacking: str  # what to do then
-    dtypes: tuple[str, ...] = ("float32", "float64")
-    extras: tuple[str, ...] = ()  # what it alone can be told
+    make: Callable[..., Ops]  # called with threads, dtype and extras; ImportError where something is missing
+    lacking: str  # what to install then
+    dtypes: tuple[str, ...] = ("float32", "float64")  # in which it computes
+    extras: tuple[str, ...] = ()  # options that only some engines have
 
 
 TABLE = {
@@ -92,28 +97,66 @@ FASTEST_FIRST = ("cpp", "numba", "numpy")
 
 
 def create(name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any) -> Ops:
-    """Make the engine of that name; "auto" takes the fastest there is.
-
-    Raise InputError when there is no such engine, it does not compute in that dtype, or what it needs is not
-    installed; when it has no such option, or the device that was forced is not there.
+    """Make the engine of that name; "auto" takes the fastest that is installed.
 
     Parameters
     ----------
-    name : "auto" or one of `ENGINES`.
-    threads : of the engine itself; one for each core when left out. NumPy's are `limited_threads`'s matter.
-    dtype : "float32", "float64" or "bfloat16". The first two are those of the parameters; bfloat16 is that of
-        the operands of matrix products and of activations, with parameters in float32.
-    extras : options of a single engine; None and False count as not given. For JAX `devices`, how many train
-        (all there are, when left out), `fsdp`, whether parameters and moments are spread over them, and
-        `recompute`, whether only the input of each layer is kept for backward.
+    name : str
+        "auto" or one of `ENGINES`.
+    threads : int or None
+        Threads of the engine itself; None, the default, for one on each core. The threads of NumPy's matrix
+        library are limited separately, by `limited_threads`.
+    dtype : str
+        "float32", "float64" or "bfloat16". The first two are the type of the parameters; with bfloat16 the
+        operands of matrix products and the activations have it, and parameters are float32.
+    **extras : Any
+        Options of a single engine; None and False count as not given. JAX has `device` (a name of
+        `DEVICES`), `devices` (how many of them train; all when left out), `fsdp` (whether parameters and
+        moments are spread over them) and `recompute` (whether only the input of each layer is kept for
+        backward).
+
+    Returns
+    -------
+    Ops
+        The engine: its methods are the operations of `minibert.core.ops`.
+
+    Raises
+    ------
+    InputError
+        When there is no such engine, it does not compute in that dtype, what it needs is not installed, it
+        has no such option, or the device that was forced does not exist.
     """
     return choose(name, threads, dtype, **extras)[0]
 
 
 def choose(
-    name: str = "auto", threads: int | None = None, dtype: str = "float32", **extras: Any
+    name: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    **extras: Any,
 ) -> tuple[Ops, str]:
     """Make the engine that `create` makes, and say in a sentence which it is and why.
+
+    Parameters
+    ----------
+    name : str
+        "auto" or one of `ENGINES`, as for `create`.
+    threads : int or None
+        Threads of the engine itself; None, the default, for one on each core.
+    dtype : str
+        "float32" (the default), "float64" or "bfloat16".
+    **extras : Any
+        Options of a single engine, as for `create`.
+
+    Returns
+    -------
+    tuple of Ops and str
+        The engine, and the sentence.
+
+    Raises
+    ------
+    InputError
+        When there is no such engine, dtype or option, or no engine is installed that computes in the dtype.
 
     Examples
     --------
@@ -123,37 +166,70 @@ def choose(
     require_threads(threads)
     if name not in ("auto", *TABLE):
         raise InputError(f"$engine is not an engine; use auto or one of {', '.join(TABLE)}.", engine=name)
-    able = [one for one in TABLE if dtype in TABLE[one].dtypes]
+    able = [engine for engine in TABLE if dtype in TABLE[engine].dtypes]
     if not able:
         raise InputError("$dtype is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
     if name not in ("auto", *able):
         message = f"$dtype is not one that $engine computes in; {', '.join(able)} can."
         raise InputError(message, dtype=dtype, engine=name)
-    extras = {option: value for option, value in extras.items() if value is not None and value is not False}
-    _require_meant(name, extras)
-    if name != "auto":
-        ops = _make(name, threads, dtype, extras)
-        return ops, _described(ops)
-    tried = _trial(threads, dtype) if chosen_isa() == PORTABLE else {}
+    options = {}
+    for option, value in extras.items():
+        if value is not None and value is not False:
+            options[option] = value
+    _require_meant(name, options)
+    if name == "auto":
+        return _fastest(threads, dtype, able)
+    ops = _make(name, threads, dtype, options)
+    return ops, _described(ops)
+
+
+def _fastest(threads: int | None, dtype: str, able: list[str]) -> tuple[Ops, str]:
+    """Make the fastest engine of those that are `able` to compute in a dtype; say why it was chosen.
+
+    The order is fixed, except where `cpp` has no vector instructions here: a trial of a step then decides.
+    """
+    trial = {}
+    if chosen_isa() == PORTABLE:
+        trial = _trial(threads, dtype)
+    quickest_first = sorted(trial, key=trial.__getitem__)
     missing = []
-    for one in [*sorted(tried, key=tried.__getitem__), *FASTEST_FIRST]:
-        if one not in able:
+    for name in [*quickest_first, *FASTEST_FIRST]:
+        if name not in able:
             continue
         try:
-            ops = _make(one, threads, dtype, {})
+            ops = _make(name, threads, dtype, {})
         except _MissingEngine as error:
             missing.append(str(error))
             continue
-        if tried:
-            steps = ", ".join(f"{1000 * seconds:.0f} ms with {engine}" for engine, seconds in tried.items())
-            return ops, f"{_described(ops)}, the fastest here: a small step took {steps}"
-        why = f"; {' '.join(missing).removesuffix('.')}" if missing else ", the fastest engine installed"
-        return ops, _described(ops) + why
+        return ops, _described(ops) + _reason(trial, missing)
     raise InputError(f"No engine that computes in {dtype} is installed. {' '.join(missing)}")
 
 
+def _reason(trial: dict[str, float], missing: list[str]) -> str:
+    """Continue the description of an engine with the reason for choosing it."""
+    if trial:
+        steps = [f"{1000 * seconds:.0f} ms with {engine}" for engine, seconds in trial.items()]
+        return f", the fastest here: a small step took {', '.join(steps)}"
+    if missing:
+        return f"; {' '.join(missing).removesuffix('.')}"
+    return ", the fastest engine installed"
+
+
 def choose_for(options: Any, own: Ops | None) -> tuple[Ops, str]:
-    """Make the engine that the options of a run name, unless the user has an `own` one; say which it is."""
+    """Make the engine that the options of a run name, unless the user brings one; say which it is.
+
+    Parameters
+    ----------
+    options : Any
+        Options of a run, with the attributes `engine`, `threads`, `dtype` and `extras` (a dictionary).
+    own : Ops or None
+        An engine that the user made; None to make one.
+
+    Returns
+    -------
+    tuple of Ops and str
+        The engine, and a sentence about it as `choose` says it.
+    """
     if own is not None:
         return own, f"{type(own).__name__}, yours"
     return choose(options.engine, options.threads, options.dtype, **options.extras)
@@ -161,42 +237,61 @@ def choose_for(options: Any, own: Ops | None) -> tuple[Ops, str]:
 
 @functools.cache
 def _trial(threads: int | None, dtype: str) -> dict[str, float]:
-    """Time one real step with portable kernels of `cpp`, and with NumPy's library, which may be faster."""
+    """Time one real step with portable kernels of `cpp`, and with NumPy's library, which may be faster.
+
+    Return seconds by the name of the engine; nothing in a dtype that NumPy does not have.
+    """
+    if dtype not in TABLE["numpy"].dtypes:
+        return {}
     trial = import_module("minibert.engines.trial")
-    found = {}
-    for name in ("cpp", "numpy") if dtype in TABLE["numpy"].dtypes else ():
+    seconds = {}
+    for name in ("cpp", "numpy"):
         ops = _make(name, threads, dtype, {})
         with limited_threads(threads, ops):
-            found[name] = trial.seconds_per_step(ops, dtype)
-    return found
+            seconds[name] = trial.seconds_per_step(ops, dtype)
+    return seconds
 
 
 def settled(options: Any) -> Any:
-    """Decide what the options of a run leave to this machine, as they are stored and resumed with.
+    """Decide what the options of a run leave to this machine, before they are stored.
 
-    That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one.
+    That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one: a resumed
+    run then computes as before.
+
+    Parameters
+    ----------
+    options : dataclass
+        Options of a run, with the fields `engine`, `threads` and `dtype`.
+
+    Returns
+    -------
+    dataclass
+        The options with these two fields decided; the same object where there was nothing to decide.
     """
     if options.dtype == "auto":
         options = dataclasses.replace(options, dtype=quickest_dtype(options.engine))
     if options.engine == "auto" and chosen_isa() == PORTABLE:
-        tried = _trial(options.threads, options.dtype)
-        options = dataclasses.replace(options, engine=min(tried, key=tried.__getitem__, default="auto"))
+        seconds = _trial(options.threads, options.dtype)
+        fastest = min(seconds, key=seconds.__getitem__, default="auto")
+        options = dataclasses.replace(options, engine=fastest)
     return options
 
 
 def _require_meant(name: str, extras: dict[str, Any]) -> None:
     """Raise InputError when an option is given that the engine of that name does not have."""
     forced = {option: value for option, value in _forced.items() if value is not None}
-    for option, value in (extras | forced).items():
-        hearing = [one for one in TABLE if option in TABLE[one].extras]
-        if not hearing:
+    given = extras | forced
+    for option, value in given.items():
+        engines = [engine for engine in TABLE if option in TABLE[engine].extras]
+        if not engines:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")
-        if name not in hearing:
-            both = {option: value, "engine": " or ".join(hearing)}
-            raise InputError(f"${option} is for $engine; leave it out or choose that.", **both)
+        if name not in engines:
+            arguments = {option: value, "engine": " or ".join(engines)}
+            raise InputError(f"${option} is for $engine; leave it out or choose that.", **arguments)
 
 
 def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
+    """Make an engine; raise _MissingEngine, with what to do, where something is not installed."""
     engine = TABLE[name]
     try:
         return engine.make(threads or cores(), dtype, **extras)
@@ -205,20 +300,43 @@ def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) ->
 
 
 def _described(ops: Ops) -> str:
+    """Describe an engine: its name, what it is, and its own details, such as the number of threads."""
+    description = f"{ops.name}: {TABLE[ops.name].about}"
     details = getattr(ops, "_details", "")
-    return f"{ops.name}: {TABLE[ops.name].about}" + (f", {details}" if details else "")
+    if details:
+        description += f", {details}"
+    return description
 
 
 def force_device(name: str | None) -> None:
-    """Let JAX, which has not begun yet, compute on one of `DEVICES`; None lets it choose."""
+    """Let JAX, which has not begun yet, compute on a certain kind of device.
+
+    Parameters
+    ----------
+    name : str or None
+        One of `DEVICES`; None lets JAX choose. Whether there is one is seen when the engine is made.
+    """
     _forced["device"] = name
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
     """Make this process one of those that train together with JAX; nothing may have been computed with it.
 
-    `coordinator` is HOST:PORT where process 0 listens, or "auto" where a cluster's own environment says all.
-    Raise RunError when the others do not come, InputError when the address can't be used.
+    Parameters
+    ----------
+    coordinator : str
+        HOST:PORT where process 0 listens, or "auto" where the environment of a cluster says everything.
+    processes : int or None
+        How many train together; None where the environment says so.
+    process_id : int or None
+        The number of this one, from 0; None where the environment says so.
+
+    Raises
+    ------
+    InputError
+        When JAX is not installed, or the address can't be used.
+    RunError
+        When the other processes do not come.
     """
     try:
         _jax_module("cluster").join(coordinator, processes, process_id)
@@ -229,11 +347,18 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Tell the other processes of an error in this one, in what they do together: they stop as well."""
+    """Stop the other processes as well when the block, in which all of them compute together, fails in this.
+
+    Yields
+    ------
+    None
+        To the block. An error passes through; `Stopped`, which all processes raise at the same time, is not
+        told to the others.
+    """
     try:
         yield
     except Stopped:
-        raise  # all of them, at the same time
+        raise
     except BaseException as error:
         if cluster := sys.modules.get("minibert.engines.jax.cluster"):
             cluster.leave(error)
@@ -241,9 +366,20 @@ def together() -> Iterator[None]:
 
 
 def quickest_dtype(name: str = "auto") -> str:
-    """Choose "bfloat16" for an engine where what computes multiplies it faster, else "float32".
+    """Choose "bfloat16" for an engine where the hardware multiplies it faster, else "float32".
 
     Processors are measured: some have the instruction and need twice the time for it.
+
+    Parameters
+    ----------
+    name : str
+        "auto" (the default) or one of `ENGINES`. Only `cpp`, which "auto" stands for here, and `jax`
+        compute in bfloat16.
+
+    Returns
+    -------
+    str
+        "bfloat16" or "float32".
 
     Examples
     --------
@@ -252,10 +388,13 @@ def quickest_dtype(name: str = "auto") -> str:
     """
     if name == "jax":
         try:
-            return "float32" if _jax_devices().platform() == "cpu" else "bfloat16"
+            platform = _jax_devices().platform()
         except ImportError:  # of which `choose` complains
             return "float32"
-    isa = chosen_isa() if name in ("auto", "cpp") else ""
+        return "float32" if platform == "cpu" else "bfloat16"
+    isa = ""
+    if name in ("auto", "cpp"):
+        isa = chosen_isa()
     if isa not in BFLOAT16_ISAS:
         return "float32"
     return max("float32", "bfloat16", key=lambda dtype: rate_of_one_thread(isa, dtype))

@@ -19,34 +19,105 @@ class Runtime:
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Return whether this process is the one that writes."""
         return self.rank == 0
 
     def any_rank(self, flag: bool) -> bool:
-        """Tell whether the flag is set in any of the processes."""
+        """Tell whether a flag is set in any of the processes, all of which have to ask.
+
+        Parameters
+        ----------
+        flag : bool
+            The flag of this process.
+
+        Returns
+        -------
+        bool
+            The same in all of them.
+        """
         return flag
 
     def barrier(self, where: str, alike: dict[str, Any] | None = None) -> None:
-        """Wait for the other processes to come here; raise InputError where they do not say the same."""
+        """Wait for the other processes to come here.
+
+        Parameters
+        ----------
+        where : str
+            The name of the place, the same in all of them.
+        alike : dict or None
+            Values that have to be the same in all processes, of types that JSON has. Where they are not, an
+            engine of several processes raises InputError.
+        """
 
     def prepare(self, batch: Any) -> Any:
-        """Lay a batch out as the engine computes it."""
+        """Lay a batch out as the engine computes it.
+
+        Parameters
+        ----------
+        batch : Batch
+            As it was packed: flat tokens.
+
+        Returns
+        -------
+        Any
+            What operations take in its place; here the batch itself.
+        """
         return batch
 
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
         """Put what was computed from a prepared batch into the order of the batch as it was before.
 
-        `per` says what has a row: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows
-        with a tag).
+        Parameters
+        ----------
+        values : array
+            A row for each token, sequence or whatever `per` names, in the engine's layout.
+        batch : Batch
+            As it was packed, before `prepare`.
+        per : str
+            What has a row: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows with a
+            tag).
+
+        Returns
+        -------
+        np.ndarray
+            The same rows in the order of the batch, without padding.
         """
         return np.asarray(values)
 
     def to_device(self, tree: Any) -> Any:
-        """Copy parameters, or any tree of arrays, to where they are computed with."""
+        """Copy parameters, or any tree of arrays, to where they are computed with.
+
+        Parameters
+        ----------
+        tree : Any
+            Arrays in nested dictionaries and lists.
+
+        Returns
+        -------
+        Any
+            A tree of the same shape; here the argument itself.
+        """
         return tree
 
     def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
-        """Return `function(ops, *static, *arrays)`, compiled for each `static` and all shapes if at all."""
+        """Call a function, compiled first where the engine compiles.
+
+        Parameters
+        ----------
+        ops : Ops
+            The engine.
+        function : callable
+            Called as `function(ops, *static, *arrays)`.
+        static : tuple
+            Hashable values; an engine that compiles does so for each of them and for all shapes of arrays.
+        *arrays : Any
+            Arrays, or trees of them.
+
+        Returns
+        -------
+        Any
+            What the function returns.
+        """
         return function(ops, *static, *arrays)
 
 
@@ -54,5 +125,16 @@ HOST = Runtime()
 
 
 def runtime_of(ops: Any) -> Any:
-    """Return the runtime that an engine carries, or the host's."""
+    """Return the runtime that an engine carries, or the host's.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine; one with a runtime has it as its attribute `runtime`.
+
+    Returns
+    -------
+    Runtime
+        `HOST` for an engine without one.
+    """
     return getattr(ops, "runtime", HOST)

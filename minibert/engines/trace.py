@@ -37,18 +37,23 @@ Arguments = dict[str, Any]
 
 
 def _product(a: str, b: str) -> Callable[[Arguments], int]:
-    """Count 2 M N K of a (M,K) times b (K,N)."""
+    """Make a function that counts 2 M N K for a product of a (M,K) and b (K,N), named as arguments are."""
     return lambda given: 2 * given[a].size * given[b].shape[-1]
 
 
 def _attention(products: int) -> Callable[[Arguments], int]:
-    """Count so many products of queries with keys, of real lengths; two forward, four backward."""
+    """Make a function that counts so many products of queries with keys, of the real lengths.
+
+    There are two of them forward and four backward.
+    """
 
     def count(given: Arguments) -> int:
-        lengths, (_, A, D) = np.diff(given["cu_seqlens"]), given["q"].shape
+        lengths = np.diff(given["cu_seqlens"])
+        _, A, D = given["q"].shape
         pairs = attention_pairs(lengths, given.get("causal", False))
-        if given.get("queries") is not None:  # of some tokens only
-            pairs = int((lengths.astype(np.int64) * np.diff(given["queries"])).sum())
+        queries = given.get("queries")
+        if queries is not None:  # of some tokens only: where those of each sequence begin
+            pairs = int((lengths.astype(np.int64) * np.diff(queries)).sum())
         return products * 2 * pairs * A * D
 
     return count
@@ -79,7 +84,7 @@ UPDATED = {
 }
 ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
 
-# Tables of which some rows are read, by who says which; `scatter_add` reads and writes rows of its table.
+# Tables of which some rows are read, with the argument that says which; `scatter_add` reads and writes rows.
 TABLES = {
     "embedding": {"table": "ids"},
     "take_rows": {"x": "rows"},
@@ -96,14 +101,15 @@ class Row:
     op: str
     direction: str = ""  # forward, backward or update, or "" for what is none of these
     calls: int = 0
-    seconds: float = 0.0  # in it, but in no other operation that has a row
+    seconds: float = 0.0  # in it, without those of other operations that it called
     operations: int = 0  # floating-point operations of matrix products, the useful ones
     moved: int = 0  # bytes read and written, every array once
     share: float = 0.0  # of the time that was watched
 
     def rates(self) -> list[float]:
-        """Return giga floating-point operations and gigabytes a second."""
-        return [amount / max(1e-12, self.seconds) / 1e9 for amount in (self.operations, self.moved)]
+        """Return floating-point operations and bytes a second, both in units of 10^9."""
+        seconds = max(1e-12, self.seconds)
+        return [self.operations / seconds / 1e9, self.moved / seconds / 1e9]
 
 
 @dataclass
@@ -117,16 +123,16 @@ class _Frame:
 
 
 class Trace:
-    """What was seen; made by `watch`."""
+    """What was seen of an engine; made by `watch`."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], Row] = {}
-        self._running: list[_Frame] = []
+        self._sums: dict[tuple[str, str], Row] = {}  # by operation and direction
+        self._running: list[_Frame] = []  # the innermost last
         self._events: list[dict[str, Any]] = []
         self._step_began: float | None = None
         self.steps_shown = 0  # on the timeline
-        self._forward: dict[int, int] = {}  # id of what was saved -> operations of who saved it
-        self._itself = 0.0
+        self._forward: dict[int, int] = {}  # id of what a forward saved -> operations of that forward
+        self._itself = 0.0  # seconds in this trace's own work
         self._began = perf_counter()
         self._ended: float | None = None
 
@@ -136,60 +142,118 @@ class Trace:
         return (self._ended or perf_counter()) - self._began
 
     def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function a row of its own, which takes in every operation it calls."""
+        """Give a function a row of its own, which takes in every operation it calls.
+
+        Parameters
+        ----------
+        op : str
+            The name of the row; it has no direction.
+        function : callable
+            What to watch.
+
+        Returns
+        -------
+        callable
+            A function with the same arguments and result.
+        """
         return lambda *args, **kwargs: self._timed((op, ""), partial(function, *args, **kwargs), None)
 
     def rows(self) -> list[Row]:
-        """List what took longest first; at the end what is in no operation."""
+        """List what took longest first; the last two rows are this trace and what is in no operation."""
         total = self.seconds
-        found = sorted(self._sums.values(), key=lambda row: -row.seconds)
-        rest = max(0.0, total - self._itself - sum(row.seconds for row in found))
-        outside = [Row(ITSELF, seconds=self._itself), Row(OUTSIDE, seconds=rest)]
-        return [replace(row, share=row.seconds / total) for row in found + outside]
+        rows = sorted(self._sums.values(), key=lambda row: -row.seconds)
+        inside = sum(row.seconds for row in rows)
+        rest = max(0.0, total - self._itself - inside)
+        rows.append(Row(ITSELF, seconds=self._itself))
+        rows.append(Row(OUTSIDE, seconds=rest))
+        return [replace(row, share=row.seconds / total) for row in rows]
 
     def table(self, peak: float | None = None) -> str:
-        """Write the rows as a table, with shares of the machine's `peak` in GFLOP/s where that is given."""
+        """Write the rows as a table.
+
+        Parameters
+        ----------
+        peak : float or None
+            What the machine reaches at most, in GFLOP/s; each row's share of it has a column where it is
+            given.
+
+        Returns
+        -------
+        str
+            Lines of aligned columns. Rows under `SMALL` of the time are added up in one.
+        """
         rows = self.rows()
         shown = [row for row in rows if row.calls == 0 or row.share >= SMALL]
-        if small := [row for row in rows if row not in shown]:
+        small = [row for row in rows if row not in shown]
+        if small:
             sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
-            shown.insert(len(shown) - 2, Row(f"{len(small)} others, each under {SMALL:.1%}", **sums))
-        total = Row("all", seconds=self.seconds, operations=sum(row.operations for row in rows), share=1.0)
-        head = ["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]
-        lines = [head, *(_cells(row, peak) for row in [*shown, total])]
+            others = Row(f"{len(small)} others, each under {SMALL:.1%}", **sums)
+            shown.insert(len(shown) - 2, others)
+        operations = sum(row.operations for row in rows)
+        shown.append(Row("all", seconds=self.seconds, operations=operations, share=1.0))
+        lines = [["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]]
+        lines += [_cells(row, peak) for row in shown]
         if peak is None:
             lines = [line[:6] + line[7:] for line in lines]
         return "\n".join(aligned(lines, left=2))
 
     def save(self, path: str | Path, **facts: Any) -> None:
-        """Write the rows as JSON, with whatever else is to stand beside them."""
+        """Write the rows as JSON, with whatever else is to stand beside them.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which is replaced if it exists.
+        **facts : Any
+            Values of types that JSON has, by their keys at the top of the file.
+        """
         rows = []
         for row in self.rows():
-            named = {"op": row.op, "direction": row.direction, "calls": row.calls}
-            took = {"milliseconds": round(1e3 * row.seconds, 3), "share": round(row.share, 6)}
-            did = {"operations": row.operations, "bytes": row.moved}
-            gflops, gigabytes = (round(rate, 3) for rate in row.rates())
-            rates = {"gflops": gflops, "gigabytes_per_second": gigabytes}
-            rows.append(named | took | did | rates)
+            gflops, gigabytes = row.rates()
+            rows.append(
+                {
+                    "op": row.op,
+                    "direction": row.direction,
+                    "calls": row.calls,
+                    "milliseconds": round(1e3 * row.seconds, 3),
+                    "share": round(row.share, 6),
+                    "operations": row.operations,
+                    "bytes": row.moved,
+                    "gflops": round(gflops, 3),
+                    "gigabytes_per_second": round(gigabytes, 3),
+                }
+            )
         atomic_json(path, facts | {"seconds": self.seconds, "rows": rows}, indent=1)
 
     def save_events(self, path: str | Path) -> None:
         """Write the calls of the first steps as Chrome trace events, for Perfetto and chrome://tracing.
 
         It is the JSON array of complete events of the Trace Event Format: microseconds since the watch began.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which is replaced if it exists.
         """
-        events = reversed(self._events)  # the caller first, where both begin and end at once
-        atomic_json(path, sorted(events, key=lambda one: (one["ts"], -one["dur"])), indent=None)
+        latest_first = reversed(self._events)  # the caller first, where both begin and end at once
+        events = sorted(latest_first, key=lambda event: (event["ts"], -event["dur"]))
+        atomic_json(path, events, indent=None)
 
     def _around(
-        self, name: str, function: Callable[..., Any], names: Sequence[str], kernel: bool, saves: bool
+        self,
+        name: str,
+        function: Callable[..., Any],
+        names: Sequence[str],
+        kernel: bool,
+        saves: bool,
     ) -> Callable[..., Any]:
         """Watch an operation; a kernel writes into its arguments, and what `saves` returns (y, saved)."""
 
         def work(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> tuple[int, int]:
             given = dict(zip(names, args, strict=False)) | kwargs
             try:
-                return self._operations(name, given, result), _moved(name, given, result, kernel, saves)
+                operations = self._operations(name, given, result)
+                return operations, _moved(name, given, result, kernel, saves)
             except KeyError:  # an argument goes by another name: a number less, but the run goes on
                 return 0, 0
 
@@ -201,30 +265,36 @@ class Trace:
         return seen
 
     def _timed(self, key: tuple[str, str], call: Callable[[], Any], work: Callable[..., Any] | None) -> Any:
-        """Call a function, and add what it took to the row of `key`."""
+        """Call a function, and add what it took to the row of `key`.
+
+        Without `work`, which counts operations and bytes from the result, what the function calls counts as
+        its own.
+        """
         came = perf_counter()
         caller = self._running[-1] if self._running else None
         if caller and caller.closed:
             return call()
         frame = _Frame(key, closed=work is None)
         self._running.append(frame)
-        own = self._sums[key] = self._sums.get(key) or Row(*key)
+        row = self._sums[key] = self._sums.get(key) or Row(*key)
         began = perf_counter()
         try:
             result = call()
         finally:
             ended = perf_counter()
             self._running.pop()
-            own.seconds += ended - began - frame.inside
-            own.calls += caller is None or caller.key != key  # a kernel in the operation of the same name
+            row.seconds += ended - began - frame.inside
+            row.calls += caller is None or caller.key != key  # a kernel in the operation of the same name
             if caller:
                 caller.leaf = False
                 caller.inside += ended - came
-        operations, moved = work(result) if frame.leaf and work else (0, 0)
-        own.operations += operations
-        own.moved += moved
+        facts: dict[str, int] = {}
+        if frame.leaf and work:
+            operations, moved = work(result)
+            row.operations += operations
+            row.moved += moved
+            facts = {"operations": operations, "bytes": moved}
         if self.steps_shown < STEPS_SHOWN:
-            facts = {"operations": operations, "bytes": moved} if frame.leaf and work else {}
             self._note(key[0], key[1] or OTHER, began, ended, facts)
             if caller is None and key[1]:
                 self._note_step(key[0], began, ended)
@@ -236,9 +306,20 @@ class Trace:
 
     def _note(self, name: str, category: str, began: float, ended: float, facts: dict[str, int]) -> None:
         """Put a call, or a step, on the timeline, in whole nanoseconds: what is nested stays nested."""
-        begin, end = (round(1e9 * (time - self._began)) for time in (began, ended))
-        event = {"name": name, "cat": category, "ph": "X", "ts": begin / 1000, "dur": (end - begin) / 1000}
-        self._events.append(event | {"pid": 1, "tid": 1, "args": facts})
+        begin = round(1e9 * (began - self._began))
+        end = round(1e9 * (ended - self._began))
+        self._events.append(
+            {
+                "name": name,
+                "cat": category,
+                "ph": "X",
+                "ts": begin / 1000,
+                "dur": (end - begin) / 1000,
+                "pid": 1,
+                "tid": 1,
+                "args": facts,
+            }
+        )
 
     def _note_step(self, op: str, began: float, ended: float) -> None:
         """Let a step begin with its first operation and end with the update of the parameters."""
@@ -251,27 +332,43 @@ class Trace:
 
     def _key(self, name: str) -> tuple[str, str]:
         """Return name and direction of the row that a call belongs to."""
-        caller = self._running[-1].key[1] if self._running else ""
         if name in UPDATES:
             return name, UPDATE
         if name.endswith("_backward"):
             return name.removesuffix("_backward"), BACKWARD
-        return name, caller or (BACKWARD if name in OF_BACKWARD else FORWARD)
+        if self._running:
+            _, direction = self._running[-1].key
+            if direction:
+                return name, direction
+        return name, BACKWARD if name in OF_BACKWARD else FORWARD
 
     def _operations(self, name: str, given: Arguments, result: Any) -> int:
         """Count the floating-point operations of a call in which no other was seen."""
         if "saved" in given:
-            known = name.removesuffix("_backward") in OPERATIONS
-            return 2 * self._forward.pop(id(given["saved"]), 0) if known else 0
-        found = OPERATIONS[name](given) if name in OPERATIONS else 0
-        if found and isinstance(result, tuple):  # y, saved
-            self._forward[id(result[1])] = found
-        return found
+            if name.removesuffix("_backward") not in OPERATIONS:
+                return 0
+            return 2 * self._forward.pop(id(given["saved"]), 0)
+        if name not in OPERATIONS:
+            return 0
+        operations = OPERATIONS[name](given)
+        if operations and isinstance(result, tuple):  # y, saved
+            self._forward[id(result[1])] = operations
+        return operations
 
 
 @contextmanager
 def watch(ops: Any) -> Iterator[Trace]:
     """See what an engine does, from one thread, until the end of the block. No result changes by a bit.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine; its operations are those of any engine, kernels are what C++ has under them.
+
+    Yields
+    ------
+    Trace
+        What is being seen, and after the block what was.
 
     Examples
     --------
@@ -282,18 +379,21 @@ def watch(ops: Any) -> Iterator[Trace]:
     >>> [(row.op, row.direction, row.calls, row.operations, row.moved) for row in trace.rows()][0]
     ('linear', 'forward', 1, 60, 288)
     """
-    trace, kernels = Trace(), vars(ops).get("_run")
+    trace = Trace()
+    kernels = vars(ops).get("_run")
     names = [name for name in dir(type(ops)) if not name.startswith("_") and name not in GLUE]
     operations = [name for name in names if callable(getattr(type(ops), name))]
     for name in operations:
         function = getattr(ops, name)
-        arguments, saves = list(inspect.signature(function).parameters), f"{name}_backward" in names
+        arguments = list(inspect.signature(function).parameters)
+        saves = f"{name}_backward" in names
         setattr(ops, name, trace._around(name, function, arguments, False, saves))
     if kernels is not None:
-        seen = {name: getattr(kernels, name) for name in dir(kernels) if not name.startswith("_")}
-        for name in kernels.arguments.keys() & seen.keys():
-            seen[name] = trace._around(name, seen[name], kernels.arguments[name], True, False)
-        ops._run = SimpleNamespace(**seen)
+        functions = {name: getattr(kernels, name) for name in dir(kernels) if not name.startswith("_")}
+        for name in kernels.arguments.keys() & functions.keys():
+            arguments = kernels.arguments[name]
+            functions[name] = trace._around(name, functions[name], arguments, True, False)
+        ops._run = SimpleNamespace(**functions)
     try:
         yield trace
     finally:
@@ -306,36 +406,55 @@ def watch(ops: Any) -> Iterator[Trace]:
 
 def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) -> int:
     """Count the bytes of all arrays that go into a call and come out; of tables the rows asked for."""
-    tables, total = TABLES.get(name, {}), 0
+    tables = TABLES.get(name, {})
+    total = 0
     for argument, value in given.items():
-        if argument in tables:
-            taken = given[tables[argument]].size * value.nbytes // max(1, len(value))
-            total += min(taken, value.nbytes) * (2 if name == "scatter_add" else 1)
-        else:
+        if argument not in tables:
             total += sum(array.nbytes for array in _arrays(value))
+            continue
+        rows = given[tables[argument]].size
+        taken = min(rows * value.nbytes // max(1, len(value)), value.nbytes)
+        if name == "scatter_add":
+            taken *= 2
+        total += taken
     if kernel:
-        again = [*UPDATED.get(name, ()), *([ADDED_TO[name]] if given.get("add") and name in ADDED_TO else [])]
-        return total + sum(given[argument].nbytes for argument in again)
+        return total + sum(given[argument].nbytes for argument in _written_too(name, given))
     if name == "scatter_add":  # in place
         return total
     y, saved = result if saves else (result, ())
     known = {id(array) for array in _arrays((y, *given.values()))}
-    new = [array for array in _arrays(saved) if id(array) not in known]
-    return total + sum(array.nbytes for array in [*_arrays(y), *new])
+    total += sum(array.nbytes for array in _arrays(y))
+    return total + sum(array.nbytes for array in _arrays(saved) if id(array) not in known)
+
+
+def _written_too(name: str, given: Arguments) -> list[str]:
+    """List the arguments that a kernel reads and writes in one place."""
+    arguments = list(UPDATED.get(name, ()))
+    if given.get("add") and name in ADDED_TO:
+        arguments.append(ADDED_TO[name])
+    return arguments
 
 
 def _arrays(value: Any) -> Iterator[Any]:
     """Yield the arrays in nested tuples and lists."""
     if isinstance(value, tuple | list):
-        for one in value:
-            yield from _arrays(one)
+        for item in value:
+            yield from _arrays(item)
     elif hasattr(value, "nbytes") and hasattr(value, "shape"):
         yield value
 
 
 def _cells(row: Row, peak: float | None) -> list[str]:
-    """Write a line of the table."""
-    took = [f"{row.calls:,}" if row.calls else "", f"{1e3 * row.seconds:,.1f}", f"{row.share:.1%}"]
+    """Write a line of the table; a cell is empty where there is nothing to say."""
     gflops, gigabytes = row.rates()
-    rates = [f"{gflops:,.1f}", f"{gflops / peak:.0%}" if peak else ""] if row.operations else ["", ""]
-    return [row.op, row.direction, *took, *rates, f"{gigabytes:,.1f}" if row.moved else ""]
+    counts_products = bool(row.operations)
+    return [
+        row.op,
+        row.direction,
+        f"{row.calls:,}" if row.calls else "",
+        f"{1e3 * row.seconds:,.1f}",
+        f"{row.share:.1%}",
+        f"{gflops:,.1f}" if counts_products else "",
+        f"{gflops / peak:.0%}" if counts_products and peak else "",
+        f"{gigabytes:,.1f}" if row.moved else "",
+    ]

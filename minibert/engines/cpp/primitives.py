@@ -26,20 +26,45 @@ CppGeluSaved = namedtuple("CppGeluSaved", "x")
 CppLayerNormSaved = namedtuple("CppLayerNormSaved", "x mean rstd gamma")
 CppAttentionSaved = namedtuple("CppAttentionSaved", "q k v cu_seqlens y softmax causal dropped")
 CppCrossEntropySaved = namedtuple("CppCrossEntropySaved", "gradient")
-Draws = namedtuple("Draws", "rows place")  # row keys; (site, threshold)
+Draws = namedtuple("Draws", "rows place")  # of dropout: row keys (T,2); (site, threshold)
 
-FLOAT, INDEX, BFLOAT16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint16)
+FLOAT = np.dtype(np.float32)
+INDEX = np.dtype(np.int32)
+BFLOAT16 = np.dtype(np.uint16)
 empty = _kernels.empty
 available = _kernels.available  # instruction sets, the fastest first
 
 
 def multiply_add_rate(threads: int, seconds: float, narrow: bool, isa: str = "") -> float:
-    """Measure GFLOP/s of multiply-adds from registers, by the fastest instruction set or a given one."""
+    """Measure how fast the processor multiplies and adds, from registers.
+
+    Parameters
+    ----------
+    threads : int
+        How many do so at once.
+    seconds : float
+        How long to measure.
+    narrow : bool
+        Whether operands are bfloat16, where the instruction set has instructions for them; else float32.
+    isa : str
+        The instruction set, by name; "", the default, for the fastest.
+
+    Returns
+    -------
+    float
+        GFLOP/s of all threads, a multiply-add counting as two operations.
+    """
     return _kernels.Engine(isa, threads).multiply_add_rate(seconds, narrow)
 
 
 def forced_isa() -> str:
-    """Return the instruction set that MINIBERT_ISA names, the one variable that the library reads, or ""."""
+    """Return the instruction set that MINIBERT_ISA names, the one variable that the library reads, or "".
+
+    Raises
+    ------
+    InputError
+        When this processor, or what was compiled, does not have it.
+    """
     isa = os.environ.get("MINIBERT_ISA", "")
     if isa and isa not in available():
         raise InputError(f"MINIBERT_ISA={isa!r} can't run here; choose from {', '.join(available())}.")
@@ -47,13 +72,28 @@ def forced_isa() -> str:
 
 
 class CppPrimitives(Ops):
-    """Operation by operation; shapes are those of `minibert.core.ops`."""
+    """Operations of the reference, one at a time, by the kernels; shapes are those of `minibert.core.ops`.
+
+    Parameters
+    ----------
+    threads : int
+        Threads of the kernels' own pool. Results have the same bits for any number.
+    isa : str
+        The instruction set, by name; "", the default, for that of MINIBERT_ISA or the best there is.
+    dtype : str
+        "bfloat16" to round the operands of matrix products; anything else leaves them float32.
+
+    Raises
+    ------
+    InputError
+        When the instruction set does not exist here, or the number of threads is not possible.
+    """
 
     def __init__(self, threads: int = 1, isa: str = "", dtype: str = "float32") -> None:
         super().__init__()
         self._narrow = dtype == "bfloat16"
-        self._kept = BFLOAT16 if self._narrow else FLOAT  # of activations
-        self._accumulators: np.ndarray | None = None  # what `zero` was last given
+        self._kept = BFLOAT16 if self._narrow else FLOAT  # type of activations
+        self._accumulators: np.ndarray | None = None  # the last argument of `zero`
         self._cleared = False  # whether AdamW has set them to zero
         try:
             self._run = _kernels.Engine(isa or forced_isa(), threads, self._narrow)
@@ -63,11 +103,26 @@ class CppPrimitives(Ops):
 
     @property
     def _details(self) -> str:
-        count = f"{self._run.threads} thread" + ("s" if self._run.threads > 1 else "")
+        """Describe precision, instruction set and threads, for the sentence about the engine."""
+        count = f"{self._run.threads} thread"
+        if self._run.threads > 1:
+            count += "s"
         dtype = "in bfloat16, " if self._narrow else ""
         return f"{dtype}instruction set {self._run.isa} (available: {', '.join(available())}), {count}"
 
     def upcast(self, x: Array) -> Array:
+        """Return activations in float32.
+
+        Parameters
+        ----------
+        x : array
+            Any shape; with bfloat16 as the engine's type, activations as uint16.
+
+        Returns
+        -------
+        array
+            A float32 copy of activations in bfloat16, exact; any other array itself.
+        """
         if not self._is_narrow(x):
             return x
         bits = x.astype(np.uint32)
@@ -79,17 +134,55 @@ class CppPrimitives(Ops):
         return self._narrow and x.dtype == BFLOAT16
 
     def accumulate(self, total: Array, extra: Array) -> Array:
+        """Add to an accumulator in place, as `Primitives.accumulate` does.
+
+        Parameters
+        ----------
+        total : array
+            The accumulator, of any shape; it is consumed.
+        extra : array
+            What to add, of the same shape.
+
+        Returns
+        -------
+        array
+            The accumulator.
+        """
         if not contiguous(total, extra) or total.shape != extra.shape:
             return super().accumulate(total, extra)
         self._run.accumulate(total, extra)
         return total
 
     def keep(self, weight: Array, int8: bool = False) -> None:
-        """Lay a read-only matrix out as products read it, a second time in memory; quantized with `int8`."""
+        """Lay a read-only matrix out as products read it, a second time in memory.
+
+        Parameters
+        ----------
+        weight : (K,N) float32
+            The right operand of many products to come; any other array is left as it is.
+        int8 : bool
+            Whether to quantize it, where the processor has instructions for that (`has_int8`).
+        """
         if _matrices(weight):
             self._run.keep(weight, int8)
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
+        """Return x @ weight + bias, as `Primitives.linear` does.
+
+        Parameters
+        ----------
+        x : (T,K) array
+            Inputs.
+        weight : (K,N) array
+            The matrix, of any strides.
+        bias : (N,) array
+            Added to every row.
+
+        Returns
+        -------
+        tuple of (T,N) array and LinearSaved
+            The result in float32; x and the weight.
+        """
         x = self.upcast(x)
         if not (_matrices(x, weight) and contiguous(bias)):
             return super().linear(x, weight, bias)
@@ -98,16 +191,33 @@ class CppPrimitives(Ops):
         return y, LinearSaved(x, weight)
 
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `linear`.
+
+        Parameters
+        ----------
+        dy : (T,N) array
+            Gradient of the result.
+        saved : LinearSaved
+            What `linear` kept.
+
+        Returns
+        -------
+        tuple of three arrays
+            Gradients of x (T,K), weight (K,N) and bias (N,).
+        """
         x, weight = saved.x, saved.weight
         if not (_matrices(x, weight) and contiguous(dy)):
             return super().linear_backward(dy, saved)
-        dx, dweight, dbias = empty(x.shape), empty(weight.shape), empty(weight.shape[1:])
+        dx = empty(x.shape)
+        dweight = empty(weight.shape)
+        dbias = empty(weight.shape[1:])
         self._run.gemm(dy, weight.T, dx, False)
         self._run.gemm(x.T, dy, dweight, False)
         self._run.column_sums(dy, None, dbias, False)
         return dx, dweight, dbias
 
     def _product(self, a: Array, b: Array) -> Array:
+        """Return a @ b."""
         if not _matrices(a, b):
             return super()._product(a, b)
         out = empty((a.shape[0], b.shape[1]))
@@ -115,7 +225,20 @@ class CppPrimitives(Ops):
         return out
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x); backward computes Phi anew, so only x is kept."""
+        """Return x Phi(x), as `Primitives.gelu` does; backward computes Phi anew, so only x is kept.
+
+        Parameters
+        ----------
+        x : array
+            Any shape.
+        form : str
+            "erf" or "tanh".
+
+        Returns
+        -------
+        tuple of array and CppGeluSaved
+            The result, and x.
+        """
         if not contiguous(x):
             return super().gelu(x, form)
         y = empty(x.shape)
@@ -123,6 +246,22 @@ class CppPrimitives(Ops):
         return y, CppGeluSaved(x)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
+        """Return the gradient of `gelu`.
+
+        Parameters
+        ----------
+        dy : array
+            Gradient of the result.
+        saved : CppGeluSaved or GeluSaved
+            What `gelu` kept.
+        form : str
+            The form that `gelu` was called with.
+
+        Returns
+        -------
+        array
+            Gradient of x.
+        """
         if not isinstance(saved, CppGeluSaved):
             return super().gelu_backward(dy, saved, form)
         dx = empty(saved.x.shape)
@@ -130,6 +269,18 @@ class CppPrimitives(Ops):
         return dx
 
     def tanh(self, x: Array) -> tuple[Array, Saved]:
+        """Return the hyperbolic tangent, as `Primitives.tanh` does.
+
+        Parameters
+        ----------
+        x : array
+            Any shape.
+
+        Returns
+        -------
+        tuple of array and TanhSaved
+            The result, twice: backward needs nothing else.
+        """
         if not contiguous(x):
             return super().tanh(x)
         y = empty(x.shape)
@@ -137,6 +288,20 @@ class CppPrimitives(Ops):
         return y, TanhSaved(y)
 
     def tanh_backward(self, dy: Array, saved: Saved) -> Array:
+        """Return the gradient of `tanh`.
+
+        Parameters
+        ----------
+        dy : array
+            Gradient of the result.
+        saved : TanhSaved
+            What `tanh` kept.
+
+        Returns
+        -------
+        array
+            Gradient of x.
+        """
         if not contiguous(dy, saved.y):
             return super().tanh_backward(dy, saved)
         dx = empty(saved.y.shape)
@@ -144,21 +309,70 @@ class CppPrimitives(Ops):
         return dx
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
+        """Return gamma (x - mean) / sqrt(variance + eps) + beta, as `Primitives.layer_norm` does.
+
+        Parameters
+        ----------
+        x : (T,H) array
+            Rows to normalise.
+        gamma, beta : (H,) arrays
+            Scale and shift of every row.
+        eps : float
+            Added to the variance.
+
+        Returns
+        -------
+        tuple of (T,H) array and CppLayerNormSaved
+            The result; x itself, and mean and 1 / deviation of each row.
+        """
         if not contiguous(x, gamma, beta) or x.ndim != 2:
             return super().layer_norm(x, gamma, beta, eps)
-        y, mean, rstd = empty(x.shape), empty(x.shape[:1]), empty(x.shape[:1])
+        y = empty(x.shape)
+        mean = empty(x.shape[:1])
+        rstd = empty(x.shape[:1])
         self._run.layer_norm(x, gamma, beta, eps, y, mean, rstd)
         return y, CppLayerNormSaved(x, mean, rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `layer_norm`.
+
+        Parameters
+        ----------
+        dy : (T,H) array
+            Gradient of the result.
+        saved : CppLayerNormSaved or LayerNormSaved
+            What `layer_norm` kept.
+
+        Returns
+        -------
+        tuple of three arrays
+            Gradients of x (T,H), gamma (H,) and beta (H,).
+        """
         if not isinstance(saved, CppLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
         x, mean, rstd, gamma = saved.x, saved.mean, saved.rstd, saved.gamma
-        dx, dgamma, dbeta = empty(x.shape), empty(gamma.shape), empty(gamma.shape)
-        self._run.layer_norm_backward(laid_out(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, False)
+        dx = empty(x.shape)
+        dgamma = empty(gamma.shape)
+        dbeta = empty(gamma.shape)
+        adds = False
+        self._run.layer_norm_backward(laid_out(dy), x, mean, rstd, gamma, dx, dgamma, dbeta, adds)
         return dx, dgamma, dbeta
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
+        """Look up rows of a table by number, as `Primitives.embedding` does.
+
+        Parameters
+        ----------
+        ids : (T,) int32
+            Row numbers; other integers are left to NumPy.
+        table : (V,H) array
+            The table.
+
+        Returns
+        -------
+        tuple of (T,H) array and EmbeddingSaved
+            The rows, and their numbers.
+        """
         if not (indices(ids) and contiguous(table) and table.ndim == 2):
             return super().embedding(ids, table)
         out = empty((len(ids), table.shape[1]))
@@ -167,62 +381,181 @@ class CppPrimitives(Ops):
 
     # dy (M,H) -> dx (T,H)
     def take_rows_backward(self, dy: Array, saved: Saved) -> Array:
-        """Put the rows of dy back where they were taken; float32 also where x was not."""
+        """Put the rows of dy back where they were taken, zeros elsewhere.
+
+        Parameters
+        ----------
+        dy : (M,H) array
+            Gradient of the rows that were taken.
+        saved : TakeRowsSaved
+            What `take_rows` kept.
+
+        Returns
+        -------
+        (T,H) array
+            Gradient of x, in its type; float32 where x is in bfloat16.
+        """
         dtype = FLOAT if self._is_narrow(saved.x) else saved.x.dtype
-        return self.scatter_add(np.zeros(saved.x.shape, dtype), saved.rows, dy)
+        dx = np.zeros(saved.x.shape, dtype)
+        return self.scatter_add(dx, saved.rows, dy)
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
-        """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place."""
+        """Add rows to those of a table, total[ids[t]] += rows[t], in the order of t, in place.
+
+        Parameters
+        ----------
+        total : (V,H) array
+            The table.
+        ids : (T,) int32
+            Row numbers, equal ones among them perhaps; other integers are left to NumPy.
+        rows : (T,H) array
+            What to add.
+
+        Returns
+        -------
+        (V,H) array
+            The table.
+        """
         if not (indices(ids) and contiguous(total, rows) and total.ndim == 2):
             return super().scatter_add(total, ids, rows)
         self._run.scatter_add(ids, rows, total)
         return total
 
     def attention(
-        self, q: Array, k: Array, v: Array, cu_seqlens: np.ndarray, causal: bool = False,
-        drop: random.Dropout | None = None, site: int = 0,
-    ) -> tuple[Array, Saved]:  # fmt: skip
-        """Return softmax(q k^T / sqrt(D)) v; of each softmax only its maximum and its sum are kept."""
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        cu_seqlens: np.ndarray,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v in each sequence and head, as `Attention.attention` does.
+
+        Parameters
+        ----------
+        q, k, v : (T,A,D) arrays
+            Queries, keys and values; those of a token may be parts of one longer row.
+        cu_seqlens : (S+1,) int32
+            Where sequences begin.
+        causal : bool
+            Whether a token sees only itself and what stands before it.
+        drop : Dropout or None
+            The source of dropout on the probabilities; None, the default, for none.
+        site : int
+            The dropout site, a number of this place in the network.
+
+        Returns
+        -------
+        tuple of (T,A,D) array and CppAttentionSaved
+            The result; it, the arguments, and of each softmax its maximum and its sum.
+        """
         if not (all(map(_heads, (q, k, v))) and indices(cu_seqlens)):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
-        y, softmax = empty(q.shape), empty((q.shape[0] * q.shape[1], 2))
+        T, A, _ = q.shape
+        y = empty(q.shape)
+        softmax = empty((T * A, 2))
         dropped = draws(drop, drop.attention_rate if drop else 0.0, site)
         self._run.attention(q, k, v, cu_seqlens, bool(causal), dropped, y, softmax)
         return y, CppAttentionSaved(q, k, v, cu_seqlens, y, softmax, np.asarray(bool(causal)), dropped)
 
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `attention`; the probabilities are computed anew.
+
+        Parameters
+        ----------
+        dy : (T,A,D) array
+            Gradient of the result.
+        saved : CppAttentionSaved or AttentionSaved
+            What `attention` kept.
+
+        Returns
+        -------
+        tuple of three (T,A,D) arrays
+            Gradients of q, k and v.
+        """
         if not isinstance(saved, CppAttentionSaved):
             return super().attention_backward(dy, saved)
-        q, k, v, y, softmax = saved.q, saved.k, saved.v, saved.y, saved.softmax
-        borders, causal, dropped = saved.cu_seqlens, bool(saved.causal), saved.dropped
+        q, k, v, y = saved.q, saved.k, saved.v, saved.y
+        causal = bool(saved.causal)
         dq, dk, dv = (empty(q.shape) for _ in "qkv")
-        dy = dy if _heads(dy) else laid_out(dy)
-        self._run.attention_backward(dy, q, k, v, borders, causal, dropped, y, softmax, dq, dk, dv)
+        if not _heads(dy):
+            dy = laid_out(dy)
+        self._run.attention_backward(
+            dy,
+            q,
+            k,
+            v,
+            saved.cu_seqlens,
+            causal,
+            saved.dropped,
+            y,
+            saved.softmax,
+            dq,
+            dk,
+            dv,
+        )
         return dq, dk, dv
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        ids = labels if indices(labels) else np.asarray(labels).astype(INDEX)  # wraps what does not fit
-        if not (contiguous(logits) and logits.ndim == 2 and ids.ndim == 1 and np.array_equal(ids, labels)):
+        """Return -log softmax(logits)[label] of every row, as `Losses.softmax_cross_entropy` does.
+
+        Parameters
+        ----------
+        logits : (N,K) array
+            Scores, which are not written to.
+        labels : (N,) integers
+            The right column of each row.
+
+        Returns
+        -------
+        tuple of (N,) array and CppCrossEntropySaved
+            Losses in nats; the gradient (N,K) of each row's loss, which the kernel computes on the way.
+        """
+        ids = labels
+        if not indices(labels):
+            ids = np.asarray(labels).astype(INDEX)  # wraps what does not fit
+        fits = contiguous(logits) and logits.ndim == 2 and ids.ndim == 1
+        if not (fits and np.array_equal(ids, labels)):
             return super().softmax_cross_entropy(logits, labels)
-        gradient, nll = empty(logits.shape), empty(logits.shape[:1])
+        gradient = empty(logits.shape)
+        nll = empty(logits.shape[:1])
+        predicted = np.empty(len(ids), INDEX)
         np.copyto(gradient, logits)
-        self._run.softmax_cross_entropy(gradient, ids, nll, np.empty(len(ids), INDEX))
+        self._run.softmax_cross_entropy(gradient, ids, nll, predicted)
         return nll, CppCrossEntropySaved(gradient)
 
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
-        """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's nll."""
+        """Return the gradient of `softmax_cross_entropy`, which has computed that of each row's loss.
+
+        Parameters
+        ----------
+        dnll : (N,) array
+            Gradient of the losses.
+        saved : CppCrossEntropySaved or CrossEntropySaved
+            What `softmax_cross_entropy` kept.
+
+        Returns
+        -------
+        (N,K) array
+            Gradient of the logits.
+        """
         if not isinstance(saved, CppCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
         return saved.gradient * laid_out(dnll)[:, None]
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+        """Drop; what is kept is only what the bits are drawn from again."""
         if drop is None or not drop.rate or not contiguous(x):
             return super()._dropout(x, drop, site)
-        y, dropped = empty(x.shape), draws(drop, drop.rate, site)
+        y = empty(x.shape)
+        dropped = draws(drop, drop.rate, site)
         self._run.dropout(x, y, dropped)
         return y, dropped
 
     def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
+        """Return the gradient of `_dropout`, which is the same dropout of dy."""
         if not isinstance(saved, Draws):
             return super()._dropout_backward(dy, saved)
         dx = empty(dy.shape)
@@ -230,32 +563,95 @@ class CppPrimitives(Ops):
         return dx
 
     def zero(self, grads: Array) -> None:
-        """Set accumulators to zero, unless the AdamW of the step before has left them so."""
+        """Set accumulators to zero, unless the AdamW of the step before has left them so.
+
+        Parameters
+        ----------
+        grads : (N,) array
+            The accumulators. Where they are those of the last call and `adamw` has cleared them since,
+            nothing is written.
+        """
         if not (grads is self._accumulators and self._cleared):
-            self._run.clear(grads) if contiguous(grads) and grads.ndim == 1 else super().zero(grads)
-        self._accumulators, self._cleared = grads, False
+            if contiguous(grads) and grads.ndim == 1:
+                self._run.clear(grads)
+            else:
+                super().zero(grads)
+        self._accumulators = grads
+        self._cleared = False
 
     def global_norm(self, grads: Array) -> Array:
-        """Return the Euclidean norm of all gradients together, summed in double precision."""
+        """Return the Euclidean norm of all gradients together, summed in double precision.
+
+        Parameters
+        ----------
+        grads : (N,) array
+            The gradients.
+
+        Returns
+        -------
+        float
+            Their norm.
+        """
         if not contiguous(grads) or grads.ndim != 1:
             return super().global_norm(grads)
         return self._run.global_norm(grads)
 
     def adamw(
-        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        decayed: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of AdamW in one sweep over memory, which leaves the accumulators at zero."""
+        """Take one step of AdamW in one sweep over memory, as `Updates.adamw` does.
+
+        The sweep leaves accumulators at zero where they are those that `zero` was last given.
+
+        Parameters
+        ----------
+        params : (N,) array
+            Parameters, changed in place.
+        grads : (N,) array
+            Gradients, consumed.
+        m, v : (N,) arrays
+            First and second moment, changed in place.
+        decayed : (K,2) int64
+            Ranges [begin, end) that have weight decay.
+        rule : AdamRule
+            The numbers of this step.
+
+        Returns
+        -------
+        tuple of three (N,) arrays
+            Parameters and both moments.
+        """
         if not (contiguous(params, grads, m, v) and params.ndim == 1 and decayed.dtype == np.int64):
             return super().adamw(params, grads, m, v, decayed, rule)
         m_scale, v_scale = rule.corrections
-        ours = grads is self._accumulators
-        names = ("lr", "beta1", "beta2", "eps", "weight_decay", "clip")
-        numbers = {name: getattr(rule, name) for name in names} | {"m_scale": m_scale, "v_scale": v_scale}
-        self._run.adamw(params, grads, m, v, decayed, **numbers, clears=ours)
-        self._cleared = ours
+        clears = grads is self._accumulators
+        self._run.adamw(
+            params,
+            grads,
+            m,
+            v,
+            decayed,
+            lr=rule.lr,
+            beta1=rule.beta1,
+            beta2=rule.beta2,
+            eps=rule.eps,
+            weight_decay=rule.weight_decay,
+            clip=rule.clip,
+            m_scale=m_scale,
+            v_scale=v_scale,
+            clears=clears,
+        )
+        self._cleared = clears
         return params, m, v
 
     def _orthogonal(self, x: Array) -> Array:
+        """Bring the singular values of a matrix near 1; the kernel takes it lying, not standing."""
         if x.dtype != FLOAT:
             return super()._orthogonal(x)
         tall = x.shape[0] > x.shape[1]
@@ -265,22 +661,57 @@ class CppPrimitives(Ops):
 
 
 def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
-    """Tell whether all are contiguous and of one dtype, float32 in general."""
-    return all(type(a) is np.ndarray and a.dtype == dtype and a.flags.c_contiguous for a in arrays)
+    """Tell whether all arrays are contiguous, of NumPy itself and of one type.
+
+    Parameters
+    ----------
+    *arrays : Any
+        What may be given to a kernel.
+    dtype : np.dtype
+        The type; float32 by default.
+
+    Returns
+    -------
+    bool
+        False where one of them is something else, a subclass of NumPy's array for example.
+    """
+    return all(type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous for x in arrays)
 
 
 def _matrices(*arrays: Any) -> bool:
     """Tell whether all are float32 with two dimensions; any strides will do."""
-    return all(type(a) is np.ndarray and a.dtype == FLOAT and a.ndim == 2 for a in arrays)
+    return all(type(x) is np.ndarray and x.dtype == FLOAT and x.ndim == 2 for x in arrays)
 
 
 def indices(x: Array) -> bool:
-    """Tell whether x is one-dimensional, contiguous and of int32."""
+    """Tell whether x is one-dimensional, contiguous and of int32, as row numbers of the kernels are.
+
+    Parameters
+    ----------
+    x : Any
+        What may be given to a kernel.
+
+    Returns
+    -------
+    bool
+        Whether it is; values are not looked at.
+    """
     return type(x) is np.ndarray and x.dtype == INDEX and x.ndim == 1 and x.flags.c_contiguous
 
 
 def laid_out(dy: Array) -> Array:
-    """Return a gradient as contiguous float32; that of a block of this engine is so already."""
+    """Return a gradient as contiguous float32; that of a block of this engine is so already.
+
+    Parameters
+    ----------
+    dy : array
+        Any shape, type and layout.
+
+    Returns
+    -------
+    np.ndarray
+        The argument itself where it fits, else a copy.
+    """
     return np.ascontiguousarray(dy, FLOAT)
 
 
@@ -294,8 +725,24 @@ def _heads(x: Array) -> bool:
 
 
 def draws(drop: random.Dropout | None, rate: float, site: int) -> Draws | tuple[()]:
-    """Return what a kernel draws the same bits from again; () for no dropout."""
+    """Return what a kernel draws the same bits from again.
+
+    Parameters
+    ----------
+    drop : Dropout or None
+        The source of the batch's dropout.
+    rate : float
+        The probability of dropping an element at this site.
+    site : int
+        The dropout site.
+
+    Returns
+    -------
+    Draws or ()
+        Row keys (T,2), and (site, threshold) as uint32; () for no dropout.
+    """
     if drop is None or not rate:
         return ()
     [word] = random.words(np, site)
-    return Draws(drop.rows, np.array([word[0], random.threshold(rate)], np.uint32))
+    place = np.array([word[0], random.threshold(rate)], np.uint32)
+    return Draws(drop.rows, place)

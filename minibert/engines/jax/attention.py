@@ -20,8 +20,22 @@ PlainSaved = namedtuple("PlainSaved", "q k v p keys")
 
 
 def choose(platform: str, dtype: Any) -> str:
-    """Choose the kernel for a device, which is "cpu", "gpu" (or "cuda") or "tpu", and queries of a dtype."""
-    fits = platform in ("gpu", "cuda") and jnp.dtype(dtype) != jnp.float64
+    """Choose the kernel for a device.
+
+    Parameters
+    ----------
+    platform : str
+        "cpu", "gpu" (or "cuda") or "tpu".
+    dtype : Any
+        The type of the queries.
+
+    Returns
+    -------
+    str
+        "pallas" on a GPU in float32 and bfloat16, where JAX has Pallas for Triton; else "plain".
+    """
+    is_gpu = platform in ("gpu", "cuda")
+    fits = is_gpu and jnp.dtype(dtype) != jnp.float64
     return "pallas" if fits and flash.THERE else "plain"
 
 
@@ -29,15 +43,46 @@ def choose(platform: str, dtype: Any) -> str:
 def forward(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
     """Return softmax(q k^T / sqrt(D)) v in each row and head; dropout on the probabilities, by `keys`.
 
-    `lengths` are tokens of each row, 0 for a row of pads. Pads are finite; the result is 0 there.
+    Parameters
+    ----------
+    plan : Plan
+        The kernel, the rate of dropout, whether attention is causal.
+    q, k, v : (R,n,A,D) arrays
+        Queries, keys and values; finite at pads, too.
+    lengths : (R,) int32
+        Tokens of each row, 0 for a row of pads.
+    keys : (R,n,2) uint32 or None
+        Keys of dropout, one for each query; not read at a rate of 0.
+
+    Returns
+    -------
+    tuple of (R,n,A,D) array and PlainSaved or PallasSaved
+        The result, 0 at pads; what the kernel keeps.
     """
-    return KERNELS[plan.kernel][0](plan, q, k, v, lengths, keys if plan.rate else None)
+    kernel, _ = KERNELS[plan.kernel]
+    return kernel(plan, q, k, v, lengths, keys if plan.rate else None)
 
 
 # dy (R,n,A,D) -> dq dk dv (R,n,A,D)
 def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-    """Return the gradients of `forward`, 0 at pads."""
-    return KERNELS[plan.kernel][1](plan, dy, saved)
+    """Return the gradients of `forward`, 0 at pads.
+
+    Parameters
+    ----------
+    plan : Plan
+        That of the forward.
+    dy : (R,n,A,D) array
+        Gradient of the result.
+    saved : PlainSaved or PallasSaved
+        What `forward` kept.
+
+    Returns
+    -------
+    tuple of three (R,n,A,D) arrays
+        Gradients of q, k and v.
+    """
+    _, kernel = KERNELS[plan.kernel]
+    return kernel(plan, dy, saved)
 
 
 # Kept are the probabilities, as in the reference: made anew from their log-sum-exp they cost one product in
@@ -46,14 +91,17 @@ def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
 # all else in a layer holds some 18 times as many.
 def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
     """Put pads and hidden keys aside by selecting: their probability is 0, an empty row's result too."""
-    at, real = jnp.arange(q.shape[1]), jnp.promote_types(q.dtype, jnp.float32)
+    at = jnp.arange(q.shape[1])
+    real = jnp.promote_types(q.dtype, jnp.float32)
+    scale = 1 / math.sqrt(q.shape[-1])
     within = at < lengths[:, None]
     seen = within[:, None, :, None] & within[:, None, None, :]  # (R,1,n,n)
     if plan.causal:
         seen = seen & (at <= at[:, None])
-    scores = jnp.einsum("riad,rjad->raij", q, k, preferred_element_type=real) * (1 / math.sqrt(q.shape[-1]))
+    scores = jnp.einsum("riad,rjad->raij", q, k, preferred_element_type=real) * scale
     scores = jnp.where(seen, scores, HIDDEN)
-    p = jnp.where(seen, jnp.exp(scores - scores.max(-1, keepdims=True)), 0)
+    largest = scores.max(-1, keepdims=True)
+    p = jnp.where(seen, jnp.exp(scores - largest), 0)
     total = p.sum(-1, keepdims=True)
     p = p / jnp.where(total == 0, 1, total)
     dropped = _dropped(p, plan, keys).astype(v.dtype)
@@ -63,10 +111,16 @@ def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array
 
 # By the formulas of core/ops/attention.py. Where a score is hidden its p is zero, hence its ds as well.
 def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-    q, k, v, p, keys, real = saved.q, saved.k, saved.v, saved.p, saved.keys, saved.p.dtype
+    """Return the gradients of `_plain`."""
+    q, k, v, p, keys = saved
+    real = p.dtype
+    scale = 1 / math.sqrt(q.shape[-1])
     dropped = _dropped(p, plan, keys).astype(v.dtype)
-    dp = _dropped(jnp.einsum("riad,rjad->raij", dy, v, preferred_element_type=real), plan, keys)
-    ds = (p * (dp - (dp * p).sum(-1, keepdims=True)) * (1 / math.sqrt(q.shape[-1]))).astype(q.dtype)
+    dp = jnp.einsum("riad,rjad->raij", dy, v, preferred_element_type=real)
+    dp = _dropped(dp, plan, keys)
+    level = (dp * p).sum(-1, keepdims=True)
+    ds = p * (dp - level) * scale
+    ds = ds.astype(q.dtype)
     dq = jnp.einsum("raij,rjad->riad", ds, k, preferred_element_type=real)
     dk = jnp.einsum("raij,riad->rjad", ds, q, preferred_element_type=real)
     dv = jnp.einsum("raij,riad->rjad", dropped, dy, preferred_element_type=real)
@@ -75,10 +129,12 @@ def _plain_backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, 
 
 # p (R,A,n,n)  keys (R,n,2) or None -> (R,A,n,n)
 def _dropped(p: Array, plan: Plan, keys: Array) -> Array:
+    """Multiply probabilities with those of dropout, if there is any."""
     if keys is None:
         return p
     heads = jnp.arange(p.shape[1], dtype=jnp.uint32)[:, None]
-    kept = random.keep(jnp, random.fold(jnp, keys[:, None], heads), p.shape[-1], plan.rate)
+    head_keys = random.fold(jnp, keys[:, None], heads)
+    kept = random.keep(jnp, head_keys, p.shape[-1], plan.rate)
     return jnp.where(kept, p * random.kept_scale(plan.rate), 0)
 
 

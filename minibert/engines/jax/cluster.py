@@ -24,38 +24,65 @@ from minibert.base.errors import Arguments, InputError, RunError
 from minibert.base.terminal import emit
 
 BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
-ABORT = 100  # seconds until JAX itself ends a process that lost the others, without a word of use
+ABORT = 100  # seconds until JAX itself ends a process that lost the others, with a message that helps nobody
 WAIT = 120  # seconds in which all processes have to come
-LOOK = 0.05  # seconds between two looks whether all have met
-STATUS = {InputError: 2, KeyboardInterrupt: 130}  # with which the command line exits; 1 after other errors
+LOOK = 0.05  # seconds between two checks whether all have met
+STATUS = {InputError: 2, KeyboardInterrupt: 130}  # exit status of the command line; 1 after other errors
 ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with --resume."
 _barriers = itertools.count()
-_over = threading.Event()  # set when this process watches the others no longer
-_last_words: list[str] = []  # what to say when JAX aborts
+_over = threading.Event()  # set when this process no longer watches the others
+_last_words: list[str] = []  # the sentence to print when JAX aborts
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
-    """Wait for the other processes of a training, and be one of them from here on; see `registry.join`."""
+    """Wait for the other processes of a training, and be one of them from here on; see `registry.join`.
+
+    Parameters
+    ----------
+    coordinator : str
+        HOST:PORT where process 0 listens, or "auto" where the environment of a cluster says everything.
+    processes : int or None
+        How many train together; None where the environment says so.
+    process_id : int or None
+        The number of this one, from 0; None where the environment says so.
+
+    Raises
+    ------
+    InputError
+        When the address can't be used, or the environment does not say enough.
+    RunError
+        When the others do not come within `WAIT` seconds.
+    """
     auto = coordinator == "auto"
-    place, named = (None, "the coordinator") if auto else (coordinator, coordinator)
-    late = f"Not all of the processes came to {named} within {WAIT} seconds; start every one, and see that "
-    late += "they reach that address."
+    address = None if auto else coordinator
+    name = "the coordinator" if auto else coordinator
+    late = (
+        f"Not all of the processes came to {name} within {WAIT} seconds; "
+        "start every one, and see that they reach that address."
+    )
     if process_id == 0 and not auto:
         _require_free(coordinator)
     _say_of_aborts(late)
     try:
         jax.distributed.initialize(
-            place, processes, process_id, initialization_timeout=WAIT, heartbeat_timeout_seconds=ABORT
+            address,
+            processes,
+            process_id,
+            initialization_timeout=WAIT,
+            heartbeat_timeout_seconds=ABORT,
         )
     except ValueError as error:
-        what = "the environment says too little" if auto else "it can't be used"
-        give = "give --coordinator HOST:PORT --processes N --process-id I to every process."
-        raise InputError(f"$coordinator: {what} ({error}); {give}", coordinator=coordinator) from error
-    except RuntimeError as error:  # what XLA's own errors are
+        problem = "the environment says too little" if auto else "it can't be used"
+        raise InputError(
+            f"$coordinator: {problem} ({error}); "
+            "give --coordinator HOST:PORT --processes N --process-id I to every process.",
+            coordinator=coordinator,
+        ) from error
+    except RuntimeError as error:  # the type of XLA's own errors
         raise RunError(f"{late} JAX says: {str(error).splitlines()[0]}.") from error
     if distributed.global_state.num_processes > 1:
-        what = "can't be reached, or JAX has failed otherwise, as it says above"
-        _say_of_aborts(f"{_sentence(0, what)} {ADVICE}")
+        problem = "can't be reached, or JAX has failed otherwise, as it says above"
+        _say_of_aborts(f"{_sentence(0, problem)} {ADVICE}")
         _keep_output_ours()
         _watcher.start()
         atexit.register(_watch_no_longer)  # before JAX's own, which closes the table
@@ -63,49 +90,81 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 def _require_free(coordinator: str) -> None:
     """Raise InputError where the first process can't listen: JAX has died of that at times."""
+    _, _, port = coordinator.rpartition(":")
     try:
-        socket.create_server(("", int(coordinator.rpartition(":")[2]))).close()
+        socket.create_server(("", int(port))).close()
     except (OSError, ValueError, OverflowError) as error:
         message = f"$coordinator: process 0 can't listen there ({error}); choose another port."
         raise InputError(message, coordinator=coordinator) from error
 
 
 def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
-    """Wait for the other processes, which come here as well; RunError where the first one has gone.
+    """Wait for the other processes, which come here as well.
 
-    Values of `alike`, for JSON, have to be the same for all: InputError in every process where they are not.
+    Parameters
+    ----------
+    where : str
+        The name of the place, the same in all of them.
+    alike : dict or None
+        Values that have to be the same in all processes, of types that JSON has.
+
+    Raises
+    ------
+    InputError
+        In every process, when the values, or the versions of JAX, are not the same.
+    RunError
+        When the first process has gone.
     """
     state = distributed.global_state
-    place, own = f"minibert/barrier/{next(_barriers)} {where}/", {"jax": jax.__version__, **(alike or {})}
+    folder = f"minibert/barrier/{next(_barriers)} {where}/"
+    values = {"jax": jax.__version__, **(alike or {})}
     try:
-        state.client.key_value_set(f"{place}{state.process_id}", json.dumps(own))
+        state.client.key_value_set(f"{folder}{state.process_id}", json.dumps(values))
         # Not by a barrier of JAX's: one that is waited for too long fails, and no Ctrl-C gets through to it.
-        while len(found := state.client.key_value_dir_get(place)) < state.num_processes:
+        while len(entries := state.client.key_value_dir_get(folder)) < state.num_processes:
             time.sleep(LOOK)
     except RuntimeError as error:
-        raise RunError(f"{_sentence(0, f'can not be reached ({error})')} {ADVICE}") from error
-    said = {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
-    for one in range(1, state.num_processes):
-        names = [name for name in sorted(said[0] | said[one]) if said[0].get(name) != said[one].get(name)]
+        problem = f"can not be reached ({error})"
+        raise RunError(f"{_sentence(0, problem)} {ADVICE}") from error
+    by_rank = {}
+    for key, text in entries:
+        _, _, rank = key.rpartition("/")
+        by_rank[int(rank)] = json.loads(text)
+    first = by_rank[0]
+    for rank in range(1, state.num_processes):
+        other = by_rank[rank]
+        names = [name for name in sorted(first | other) if first.get(name) != other.get(name)]
         if names:
-            first, other = (Arguments({name: said[rank].get(name) for name in names}) for rank in (0, one))
-            message = f"Process 0 has $first, and process {one} $other; give all of them the same."
-            raise InputError(message, first=first, other=other)
+            raise InputError(
+                f"Process 0 has $first, and process {rank} $other; give all of them the same.",
+                first=Arguments({name: first.get(name) for name in names}),
+                other=Arguments({name: other.get(name) for name in names}),
+            )
 
 
 def leave(error: BaseException) -> None:
-    """Tell the other processes why this one stops; it exits by the error's status, and waits for none."""
+    """Tell the other processes why this one stops; it exits by the error's status, and waits for none.
+
+    Parameters
+    ----------
+    error : BaseException
+        Its sentence is what the others print. Nothing is done where this process is the only one.
+    """
     if not _watcher.ident:  # as where this process is the only one
         return
     _watch_no_longer()
-    state, why = distributed.global_state, str(error).strip() or type(error).__name__
+    state = distributed.global_state
+    why = str(error).strip() or type(error).__name__
     with suppress(RuntimeError):  # the first has gone, and the table with it
         state.client.key_value_set(f"minibert/left/{state.process_id}", why, allow_overwrite=True)
-    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 1)
-    atexit.register(_exit, status, 2 * BEAT if state.process_id == 0 else 0)
+    codes = (code for kind, code in STATUS.items() if isinstance(error, kind))
+    status = next(codes, 1)
+    seconds = 2 * BEAT if state.process_id == 0 else 0
+    atexit.register(_exit, status, seconds)
 
 
 def _exit(status: int, seconds: float) -> None:
+    """End this process without JAX's own way out, which waits for the others."""
     time.sleep(seconds)  # in which the others read what is lost with this process
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -113,9 +172,10 @@ def _exit(status: int, seconds: float) -> None:
     os._exit(status)
 
 
-def _sentence(one: int, what: str) -> str:
-    own, count = distributed.global_state.process_id, distributed.global_state.num_processes
-    return f"Process {one} of {count} {what}, so this one, {own}, stops as well."
+def _sentence(rank: int, what: str) -> str:
+    """Say that this process stops because of what happened to another one."""
+    state = distributed.global_state
+    return f"Process {rank} of {state.num_processes} {what}, so this one, {state.process_id}, stops as well."
 
 
 def _watch() -> None:
@@ -124,29 +184,35 @@ def _watch() -> None:
     A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
     stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
     """
-    client, own = distributed.global_state.client, distributed.global_state.process_id
-    others = (one for one in range(distributed.global_state.num_processes) if one != own)
-    seen = {one: ("", time.monotonic()) for one in others}
+    state = distributed.global_state
+    client, own_rank = state.client, state.process_id
+    seen = {}  # by process: its count, and when that last changed
+    for rank in range(state.num_processes):
+        if rank != own_rank:
+            seen[rank] = ("", time.monotonic())
     for beat in itertools.count():
         try:
-            client.key_value_set(f"minibert/beat/{own}", str(beat), allow_overwrite=True)
-            found = dict(client.key_value_dir_get("minibert/"))
+            client.key_value_set(f"minibert/beat/{own_rank}", str(beat), allow_overwrite=True)
+            table = dict(client.key_value_dir_get("minibert/"))
         except RuntimeError:
             if _over.is_set():
                 return
             _give_up(0, "can't be reached", ADVICE)  # it is the first one that keeps the table
-        for one, (count, since) in seen.items():
-            if why := found.get(f"minibert/left/{one}"):
-                _give_up(one, f"has stopped ({why.rstrip('.')})")
-            if (now := found.get(f"minibert/beat/{one}", "")) != count:
-                seen[one] = now, time.monotonic()
+        for rank, (count, since) in seen.items():
+            why = table.get(f"minibert/left/{rank}")
+            if why:
+                _give_up(rank, f"has stopped ({why.rstrip('.')})")
+            new_count = table.get(f"minibert/beat/{rank}", "")
+            if new_count != count:
+                seen[rank] = new_count, time.monotonic()
             elif time.monotonic() - since > SILENCE:
-                _give_up(one, f"has not been heard of for {SILENCE} seconds", ADVICE)
+                _give_up(rank, f"has not been heard of for {SILENCE} seconds", ADVICE)
         if _over.wait(BEAT):
             return
 
 
 def _watch_no_longer() -> None:
+    """Let the watcher end, and wait until it has, for a moment."""
     _over.set()
     _watcher.join(BEAT)
 
@@ -154,17 +220,19 @@ def _watch_no_longer() -> None:
 _watcher = threading.Thread(target=_watch, name="watch", daemon=True)
 
 
-def _give_up(one: int, what: str, advice: str = "") -> None:
-    emit(f"minibert: {_sentence(one, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
+def _give_up(rank: int, what: str, advice: str = "") -> None:
+    """Print why, and end this process at once."""
+    emit(f"minibert: {_sentence(rank, what)} {advice}".rstrip(), file=sys.stderr, flush=True)
     os._exit(1)  # the way out through Python waits for the others
 
 
 def _keep_output_ours() -> None:
     """Send to the error stream what JAX's C++ prints about connections: standard output is for the report."""
-    if (own := sys.stdout) is not sys.__stdout__ or own is None:
+    output = sys.stdout
+    if output is not sys.__stdout__ or output is None:
         return
-    own.flush()
-    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, encoding=own.encoding, errors=own.errors)
+    output.flush()
+    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, encoding=output.encoding, errors=output.errors)
     os.dup2(2, 1)
 
 
@@ -173,9 +241,10 @@ def _say_of_aborts(text: str) -> None:
     _last_words[:] = [text]
     if os.name != "posix":
         return
-    library = ctypes.CDLL(None)
-    library.signal.restype, library.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
-    library.signal(signal.SIGABRT, ctypes.cast(_handler, ctypes.c_void_p))
+    set_handler = ctypes.CDLL(None).signal
+    set_handler.restype = ctypes.c_void_p
+    set_handler.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    set_handler(signal.SIGABRT, ctypes.cast(_handler, ctypes.c_void_p))
 
 
 def _aborted(_: int) -> None:

@@ -10,27 +10,43 @@ from minibert.base.errors import InputError, RunError
 
 SIDES = (512, 1024, 2048, 4096, 8192)  # of the matrices that are multiplied
 CHAIN = 8  # products in one call, each of what the one before gave
-LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # at which accelerators are near their best, and soon done
+LARGE, QUICK_SECONDS = (4096, 8192), 0.05  # sides at which accelerators are near their best, and soon done
+REMEDIES = {"gpu": "install jax[cuda13] for one of NVIDIA's", "tpu": "install jax[tpu]"}
 
 
 def use(device: str | None) -> None:
-    """Compute on a "cpu", "gpu" or "tpu" from now on, or for None on what JAX chooses.
+    """Compute on one kind of device from now on.
 
-    Raise InputError when there is none of the kind, or JAX finds nothing to compute on.
+    Parameters
+    ----------
+    device : str or None
+        "cpu", "gpu" or "tpu"; None leaves it to JAX.
+
+    Raises
+    ------
+    InputError
+        When there is none of the kind, or JAX finds nothing to compute on.
     """
     wanted = jax.config.jax_platforms
-    if device == "cpu" != wanted:
+    if device == "cpu" and wanted != "cpu":
         jax.config.update("jax_platforms", "cpu")  # which leaves a GPU and its memory alone
     try:
-        found = platform()
+        present = platform()
     except RunError as error:
         raise InputError(str(error)) from None
-    if device not in (None, found):
-        told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
-        remedy = {"gpu": "install jax[cuda13] for one of NVIDIA's", "tpu": "install jax[tpu]"}.get(device)
-        advice = f"{remedy} where there is one, or leave it out." if remedy else "leave it out."
-        what = f"$device is not what JAX computes on here: it sees only {found}{told}"
-        raise InputError(f"{what}; {advice}", device=device)
+    if device in (None, present):
+        return
+    setting = _setting(wanted)
+    advice = "leave it out."
+    if device in REMEDIES:
+        advice = f"{REMEDIES[device]} where there is one, or leave it out."
+    message = f"$device is not what JAX computes on here: it sees only {present}{setting}; {advice}"
+    raise InputError(message, device=device)
+
+
+def _setting(wanted: str | None) -> str:
+    """Say which platforms JAX was restricted to, to go behind a sentence; nothing where it was not."""
+    return f" with JAX_PLATFORMS={wanted}" if wanted else ""
 
 
 def platform() -> str:
@@ -39,33 +55,60 @@ def platform() -> str:
 
 
 def devices() -> dict[str, str]:
-    """Describe each device that JAX finds: its kind, its memory where it tells, and the process it is of."""
-    return {f"{one.platform} {one.id}": _described(one) for one in _found()}
+    """Describe each device that JAX finds: its kind, its memory where known, and whose process it is."""
+    return {f"{device.platform} {device.id}": _described(device) for device in _found()}
 
 
 def _found() -> list[Any]:
+    """List the devices of all processes; raise RunError where JAX finds none."""
     try:
         return jax.devices()
     except Exception as error:  # RuntimeError; AssertionError where JAX_PLATFORMS names what is not there
-        wanted = jax.config.jax_platforms
-        told = f" with JAX_PLATFORMS={wanted}" if wanted else ""
+        setting = _setting(jax.config.jax_platforms)
         reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
-        raise RunError(f"JAX finds no device{told}{reason}.") from None
+        raise RunError(f"JAX finds no device{setting}{reason}.") from None
 
 
 def _described(device: Any) -> str:
+    """Describe a device in a line."""
     limit = memory(device).get("bytes_limit")
     held = f"{limit / 1e9:.1f} GB for JAX" if limit else "memory unknown"
     return f"{device.device_kind}, {held}, process {device.process_index} of {jax.process_count()}"
 
 
 def memory(device: Any = None) -> dict[str, int]:
-    """Return what a device's allocator counts: `peak_bytes_in_use`, `bytes_limit`; nothing on a CPU."""
+    """Return what a device's allocator counts, in bytes.
+
+    Parameters
+    ----------
+    device : jax.Device or None
+        The device; None, the default, for the first one.
+
+    Returns
+    -------
+    dict of str to int
+        `bytes_in_use`, `peak_bytes_in_use`, `bytes_limit` and others; nothing on a CPU.
+    """
     return (device or jax.devices()[0]).memory_stats() or {}
 
 
 def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES) -> float:
-    """Measure how fast the first device multiplies square matrices, in GFLOP/s: an MFU is a share of that."""
+    """Measure how fast the first device multiplies square matrices: an MFU is a share of that.
+
+    Parameters
+    ----------
+    dtype : str
+        The type of the operands.
+    seconds : float
+        How long to measure at each size. Where one multiplication takes longer, larger sizes are left out.
+    sides : tuple of int
+        Rows of the matrices that are tried; `SIDES` by default.
+
+    Returns
+    -------
+    float
+        GFLOP/s at the size that is fastest, a multiply-add counting as two operations.
+    """
     best = 0.0
     for side in sides:
         a, b = _operands(side, dtype)
@@ -76,7 +119,8 @@ def matmul_rate(dtype: str, seconds: float = 0.5, sides: tuple[int, ...] = SIDES
             begin = time.perf_counter()
             _chain(a, b).block_until_ready()
             times.append(time.perf_counter() - begin)
-        best = max(best, CHAIN * 2 * side**3 / min(times) / 1e9)
+        operations = CHAIN * 2 * side**3
+        best = max(best, operations / min(times) / 1e9)
         if times[-1] > seconds:  # then no larger ones are tried
             break
     return best

@@ -12,13 +12,26 @@ from minibert.engines.jax.devices import memory
 
 # "Out of memory while trying to allocate 34359738368 bytes.", on some devices "... allocate 32.00GiB."
 WANTED = re.compile(r"allocat\w{,4}\s+([\d.]+)\s*([KMGT]?)(?:iB|B|bytes)")
-CODE = re.compile("[A-Z_]+: ")  # with which errors of XLA's begin, those without a class of their own as well
+CODE = re.compile("[A-Z_]+: ")  # with which errors of XLA begin, those that are plain ValueErrors as well
 LONGEST = 300  # characters of a message, which may be a page
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise OutOfMemory in a block where a device has no room, RunError where JAX fails otherwise."""
+    """Raise the package's errors in place of JAX's in a block.
+
+    Yields
+    ------
+    None
+        To the block.
+
+    Raises
+    ------
+    OutOfMemory
+        When a device has no room.
+    RunError
+        When JAX fails otherwise: it can't compute this, or another process has ended.
+    """
     try:
         yield
     except (JaxRuntimeError, ValueError) as error:
@@ -29,7 +42,8 @@ def translated() -> Iterator[None]:
 
 def _ours(message: str) -> Exception:
     """Make the error for a message of JAX's, which begins with a code such as RESOURCE_EXHAUSTED."""
-    reason = (message.splitlines() or ["it does not say why"])[0][:LONGEST].rstrip(".")
+    lines = message.splitlines() or ["it does not say why"]
+    reason = lines[0][:LONGEST].rstrip(".")
     if "RESOURCE_EXHAUSTED" in message:
         return _out_of_memory(message, reason)
     if jax.process_count() > 1:
@@ -39,12 +53,17 @@ def _ours(message: str) -> Exception:
 
 
 def _out_of_memory(message: str, reason: str) -> OutOfMemory:
+    """Make the error of a device without room, with how many times too much was asked of it if known."""
     device = jax.local_devices()[0]
-    told = memory(device)
-    has = f", with {told['bytes_limit'] / 1e9:.1f} GB for JAX," if "bytes_limit" in told else ""
-    found = WANTED.search(message)
-    error = OutOfMemory(f"{device.device_kind}{has} has no room: {reason}")
-    if found and has:
-        wanted = float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")
-        error.times = max(1.0, wanted / max(1, told["bytes_limit"] - told["bytes_in_use"]))
+    usage = memory(device)
+    if "bytes_limit" not in usage:
+        return OutOfMemory(f"{device.device_kind} has no room: {reason}")
+    limit = usage["bytes_limit"]
+    error = OutOfMemory(f"{device.device_kind}, with {limit / 1e9:.1f} GB for JAX, has no room: {reason}")
+    request = WANTED.search(message)
+    if request:
+        power = " KMGT".index(request[2] or " ")
+        wanted = float(request[1]) * 1024**power
+        free = max(1, limit - usage["bytes_in_use"])
+        error.times = max(1.0, wanted / free)
     return error

@@ -23,9 +23,9 @@ from minibert.core.ops import random
 
 try:
     from jax.experimental.pallas import triton
-except ImportError:  # JAX is going to remove it
+except ImportError:  # JAX plans to remove it
     triton = None
-THERE = triton is not None  # else attention is "plain"
+THERE = triton is not None  # whether this file can be used; else attention is "plain"
 
 PallasSaved = namedtuple("PallasSaved", "q k v lengths y logarithms keys")
 
@@ -55,9 +55,25 @@ CUTS = {
 
 
 def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
-    """Choose blocks of forward and backward for numbers of this type and heads of this size."""
+    """Choose blocks of forward and backward.
+
+    Parameters
+    ----------
+    dtype : Any
+        The type of queries, keys and values.
+    D : int
+        The size of a head.
+
+    Returns
+    -------
+    tuple of two Blocks
+        Those of the forward kernel and of the backward one.
+    """
     size = jnp.dtype(dtype).itemsize
-    return next((cut for (most, depth), cut in CUTS.items() if size <= most and D <= depth), CUTS[8, 128])
+    for (most, depth), blocks in CUTS.items():
+        if size <= most and D <= depth:
+            return blocks
+    return CUTS[8, 128]
 
 
 class Plan(NamedTuple):
@@ -83,30 +99,67 @@ class _Site(NamedTuple):
 
 # q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)
 def forward(
-    plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array | None
+    plan: Plan,
+    q: Array,
+    k: Array,
+    v: Array,
+    lengths: Array,
+    keys: Array | None,
 ) -> tuple[Array, PallasSaved]:
-    """Return softmax(q k^T / sqrt(D)) v in each row and head; every query's log-sum-exp to base 2 is kept.
+    """Return softmax(q k^T / sqrt(D)) v in each row and head (Dao 2023, section 3.1).
 
-    Arguments are those of `attention.forward`, float32 or bfloat16. The work is cut by the plan's blocks, or
-    those of `cuts` where it has none; n is padded to whole blocks, D to a power of two. (Dao 2023, 3.1)
+    The work is cut by the plan's blocks, or those of `cuts` where it has none; n is padded to whole blocks,
+    D to a power of two.
+
+    Parameters
+    ----------
+    plan : Plan
+        The rate of dropout, whether attention is causal, the blocks.
+    q, k, v : (R,n,A,D) arrays, float32 or bfloat16
+        Queries, keys and values; finite at pads, too.
+    lengths : (R,) int32
+        Tokens of each row, 0 for a row of pads.
+    keys : (R,n,2) uint32 or None
+        Keys of dropout, one for each query; needed at a rate above 0.
+
+    Returns
+    -------
+    tuple of (R,n,A,D) array and PallasSaved
+        The result, 0 at pads; it, the arguments, and every query's log-sum-exp to base 2.
     """
     given = q, k, v, lengths
     n, _, D = q.shape[1:]
-    blocks = plan.forward_blocks or cuts(q.dtype, D)[0]
-    site, how, (q, k, v), head_keys = _prepared(plan, blocks, keys, q, k, v)
+    blocks = plan.forward_blocks
+    if blocks is None:
+        blocks, _ = cuts(q.dtype, D)
+    site, options, (q, k, v), head_keys = _prepared(plan, blocks, keys, q, k, v)
     R, columns, A, depth = q.shape
-    queries = pl.BlockSpec((None, site.queries, None, depth), lambda i, a, r: (r, i, a, 0))
-    row_of_keys = pl.BlockSpec((None, columns // 2, 2, None, depth), lambda i, a, r: (r, 0, 0, a, 0))
-    each_query = pl.BlockSpec((None, None, site.queries), lambda i, a, r: (r, a, i))
-    y, logarithms = pl.pallas_call(
+    queries = pl.BlockSpec(
+        (None, site.queries, None, depth),
+        lambda i, a, r: (r, i, a, 0),
+    )
+    row_of_keys = pl.BlockSpec(
+        (None, columns // 2, 2, None, depth),
+        lambda i, a, r: (r, 0, 0, a, 0),
+    )
+    each_query = pl.BlockSpec(
+        (None, None, site.queries),
+        lambda i, a, r: (r, a, i),
+    )
+    of_head_keys = [each_query] * len(head_keys)
+    kernel = pl.pallas_call(
         functools.partial(_forward_kernel, site=site),
         grid=(columns // site.queries, A, R),
-        in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *[each_query] * len(head_keys)],
+        in_specs=[_LENGTH, queries, row_of_keys, row_of_keys, *of_head_keys],
         out_specs=[queries, each_query],
-        out_shape=[_result(q.shape, q.dtype, q), _result((R, A, columns), _real(q), q)],
+        out_shape=[
+            _result(q.shape, q.dtype, q),
+            _result((R, A, columns), _real(q), q),
+        ],
         name="attention",
-        **how,
-    )(lengths, q, _paired(k), _paired(v), *head_keys)
+        **options,
+    )
+    y, logarithms = kernel(lengths, q, _paired(k), _paired(v), *head_keys)
     y = y[:, :n, :, :D]
     return y, PallasSaved(*given, y, logarithms[:, :, :n], keys)
 
@@ -118,8 +171,11 @@ def forward(
 # -> y (queries,D)  logarithms (queries,)
 def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site) -> None:
     *keys, y, logarithms = rest
-    real, unit = logarithms.dtype, site.scale * LOG2_E
-    first, length, q = pl.program_id(0) * site.queries, length[...], q[...]
+    real = logarithms.dtype
+    unit = site.scale * LOG2_E
+    first = pl.program_id(0) * site.queries
+    length = length[...]
+    q = q[...]
     keys = [word[...][:, None] for word in keys]
     i = (first + _range(site.queries))[:, None]
 
@@ -130,23 +186,33 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
         scores = []
         for half in HALVES:
             product = _product(q, k[rows, half, :], b_transposed=True)
-            scores.append(jnp.where(_seen(site, i, pairs * 2 + half, length), product, HIDDEN))
-        higher = jnp.maximum(highest, jnp.maximum(scores[0].max(1), scores[1].max(1)) * unit)
+            seen = _seen(site, i, pairs * 2 + half, length)
+            scores.append(jnp.where(seen, product, HIDDEN))
+        even, odd = scores
+        in_block = jnp.maximum(even.max(1), odd.max(1)) * unit
+        higher = jnp.maximum(highest, in_block)
         shrink = jnp.exp2(highest - higher)
-        p = [jnp.exp2(one * unit - higher[:, None]) for one in scores]
+        p = [jnp.exp2(half * unit - higher[:, None]) for half in scores]
         total = total * shrink + p[0].sum(1) + p[1].sum(1)
         mixed = mixed * shrink[:, None]
-        for half, kept in zip(HALVES, _kept(site, keys, pairs), strict=True):
-            mixed = mixed + _product(_drop(p[half], kept).astype(v.dtype), v[rows, half, :])
+        both_kept = _kept(site, keys, pairs)
+        for half in HALVES:
+            dropped = _drop(p[half], both_kept[half]).astype(v.dtype)
+            mixed = mixed + _product(dropped, v[rows, half, :])
         return higher, total, mixed
 
-    unseen = jnp.full(site.queries, HIDDEN, real), jnp.zeros(site.queries, real), jnp.zeros(q.shape, real)
+    unseen = (
+        jnp.full(site.queries, HIDDEN, real),
+        jnp.zeros(site.queries, real),
+        jnp.zeros(q.shape, real),
+    )
     reach = jnp.minimum(length, first + site.queries) if site.causal else length
     visited = jnp.where(first < length, pl.cdiv(reach, jnp.int32(2 * site.pairs)), 0)
     highest, total, mixed = lax.fori_loop(jnp.int32(0), visited, block, unseen)
     within = first + _range(site.queries) < length
     total = jnp.where(within, total, 1)
-    y[...] = (mixed * jnp.where(within, random.kept_scale(site.rate) / total, 0)[:, None]).astype(y.dtype)
+    share = jnp.where(within, random.kept_scale(site.rate) / total, 0)
+    y[...] = (mixed * share[:, None]).astype(y.dtype)
     logarithms[...] = jnp.where(within, highest + jnp.log2(total), -HIDDEN)
 
 
@@ -157,35 +223,67 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     A program meets each pair of a query and a key once, so every hash and exponential is made once. It has a
     block of keys and yields its share of the queries' gradient; shares are added up afterwards, in order, so
     that two runs give the same bits. Where one block holds all keys there is nothing to add.
+
+    Parameters
+    ----------
+    plan : Plan
+        That of the forward.
+    dy : (R,n,A,D) array
+        Gradient of the result.
+    saved : PallasSaved
+        What `forward` kept.
+
+    Returns
+    -------
+    tuple of three (R,n,A,D) arrays
+        Gradients of q, k and v, in the type of q.
     """
     q, k, v, lengths, y, logarithms, keys = saved
-    (n, _, D), real = q.shape[1:], _real(q)
+    n, _, D = q.shape[1:]
+    real = _real(q)
     # sum_j dp_j p_j of a query is sum_j m_j p_j (v_j dy) = y dy; see below where the factor in m is put.
-    levels = (dy.astype(real) * y.astype(real)).sum(-1).swapaxes(1, 2) / random.kept_scale(plan.rate)
-    blocks = plan.backward_blocks or cuts(q.dtype, D)[1]
-    site, how, (dy, q, k, v), head_keys = _prepared(plan, blocks, keys, dy, q, k, v)
+    levels = (dy.astype(real) * y.astype(real)).sum(-1)
+    levels = levels.swapaxes(1, 2) / random.kept_scale(plan.rate)
+    blocks = plan.backward_blocks
+    if blocks is None:
+        _, blocks = cuts(q.dtype, D)
+    site, options, (dy, q, k, v), head_keys = _prepared(plan, blocks, keys, dy, q, k, v)
     R, columns, A, depth = q.shape
     behind = ((0, 0), (0, 0), (0, columns - n))
-    levels, logarithms = jnp.pad(levels, behind), jnp.pad(logarithms, behind, constant_values=-HIDDEN)
+    levels = jnp.pad(levels, behind)
+    logarithms = jnp.pad(logarithms, behind, constant_values=-HIDDEN)
     shares = columns // (2 * site.pairs)
-    row = pl.BlockSpec((None, columns, None, depth), lambda i, a, r: (r, 0, a, 0))
-    some_keys = pl.BlockSpec((None, site.pairs, 2, None, depth), lambda i, a, r: (r, i, 0, a, 0))
-    each_query = pl.BlockSpec((None, None, columns), lambda i, a, r: (r, a, 0))
-    share = pl.BlockSpec((None, None, columns, None, depth), lambda i, a, r: (i, r, 0, a, 0))
-    dq, dk, dv = pl.pallas_call(
+    row = pl.BlockSpec(
+        (None, columns, None, depth),
+        lambda i, a, r: (r, 0, a, 0),
+    )
+    some_keys = pl.BlockSpec(
+        (None, site.pairs, 2, None, depth),
+        lambda i, a, r: (r, i, 0, a, 0),
+    )
+    each_query = pl.BlockSpec(
+        (None, None, columns),
+        lambda i, a, r: (r, a, 0),
+    )
+    share = pl.BlockSpec(
+        (None, None, columns, None, depth),
+        lambda i, a, r: (i, r, 0, a, 0),
+    )
+    of_queries = [each_query] * (2 + len(head_keys))
+    dq_result = _result((shares, *q.shape), q.dtype if shares == 1 else real, q)
+    dk_result = _result((R, columns // 2, 2, A, depth), q.dtype, q)
+    kernel = pl.pallas_call(
         functools.partial(_backward_kernel, site=site),
         grid=(shares, A, R),
-        in_specs=[_LENGTH, row, row, some_keys, some_keys, *[each_query] * (2 + len(head_keys))],
+        in_specs=[_LENGTH, row, row, some_keys, some_keys, *of_queries],
         out_specs=[share, some_keys, some_keys],
-        out_shape=[
-            _result((shares, *q.shape), q.dtype if shares == 1 else real, q),
-            *[_result((R, columns // 2, 2, A, depth), q.dtype, q)] * 2,
-        ],
+        out_shape=[dq_result, dk_result, dk_result],
         name="attention_backward",
-        **how,
-    )(lengths, dy, q, _paired(k), _paired(v), logarithms, levels, *head_keys)
+        **options,
+    )
+    dq, dk, dv = kernel(lengths, dy, q, _paired(k), _paired(v), logarithms, levels, *head_keys)
     dq = dq[0] if shares == 1 else dq.sum(0).astype(q.dtype)
-    return tuple(one.reshape(q.shape)[:, :n, :, :D] for one in (dq, dk, dv))
+    return tuple(gradient.reshape(q.shape)[:, :n, :, :D] for gradient in (dq, dk, dv))
 
 
 # With p = 2^(s - logarithm), m the dropout multipliers and c = y dy of each query:
@@ -195,38 +293,62 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
 # length ()  dy q (n,D)  k v (pairs,2,D)  logarithms levels (n,)  keys (n,) twice or never
 # -> dq (n,D)  dk dv (pairs,2,D)
 def _backward_kernel(
-    length: Any, dy: Any, q: Any, k: Any, v: Any, logarithms: Any, levels: Any, *rest: Any, site: _Site
+    length: Any,
+    dy: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    logarithms: Any,
+    levels: Any,
+    *rest: Any,
+    site: _Site,
 ) -> None:
     *keys, dq, dk, dv = rest
-    real, unit, kept_scale = logarithms.dtype, site.scale * LOG2_E, random.kept_scale(site.rate)
-    number, length = pl.program_id(0), length[...]
-    k, v = [k[:, half, :] for half in HALVES], [v[:, half, :] for half in HALVES]
+    real = logarithms.dtype
+    unit = site.scale * LOG2_E
+    kept_scale = random.kept_scale(site.rate)
+    number = pl.program_id(0)
+    length = length[...]
+    k = [k[:, half, :] for half in HALVES]
+    v = [v[:, half, :] for half in HALVES]
     pairs = (number * site.pairs + _range(site.pairs))[:, None]
 
     def block(at: Any, sums: Any) -> Any:
         i = (at * site.queries + _range(site.queries))[None, :]
         rows = pl.ds(at * site.queries, site.queries)
-        d_out, queries = dy[rows, :], q[rows, :]
-        logarithm, level = logarithms[rows][None, :], levels[rows][None, :]
+        d_out = dy[rows, :]
+        queries = q[rows, :]
+        logarithm = logarithms[rows][None, :]
+        level = levels[rows][None, :]
         both_kept = _kept(site, [word[rows][None, :] for word in keys], pairs)
-        d_queries, found = jnp.zeros((queries.shape[1], queries.shape[0]), real), []
-        for half, kept, (d_keys, d_values) in zip(HALVES, both_kept, sums, strict=True):
-            p = jnp.exp2(_product(k[half], queries, b_transposed=True) * unit - logarithm)
-            p = jnp.where(_seen(site, i, pairs * 2 + half, length), p, 0)
-            d_values = d_values + _product(_drop(p, kept).astype(d_out.dtype), d_out)
-            dp = _drop(_product(v[half], d_out, b_transposed=True), kept)
+        count, depth = queries.shape
+        d_queries = jnp.zeros((depth, count), real)
+        new_sums = []
+        for half in HALVES:
+            d_keys, d_values = sums[half]
+            kept = both_kept[half]
+            scores = _product(k[half], queries, b_transposed=True)
+            p = jnp.exp2(scores * unit - logarithm)
+            seen = _seen(site, i, pairs * 2 + half, length)
+            p = jnp.where(seen, p, 0)
+            dropped = _drop(p, kept).astype(d_out.dtype)
+            d_values = d_values + _product(dropped, d_out)
+            dp = _product(v[half], d_out, b_transposed=True)
+            dp = _drop(dp, kept)
             ds = (p * (dp - level)).astype(queries.dtype)
             d_keys = d_keys + _product(ds, queries)
             d_queries = d_queries + _product(k[half], ds, a_transposed=True)
-            found.append((d_keys, d_values))
+            new_sums.append((d_keys, d_values))
         dq[rows, :] = (d_queries * (kept_scale * site.scale)).astype(dq.dtype).T
-        return tuple(found)
+        return tuple(new_sums)
 
-    def unvisited(at: Any, _: Any) -> Any:
-        dq[pl.ds(at * site.queries, site.queries), :] = jnp.zeros((site.queries, dq.shape[1]), dq.dtype)
-        return _
+    def unvisited(at: Any, carry: Any) -> Any:
+        nothing = jnp.zeros((site.queries, dq.shape[1]), dq.dtype)
+        dq[pl.ds(at * site.queries, site.queries), :] = nothing
+        return carry
 
-    some, begins = jnp.int32(site.queries), number * (2 * site.pairs)
+    some = jnp.int32(site.queries)
+    begins = number * (2 * site.pairs)
     end = jnp.where(begins < length, pl.cdiv(length, some), 0)
     begin = jnp.minimum(lax.div(begins, some), end) if site.causal else jnp.int32(0)
     zero = jnp.zeros(k[0].shape, real)
@@ -240,7 +362,9 @@ def _backward_kernel(
 
 def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
     """Tell whether the queries at i attend to the keys at j."""
-    return (j < length) & (j <= i) if site.causal else j < length
+    if site.causal:
+        return (j < length) & (j <= i)
+    return j < length
 
 
 # The hash of `random.keep`: one for two neighbours. Of its upper half the lower bits need not be shifted out.
@@ -253,10 +377,13 @@ def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
     x = (x ^ (x >> 15)) * jnp.uint32(random.SECOND)
     x = x ^ (x >> 16)
     least = random.threshold(site.rate)
-    return [(x & jnp.uint32(random.DRAWS - 1)) >= least, x >= jnp.uint32(least * random.DRAWS)]
+    even = (x & jnp.uint32(random.DRAWS - 1)) >= least
+    odd = x >= jnp.uint32(least * random.DRAWS)
+    return [even, odd]
 
 
 def _drop(x: Array, kept: Any) -> Array:
+    """Return x where it is kept, 0 elsewhere; all of it where nothing is dropped."""
     return x if kept is None else jnp.where(kept, x, 0)
 
 
@@ -266,6 +393,7 @@ def _product(a: Array, b: Array, a_transposed: bool = False, b_transposed: bool 
 
 
 def _range(count: int) -> Array:
+    """Return 0 to count - 1, as int32 whatever JAX's default is."""
     return jnp.arange(count, dtype=jnp.int32)
 
 
@@ -273,6 +401,7 @@ _LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
 
 
 def _real(x: Array) -> Array:
+    """Return the type in which sums over x are made: float32 at least."""
     return jnp.promote_types(x.dtype, jnp.float32)
 
 
@@ -280,17 +409,24 @@ def _real(x: Array) -> Array:
 def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[Any, ...]:
     """Cut blocks no larger than rows call for, pad to whole ones, and make keys for the queries of heads."""
     n, A, D = arrays[0].shape[1:]
-    whole, depth = pl.next_power_of_2(n), max(LEAST, pl.next_power_of_2(D))
-    queries, sources = min(blocks.queries, max(LEAST, whole)), min(blocks.keys, max(2 * LEAST, whole))
+    whole = pl.next_power_of_2(n)
+    depth = max(LEAST, pl.next_power_of_2(D))
+    queries = min(blocks.queries, max(LEAST, whole))
+    sources = min(blocks.keys, max(2 * LEAST, whole))
+    nothing = (0, 0)
     behind = (0, -n % max(queries, sources))
-    padded = [jnp.pad(one, ((0, 0), behind, (0, 0), (0, depth - D))) for one in arrays]
+    padded = [jnp.pad(x, (nothing, behind, nothing, (0, depth - D))) for x in arrays]
     site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), queries, sources // 2)
-    options = triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages)
-    if plan.rate:
-        keys = random.fold(jnp, keys[:, None], jnp.arange(A, dtype=jnp.uint32)[:, None])
-        keys = jnp.pad(keys, ((0, 0), (0, 0), behind, (0, 0)))
-    head_keys = [keys[..., word] for word in (0, 1)] if plan.rate else []
-    return site, {"compiler_params": options, "interpret": plan.interpret}, padded, head_keys
+    options = {
+        "compiler_params": triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
+        "interpret": plan.interpret,
+    }
+    if not plan.rate:
+        return site, options, padded, []
+    heads = jnp.arange(A, dtype=jnp.uint32)[:, None]
+    keys = random.fold(jnp, keys[:, None], heads)
+    keys = jnp.pad(keys, (nothing, nothing, behind, nothing))
+    return site, options, padded, [keys[..., word] for word in (0, 1)]
 
 
 def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
@@ -300,5 +436,6 @@ def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
 
 # x (R,columns,A,depth) -> (R,columns/2,2,A,depth)
 def _paired(x: Array) -> Array:
+    """Put neighbours of a row side by side: even positions and odd ones."""
     R, columns, *rest = x.shape
     return x.reshape(R, columns // 2, 2, *rest)

@@ -21,11 +21,11 @@ DATA = "data"  # the one axis of the mesh
 class Unit(NamedTuple):
     """Neighbours in a buffer that are brought together at once."""
 
-    begin: int
-    size: int
-    piece: int  # elements a device has of it
+    begin: int  # in the buffer
+    size: int  # elements
+    piece: int  # elements a device has of it, padding included
     entries: tuple[Entry, ...]
-    layer: bool
+    layer: bool  # whether it is a layer
 
 
 @jax.tree_util.register_dataclass
@@ -38,10 +38,13 @@ class Shard:
     zeros: bool = static()
 
     def gather(self) -> Params:
-        """Return the unit's tree; for an accumulator, zeros."""
+        """Return the unit's tree, from the pieces of all devices; for an accumulator, zeros."""
         if self.zeros:
-            return unflatten(self.entries, jnp.zeros(sum(e.size for e in self.entries), self.piece.dtype))
-        return unflatten(self.entries, jax.lax.all_gather(self.piece, DATA, tiled=True))
+            size = sum(entry.size for entry in self.entries)
+            whole = jnp.zeros(size, self.piece.dtype)
+        else:
+            whole = jax.lax.all_gather(self.piece, DATA, tiled=True)
+        return unflatten(self.entries, whole)
 
 
 class Layout(NamedTuple):
@@ -52,89 +55,183 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, params: FlatParameters, devices: int) -> "Layout":
-        """Lay parameters out over so many devices."""
+        """Lay parameters out over devices.
+
+        Parameters
+        ----------
+        params : FlatParameters
+            Their table says the units; values are not looked at.
+        devices : int
+            How many there are.
+
+        Returns
+        -------
+        Layout
+            With the embeddings as a unit, each layer as one, and everything else as one.
+        """
         groups: dict[str, list[Entry]] = {}
         for entry in params.table:
-            path = entry.name.split(".")
-            group = {"layers": ".".join(path[:2]), "embeddings": "embeddings"}.get(path[0], "")
+            top, *rest = entry.name.split(".")
+            group = ""
+            if top == "embeddings":
+                group = top
+            elif top == "layers":
+                group = f"layers.{rest[0]}"
             groups.setdefault(group, []).append(entry)
-        units, begin = [], 0
+        units = []
+        begin = 0
         for group, entries in groups.items():
             size = sum(entry.size for entry in entries)
-            units.append(Unit(begin, size, -(-size // devices), tuple(entries), group.startswith("layers")))
+            piece = -(-size // devices)
+            units.append(Unit(begin, size, piece, tuple(entries), group.startswith("layers")))
             begin += size
         return cls(tuple(units), devices)
 
     # flat (N,) -> (D,n)
     def spread(self, flat: np.ndarray) -> np.ndarray:
-        """Return a buffer of the host as the devices have it."""
-        rows = []
-        for one in self.units:
-            own = flat[one.begin : one.begin + one.size]
-            rows.append(np.pad(own, (0, one.piece * self.devices - one.size)).reshape(self.devices, -1))
-        return np.concatenate(rows, axis=1)
+        """Return a buffer of the host as the devices have it.
+
+        Parameters
+        ----------
+        flat : (N,) array
+            The buffer.
+
+        Returns
+        -------
+        (D,n) array
+            A row for each device: its pieces of all units, padded with zeros.
+        """
+        pieces = []
+        for unit in self.units:
+            elements = flat[unit.begin : unit.begin + unit.size]
+            pads = unit.piece * self.devices - unit.size
+            pieces.append(np.pad(elements, (0, pads)).reshape(self.devices, -1))
+        return np.concatenate(pieces, axis=1)
 
     # rows (D,n) -> (N,)
     def joined(self, rows: np.ndarray) -> np.ndarray:
-        """Return what `spread` took."""
-        borders = np.cumsum([one.piece for one in self.units])[:-1]
-        pairs = zip(self.units, np.split(rows, borders, axis=1), strict=True)
-        return np.concatenate([part.reshape(-1)[: one.size] for one, part in pairs])
+        """Return what `spread` was given.
+
+        Parameters
+        ----------
+        rows : (D,n) array
+            What it returned.
+
+        Returns
+        -------
+        (N,) array
+            The buffer.
+        """
+        borders = np.cumsum([unit.piece for unit in self.units])[:-1]
+        parts = np.split(rows, borders, axis=1)
+        whole = []
+        for unit, part in zip(self.units, parts, strict=True):
+            whole.append(part.reshape(-1)[: unit.size])
+        return np.concatenate(whole)
 
     # local (n,)
     def tree(self, local: Any, zeros: bool = False) -> Params:
         """Nest a device's pieces as the model takes them: layers as shards, the rest brought together.
 
-        With `zeros` these are accumulators that have nothing yet.
+        Parameters
+        ----------
+        local : (n,) array
+            One device's row of a spread buffer.
+        zeros : bool
+            Whether these are accumulators that have nothing yet: only the shapes count then.
+
+        Returns
+        -------
+        dict
+            The tree of the model, with a `Shard` in the place of each layer.
         """
         merged: Params = {}
         layers = []
-        for one, end in zip(self.units, np.cumsum([one.piece for one in self.units]).tolist(), strict=True):
-            piece = local[end - one.piece : end]
-            if one.layer:
-                layers.append(Shard(piece, _inside(one.entries), zeros))
+        begin = 0
+        for unit in self.units:
+            piece = local[begin : begin + unit.piece]
+            begin += unit.piece
+            if unit.layer:
+                layers.append(Shard(piece, _inside(unit.entries), zeros))
             else:
-                merged |= Shard(piece, one.entries, zeros).gather()
-        return merged | ({"layers": layers} if layers else {})
+                merged |= Shard(piece, unit.entries, zeros).gather()
+        if layers:
+            merged["layers"] = layers
+        return merged
 
     # -> (n,)
     def reduce_scatter(self, tree: Params) -> Any:
-        """Return a device's pieces of the sum over all devices of a tree of gradients."""
-        pieces, layers = [], iter(tree.get("layers", ()))
-        for one in self.units:
-            pieces.append(next(layers).piece if one.layer else _reduce_scatter(one, tree, one.entries))
+        """Return a device's pieces of the sum over all devices of a tree of gradients.
+
+        Parameters
+        ----------
+        tree : dict
+            One device's gradients; layers have been summed already, as `Shard` (`reduce_scatter_layer`).
+
+        Returns
+        -------
+        (n,) array
+            The pieces of all units.
+        """
+        pieces = []
+        layers = iter(tree.get("layers", ()))
+        for unit in self.units:
+            if unit.layer:
+                pieces.append(next(layers).piece)
+            else:
+                pieces.append(_reduce_scatter(unit, tree, unit.entries))
         return jnp.concatenate(pieces)
 
     def reduce_scatter_layer(self, number: int, tree: Params) -> Shard:
-        """Return the same of one layer."""
-        one = [unit for unit in self.units if unit.layer][number]
-        entries = _inside(one.entries)
-        return Shard(_reduce_scatter(one, tree, entries), entries, zeros=False)
+        """Return a device's piece of the sum over all devices of the gradients of one layer.
+
+        Parameters
+        ----------
+        number : int
+            The layer, from 0.
+        tree : dict
+            One device's gradients of it.
+
+        Returns
+        -------
+        Shard
+            The piece.
+        """
+        units = [unit for unit in self.units if unit.layer]
+        unit = units[number]
+        entries = _inside(unit.entries)
+        return Shard(_reduce_scatter(unit, tree, entries), entries, zeros=False)
 
     # -> (n,) bool
     def decaying(self) -> Any:
         """Tell which of a device's elements have weight decay."""
-        found = []
-        for one in self.units:
-            place = jax.lax.axis_index(DATA) * one.piece + jnp.arange(one.piece)
-            decays, begin = jnp.zeros(one.piece, bool), 0
-            for entry in one.entries:
+        pieces = []
+        for unit in self.units:
+            place = jax.lax.axis_index(DATA) * unit.piece + jnp.arange(unit.piece)
+            decays = jnp.zeros(unit.piece, bool)
+            begin = 0
+            for entry in unit.entries:
                 if entry.decays:
                     decays |= (place >= begin) & (place < begin + entry.size)
                 begin += entry.size
-            found.append(decays)
-        return jnp.concatenate(found)
+            pieces.append(decays)
+        return jnp.concatenate(pieces)
 
 
 def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Return entries of a layer by their names within it."""
-    return tuple(Entry(e.name.split(".", 2)[2], e.shape, e.initial, e.decays) for e in entries)
+    inside = []
+    for entry in entries:
+        _, _, name = entry.name.split(".", 2)
+        inside.append(Entry(name, entry.shape, entry.initial, entry.decays))
+    return tuple(inside)
 
 
 # -> (piece,)
-def _reduce_scatter(one: Unit, tree: Params, entries: tuple[Entry, ...]) -> Any:
+def _reduce_scatter(unit: Unit, tree: Params, entries: tuple[Entry, ...]) -> Any:
     """Sum over devices, each getting its piece."""
     leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
-    pads = one.piece * jax.lax.axis_size(DATA) - one.size
-    flat = jnp.concatenate([*leaves, jnp.zeros(pads, leaves[0].dtype)])
+    pads = unit.piece * jax.lax.axis_size(DATA) - unit.size
+    leaves.append(jnp.zeros(pads, leaves[0].dtype))
+    flat = jnp.concatenate(leaves)
     return jax.lax.psum_scatter(flat, DATA, tiled=True)

@@ -31,8 +31,8 @@ JaxLayerNormSaved = namedtuple("JaxLayerNormSaved", "x mean rstd gamma")
 JaxAttentionSaved = namedtuple("JaxAttentionSaved", "q kept")
 JaxSegmentsSaved = namedtuple("JaxSegmentsSaved", "rows")
 
-# Of what the entries that logits are computed for are a multiple: a GPU takes twice as long for products of
-# which a side is none of 8, and its best kernels want 128. Elsewhere than on a CPU it is 128.
+# Logits are computed for a multiple of so many entries, by platform; 128 elsewhere. A GPU takes twice as long
+# for products with a side that is not a multiple of 8, and its best kernels want 128.
 MULTIPLES = {"cpu": 1}
 CHUNK = 4096  # squares that are added up directly: one long sum in float32 loses digits
 
@@ -40,15 +40,33 @@ CHUNK = 4096  # squares that are added up directly: one long sum in float32 lose
 class JaxOps(LayersOnDevices, RecurrentOverRows):
     """Every operation of the reference, for XLA to compile; shapes are those of `minibert.core.ops`.
 
-    Arguments are those of `registry.create`, `shard` being its `fsdp`. With bfloat16, activations and their
-    gradients are kept so between sublayers; sums, statistics, losses and weights are float32. To `recompute`
-    takes less memory for a third more arithmetic; `shard` does so in any case.
+    Parameters
+    ----------
+    dtype : str
+        "float32" (the default), "float64" or "bfloat16". With bfloat16, activations and their gradients are
+        kept so between sublayers; sums, statistics, losses and weights are float32.
+    devices : int or None
+        How many train; None, the default, for all that JAX sees.
+    shard : bool
+        Whether parameters and moments are spread over the devices; the option `fsdp` of `registry.create`.
+    recompute : bool
+        Whether only the input of each layer is kept for backward: less memory for a third more arithmetic.
+        `shard` does so in any case.
+
+    Raises
+    ------
+    InputError
+        When there are not so many devices.
     """
 
     name = "jax"
 
     def __init__(
-        self, dtype: str = "float32", devices: int | None = None, shard: bool = False, recompute: bool = False
+        self,
+        dtype: str = "float32",
+        devices: int | None = None,
+        shard: bool = False,
+        recompute: bool = False,
     ) -> None:
         if dtype == "float64":
             jax.config.update("jax_enable_x64", True)
@@ -57,36 +75,112 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     @property
     def _details(self) -> str:
-        kind, mesh = self.runtime.device.device_kind, self.runtime.mesh
-        return f"on {kind}" if mesh is None else f"on {mesh.size} devices, {kind}"
+        """Describe the devices, for the sentence about the engine."""
+        kind = self.runtime.device.device_kind
+        mesh = self.runtime.mesh
+        if mesh is None:
+            return f"on {kind}"
+        return f"on {mesh.size} devices, {kind}"
 
     # The table of words is made longer for the logits, by entries that are never the word.
 
     def masked_lm_head(
-        self, x: Array, rows: Array, labels: Array, params: Params, table: Array, config: Any
+        self,
+        x: Array,
+        rows: Array,
+        labels: Array,
+        params: Params,
+        table: Array,
+        config: Any,
     ) -> tuple[tuple[Array, Array], Saved]:
-        params = params | {"output_bias": self._longer(params["output_bias"], -jnp.inf)}
+        """Return losses and guesses at the masked rows, as `Blocks.masked_lm_head` does.
+
+        Parameters
+        ----------
+        x : (T,H) array
+            What leaves the encoder.
+        rows, labels : (M,) arrays
+            Where something is to be predicted, and the vocabulary entry that is right there.
+        params : dict
+            `weight`, `bias`, `gamma`, `beta` and `output_bias`.
+        table : (V,H) array
+            The word embedding, which is the decoder as well.
+        config : BertConfig
+            Has `gelu_form` and `layer_norm_eps`.
+
+        Returns
+        -------
+        tuple of two (M,) arrays, and MaskedLmHeadSaved
+            -log probability of each label in nats, and the entry that scores highest; what backward needs.
+        """
+        bias = self._longer(params["output_bias"], -jnp.inf)
+        params = params | {"output_bias": bias}
         return super().masked_lm_head(x, rows, labels, params, self._longer(table), config)
 
     def masked_lm_head_backward(
-        self, dnll: Array, saved: Saved, params: Params, grads: Grads, dtable: Array, config: Any
+        self,
+        dnll: Array,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+        dtable: Array,
+        config: Any,
     ) -> tuple[Array, Grads, Array]:
-        V, longer = len(dtable), grads | {"output_bias": self._longer(grads["output_bias"])}
+        """Add the gradients of `masked_lm_head`.
+
+        Parameters
+        ----------
+        dnll : (M,) array
+            Gradient of the losses.
+        saved : MaskedLmHeadSaved
+            What `masked_lm_head` kept.
+        params, grads : dict
+            Parameters of the head, and their gradient accumulators.
+        dtable : (V,H) array
+            The accumulator of the word embedding.
+        config : BertConfig
+            Has `gelu_form`.
+
+        Returns
+        -------
+        tuple of (T,H) array, dict and (V,H) array
+            Gradient of x; the accumulators of the head and of the word embedding.
+        """
+        V = len(dtable)
+        longer = grads | {"output_bias": self._longer(grads["output_bias"])}
         dtable = self._longer(dtable)
         dx, grads, dtable = super().masked_lm_head_backward(dnll, saved, params, longer, dtable, config)
-        return dx, grads | {"output_bias": grads["output_bias"][:V]}, dtable[:V]
+        dbias = grads["output_bias"][:V]
+        return dx, grads | {"output_bias": dbias}, dtable[:V]
 
     # x (V,...) -> (V',...)
     def _longer(self, x: Array, fill: float = 0.0) -> Array:
+        """Add entries behind those of the vocabulary, up to the multiple that suits the device."""
         behind = -len(x) % MULTIPLES.get(self.runtime.device.platform, 128)
-        return jnp.pad(x, ((0, behind), *[(0, 0)] * (x.ndim - 1)), constant_values=fill) if behind else x
+        if not behind:
+            return x
+        none = [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, ((0, behind), *none), constant_values=fill)
 
     # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
 
     def upcast(self, x: Array) -> Array:
+        """Return activations in at least float32.
+
+        Parameters
+        ----------
+        x : array
+            Any shape.
+
+        Returns
+        -------
+        array
+            float32 in place of bfloat16; any other array itself.
+        """
         return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
 
     def _narrowed(self, x: Array) -> Array:
+        """Return activations as they are kept."""
         return x if self._narrow is None else x.astype(self._narrow)
 
     def _product(self, a: Array, b: Array, dtype: Any = jnp.float32) -> Array:
@@ -98,24 +192,86 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=result)
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
-        """Return x @ weight + bias, as precise as x."""
-        y = (self._product(x, weight, x.dtype) + bias).astype(x.dtype)
+        """Return x @ weight + bias, as precise as x.
+
+        Parameters
+        ----------
+        x : (T,K) array
+            Inputs.
+        weight : (K,N) array
+            The matrix.
+        bias : (N,) array
+            Added to every row.
+
+        Returns
+        -------
+        tuple of (T,N) array and LinearSaved
+            The result, in the type of x; x, narrowed, and the weight.
+        """
+        product = self._product(x, weight, x.dtype)
+        y = (product + bias).astype(x.dtype)
         return y, LinearSaved(self._narrowed(x), weight)
 
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `linear`.
+
+        Parameters
+        ----------
+        dy : (T,N) array
+            Gradient of the result.
+        saved : LinearSaved
+            What `linear` kept.
+
+        Returns
+        -------
+        tuple of three arrays
+            Gradients of x (T,K), in the type of dy, and of weight (K,N) and bias (N,), in float32 at least.
+        """
         dx = self._product(dy, saved.weight.T, dy.dtype).astype(dy.dtype)
-        return dx, self._product(saved.x.T, dy), self.upcast(dy).sum(0)
+        dweight = self._product(saved.x.T, dy)
+        dbias = self.upcast(dy).sum(0)
+        return dx, dweight, dbias
 
     # The device's own erf is faster; 1 - erf(x) loses digits in the tail, where results are 0 in bfloat16.
     def _erfc(self, x: Array) -> Array:
+        """Return the complementary error function."""
         return super()._erfc(x) if self._narrow is None else 1 - jax.lax.erf(x)
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x), in float32 at least; only x is kept."""
+        """Return x Phi(x), computed in float32 at least, as `Primitives.gelu` does; only x is kept.
+
+        Parameters
+        ----------
+        x : array
+            Any shape.
+        form : str
+            "erf" or "tanh".
+
+        Returns
+        -------
+        tuple of array and JaxGeluSaved
+            The result, in the type of x; x.
+        """
         y, _ = super().gelu(self.upcast(x), form)
         return y.astype(x.dtype), JaxGeluSaved(x)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
+        """Return the gradient of `gelu`.
+
+        Parameters
+        ----------
+        dy : array
+            Gradient of the result.
+        saved : JaxGeluSaved
+            What `gelu` kept.
+        form : str
+            The form that `gelu` was called with.
+
+        Returns
+        -------
+        array
+            Gradient of x, in the type of dy.
+        """
         x = jax.lax.optimization_barrier(saved.x)  # else XLA keeps the wide values in between as well
         _, again = super().gelu(self.upcast(x), form)
         return super().gelu_backward(self.upcast(dy), again, form).astype(dy.dtype)
@@ -123,129 +279,418 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
     # What is kept is x itself with what is known of its rows. From normal values XLA would go back to x all
     # the same, and add up dy x_hat over the columns by way of an array of wide numbers.
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
+        """Return gamma (x - mean) / sqrt(variance + eps) + beta, as `Primitives.layer_norm` does.
+
+        Parameters
+        ----------
+        x : (T,H) array
+            Rows to normalise.
+        gamma, beta : (H,) arrays
+            Scale and shift of every row.
+        eps : float
+            Added to the variance.
+
+        Returns
+        -------
+        tuple of (T,H) array and JaxLayerNormSaved
+            The result, in the type of x; x itself, and mean and 1 / deviation of each row.
+        """
         wide = self.upcast(x)
         y, saved = super().layer_norm(wide, gamma, beta, eps)
-        return y.astype(x.dtype), JaxLayerNormSaved(x, wide.mean(-1, keepdims=True), saved.rstd, gamma)
+        y = y.astype(x.dtype)
+        mean = wide.mean(-1, keepdims=True)
+        return y, JaxLayerNormSaved(x, mean, saved.rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `layer_norm`.
+
+        Parameters
+        ----------
+        dy : (T,H) array
+            Gradient of the result.
+        saved : JaxLayerNormSaved
+            What `layer_norm` kept.
+
+        Returns
+        -------
+        tuple of three arrays
+            Gradients of x (T,H), in the type of dy, and of gamma (H,) and beta (H,).
+        """
         x, mean, rstd, gamma = jax.lax.optimization_barrier(saved)
-        saved = LayerNormSaved((self.upcast(x) - mean) * rstd, rstd, gamma)
+        x_hat = (self.upcast(x) - mean) * rstd
+        saved = LayerNormSaved(x_hat, rstd, gamma)
         dx, dgamma, dbeta = super().layer_norm_backward(self.upcast(dy), saved)
         # Two need dx, and each would compute it for itself.
-        return jax.lax.optimization_barrier(dx.astype(dy.dtype)), dgamma, dbeta
+        dx = jax.lax.optimization_barrier(dx.astype(dy.dtype))
+        return dx, dgamma, dbeta
 
     # The factor 1 / (1 - rate) is not to be rounded to 8 bits.
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
+        """Drop, in float32 at least; the result has the type of x."""
         y, saved = super()._dropout(self.upcast(x), drop, site)
         return y.astype(x.dtype), saved
 
     def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
-        return super()._dropout_backward(self.upcast(dy), saved).astype(dy.dtype)
+        """Return the gradient of `_dropout`, in the type of dy."""
+        dx = super()._dropout_backward(self.upcast(dy), saved)
+        return dx.astype(dy.dtype)
 
     def embedding_block(
-        self, batch: Any, params: Params, config: Any, drop: random.Dropout | None
+        self,
+        batch: Any,
+        params: Params,
+        config: Any,
+        drop: random.Dropout | None,
     ) -> tuple[Array, Saved]:
-        """Return dropout(LayerNorm(word + position + segment)); from here on activations may be bfloat16."""
+        """Return dropout(LayerNorm(word + position + segment)); from here on activations may be bfloat16.
+
+        Parameters
+        ----------
+        batch : Rows or Batch
+            T tokens with their positions and segments.
+        params : dict
+            The three tables, `gamma` and `beta`.
+        config : BertConfig
+            Has `layer_norm_eps`.
+        drop : Dropout or None
+            The source of dropout; None for none.
+
+        Returns
+        -------
+        tuple of (T,H) array and EmbeddingBlockSaved
+            The result; what its backward needs.
+        """
         y, saved = super().embedding_block(batch, params, config, drop)
         return self._narrowed(y), saved
 
     def embedding_block_backward(self, dy: Array, saved: Saved, params: Params, grads: Grads) -> Grads:
+        """Add the gradients of the three tables and the LayerNorm, in float32 at least.
+
+        Parameters
+        ----------
+        dy : (T,H) array
+            Gradient of the result.
+        saved : EmbeddingBlockSaved
+            What `embedding_block` kept.
+        params, grads : dict
+            Parameters of the block, and their gradient accumulators.
+
+        Returns
+        -------
+        dict
+            The new accumulators.
+        """
         return super().embedding_block_backward(self.upcast(dy), saved, params, grads)
 
     def _row_keys(self, batch: Any, seed: Any, step: Any) -> Array:
-        words = *random.words(jnp, seed, step), batch.token_sequences, batch.positions.astype(jnp.uint32)
-        words = jnp.stack([jnp.broadcast_to(word, batch.positions.shape) for word in words])
-        key = jnp.broadcast_to(jnp.asarray(random.STREAMS, jnp.uint32), (*batch.positions.shape, 2))
+        """Return the key of every token, as `random.row_keys` does."""
+        shape = batch.positions.shape
+
+        def fold(key: Array, word: Array) -> tuple[Array, None]:
+            return random.fold(jnp, key, word), None
+
+        words = random.words(jnp, seed, step)
+        words.append(batch.token_sequences)
+        words.append(batch.positions.astype(jnp.uint32))
+        each = jnp.stack([jnp.broadcast_to(word, shape) for word in words])
+        streams = jnp.asarray(random.STREAMS, jnp.uint32)
+        key = jnp.broadcast_to(streams, (*shape, 2))
         # A loop is what XLA does not merge with the masks: it made the key of a row anew for every element,
         # and took minutes to compile that.
-        return jax.lax.scan(lambda key, word: (random.fold(jnp, key, word), None), key, words)[0]
+        keys, _ = jax.lax.scan(fold, key, each)
+        return keys
 
     # Arrays that can't be written to.
 
     def accumulate(self, total: Array, extra: Array) -> Array:
+        """Add to an accumulator, which is not changed.
+
+        Parameters
+        ----------
+        total : array
+            The accumulator, of any shape.
+        extra : array
+            What to add.
+
+        Returns
+        -------
+        array
+            The sum, which takes the accumulator's place.
+        """
         return total + extra
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
+        """Add rows to those of a table, total[ids[t]] += rows[t]; the table is not changed.
+
+        Parameters
+        ----------
+        total : (V,H) array
+            The table.
+        ids : (T,) integers
+            Row numbers, equal ones among them perhaps.
+        rows : (T,H) array
+            What to add.
+
+        Returns
+        -------
+        (V,H) array
+            The sums, in the type of the table.
+        """
         return total.at[ids].add(rows.astype(total.dtype))
 
     def global_norm(self, grads: Array | list[Array]) -> Array:
-        """Return the Euclidean norm of all gradients together, in one array or in several."""
+        """Return the Euclidean norm of all gradients together.
+
+        Parameters
+        ----------
+        grads : array or list of arrays
+            The gradients, of any shapes; where they are spread, the pieces of one device.
+
+        Returns
+        -------
+        scalar
+            The norm, over all devices where gradients are spread.
+        """
         squares = sum(map(sum_of_squares, jax.tree.leaves(grads)))
-        return jnp.sqrt(squares if self.runtime.layout is None else jax.lax.psum(squares, DATA))
+        if self.runtime.layout is not None:
+            squares = jax.lax.psum(squares, DATA)
+        return jnp.sqrt(squares)
 
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
-        return clip_norm / jnp.maximum(norm, clip_norm) if clip_norm > 0 else 1.0
+        """Return what makes a gradient at most so long, as `Updates.clip_factor` does.
+
+        Parameters
+        ----------
+        norm : scalar
+            How long it is.
+        clip_norm : float
+            The largest length; 0 for no limit.
+
+        Returns
+        -------
+        scalar
+            Its factor, at most 1.
+        """
+        if clip_norm > 0:
+            return clip_norm / jnp.maximum(norm, clip_norm)
+        return 1.0
 
     def adamw(
-        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        decayed: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of Adam with decoupled weight decay, on arrays of any shape."""
+        """Take one step of Adam with decoupled weight decay, as `Updates.adamw` does.
+
+        Parameters
+        ----------
+        params, grads : arrays
+            Parameters and gradients, of any shape; where they are spread, the pieces (n,) of one device.
+        m, v : arrays
+            First and second moment, of that shape.
+        decayed : (K,2) int64
+            Ranges [begin, end) that have weight decay, counted row by row; not read where parameters are
+            spread, as the layout knows them.
+        rule : AdamRule
+            The numbers of this step.
+
+        Returns
+        -------
+        tuple of three arrays
+            New parameters and moments.
+        """
         direction, m, v = _adam(grads, m, v, rule)
         layout = self.runtime.layout
         decays = _in_ranges(decayed, params.shape) if layout is None else layout.decaying()
-        direction = direction + jnp.where(decays, rule.weight_decay, 0) * params
+        decay = jnp.where(decays, rule.weight_decay, 0)
+        direction = direction + decay * params
         return params - rule.lr * direction, m, v
 
     def lamb(
-        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        tensors: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of LAMB. It needs tensors whole; options refuse it where they would be spread."""
+        """Take one step of LAMB, as `Updates.lamb` does.
+
+        It needs tensors whole; options refuse it where they would be spread.
+
+        Parameters
+        ----------
+        params, grads : arrays
+            Parameters and gradients, of any shape.
+        m, v : arrays
+            First and second moment, of that shape.
+        tensors : (K,3) int64
+            Rows [begin, end, decays], counted row by row.
+        rule : AdamRule
+            The numbers of this step.
+
+        Returns
+        -------
+        tuple of three arrays
+            New parameters and moments.
+        """
         direction, m, v = _adam(grads, m, v, rule)
-        x, u, changed, at = params.reshape(-1), direction.reshape(-1), [], 0
+        flat = params.reshape(-1)
+        u = direction.reshape(-1)
+        parts = []
+        at = 0
         for begin, end, decays in tensors.tolist():
-            own, along = x[begin:end], u[begin:end]
+            x = flat[begin:end]
+            along = u[begin:end]
             if decays:
-                along = along + rule.weight_decay * own
-                along = self._trust_ratio(length(own), length(along)).astype(along.dtype) * along
-            changed += [x[at:begin], own - rule.lr * along]
+                along = along + rule.weight_decay * x
+                trust = self._trust_ratio(length(x), length(along))
+                along = trust.astype(along.dtype) * along
+            parts.append(flat[at:begin])
+            parts.append(x - rule.lr * along)
             at = end
-        return jnp.concatenate([*changed, x[at:]]).reshape(params.shape), m, v
+        parts.append(flat[at:])
+        return jnp.concatenate(parts).reshape(params.shape), m, v
 
     def muon(
-        self, params: Array, grads: Array, m: Array, v: Array, tensors: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        tensors: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of Muon, in one tensor; options refuse it where tensors would be spread."""
-        ((begin, end, decays, rows, matrices),) = tensors.tolist()
+        """Take one step of Muon, as `Updates.muon` does, in one tensor.
+
+        Options refuse it where tensors would be spread.
+
+        Parameters
+        ----------
+        params, grads : arrays
+            Parameter and gradient, of any shape.
+        m, v : arrays
+            First and second moment, of that shape.
+        tensors : (1,5) int64
+            The row [begin, end, decays, rows, matrices] of this tensor.
+        rule : AdamRule
+            The numbers of this step.
+
+        Returns
+        -------
+        tuple of three arrays
+            New parameter and moments.
+        """
+        [[begin, end, decays, rows, matrices]] = tensors.tolist()
         if not matrices:
-            return self.adamw(params, grads, m, v, np.array([[begin, end]])[:decays], rule)
+            decayed = np.array([[begin, end]])[:decays]
+            return self.adamw(params, grads, m, v, decayed, rule)
         direction, m = self._muon_direction(grads, m, rows, matrices, rule)
         return params - rule.lr * (direction + rule.weight_decay * params), m, v
 
     def attention(
-        self, q: Array, k: Array, v: Array, cu_seqlens: Any, causal: bool = False,
-        drop: random.Dropout | None = None, site: int = 0,
-    ) -> tuple[Array, Saved]:  # fmt: skip
-        """Return softmax(q k^T / sqrt(D)) v, over rows if the batch was laid out so."""
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        cu_seqlens: Any,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v, as `Attention.attention` does.
+
+        Parameters
+        ----------
+        q, k, v : (T,A,D) arrays
+            Queries, keys and values.
+        cu_seqlens : Borders or (S+1,) integers
+            Where sequences begin; without rows the reference computes.
+        causal : bool
+            Whether a token sees only itself and what stands before it.
+        drop : Dropout or None
+            The source of dropout on the probabilities; None, the default, for none.
+        site : int
+            The dropout site, a number of this place in the network.
+
+        Returns
+        -------
+        tuple of (T,A,D) array and JaxAttentionSaved
+            The result; what the kernel of the device keeps.
+        """
         if not isinstance(cu_seqlens, Borders):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         rate, keys = 0.0, None
         if drop is not None and drop.attention_rate:
             rate = drop.attention_rate
-            keys = self._in_rows(random.fold(jnp, drop.rows, *random.words(jnp, site)), cu_seqlens)
-        plan = Plan(causal, rate, jax_attention.choose(self.runtime.device.platform, q.dtype))
-        queries, sources, values = (self._in_rows(one, cu_seqlens) for one in (q, k, v))
+            keys = random.fold(jnp, drop.rows, *random.words(jnp, site))
+            keys = self._in_rows(keys, cu_seqlens)
+        kernel = jax_attention.choose(self.runtime.device.platform, q.dtype)
+        plan = Plan(causal, rate, kernel)
+        queries, sources, values = (self._in_rows(x, cu_seqlens) for x in (q, k, v))
         y, saved = jax_attention.forward(plan, queries, sources, values, cu_seqlens.lengths, keys)
         return y.reshape(q.shape), JaxAttentionSaved(q, Kept(saved, plan))
 
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `attention`.
+
+        Parameters
+        ----------
+        dy : (T,A,D) array
+            Gradient of the result.
+        saved : JaxAttentionSaved or AttentionSaved
+            What `attention` kept.
+
+        Returns
+        -------
+        tuple of three (T,A,D) arrays
+            Gradients of q, k and v, parts of one array.
+        """
         if not isinstance(saved, JaxAttentionSaved):
             return super().attention_backward(dy, saved)
         plan, kept = saved.kept.how, saved.kept.arrays
         gradients = jax_attention.backward(plan, dy.reshape(kept.q.shape), kept)
         # The three side by side are what is multiplied next, twice: made once, and not for each product.
-        T, H = len(dy), dy[0].size
-        whole = jax.lax.optimization_barrier(jnp.concatenate([one.reshape(T, H) for one in gradients], 1))
+        T = len(dy)
+        H = dy[0].size
+        side_by_side = jnp.concatenate([gradient.reshape(T, H) for gradient in gradients], 1)
+        whole = jax.lax.optimization_barrier(side_by_side)
         return tuple(whole[:, i * H : (i + 1) * H].reshape(dy.shape) for i in range(3))
 
     # x (R n,...) -> (R,n,...)
     def _in_rows(self, x: Array, borders: Borders) -> Array:
+        """Give an array of tokens the axes of rows and columns."""
         return x.reshape(len(borders.lengths), len(borders.columns), *x.shape[1:])
 
     # scores (T,)  labels (S,) -> (S,)
     def segment_softmax_cross_entropy(
-        self, scores: Array, cu_seqlens: Any, labels: Array
+        self,
+        scores: Array,
+        cu_seqlens: Any,
+        labels: Array,
     ) -> tuple[Array, Saved]:
+        """Return -log softmax within each segment, as `Losses.segment_softmax_cross_entropy` does.
+
+        Parameters
+        ----------
+        scores : (T,) array
+            One for each token; those of pads do not count.
+        cu_seqlens : Borders or (S+1,) integers
+            Where segments begin; without rows the reference computes.
+        labels : (S,) integers
+            The right token of each segment, counted from its beginning.
+
+        Returns
+        -------
+        tuple of (S,) array and JaxSegmentsSaved
+            Losses in nats; what a softmax over each row keeps.
+        """
         if not isinstance(cu_seqlens, Borders):
             return super().segment_softmax_cross_entropy(scores, cu_seqlens, labels)
         real = cu_seqlens.columns < cu_seqlens.lengths[:, None]
@@ -254,9 +699,24 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         return nll, JaxSegmentsSaved(saved)
 
     def segment_softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `segment_softmax_cross_entropy`, 0 at pads.
+
+        Parameters
+        ----------
+        dnll : (S,) array
+            Gradient of the losses.
+        saved : JaxSegmentsSaved or SegmentsSaved
+            What `segment_softmax_cross_entropy` kept.
+
+        Returns
+        -------
+        (T,) array
+            Gradient of the scores.
+        """
         if not isinstance(saved, JaxSegmentsSaved):
             return super().segment_softmax_cross_entropy_backward(dnll, saved)
-        return self.softmax_cross_entropy_backward(dnll, saved.rows).reshape(-1)
+        dscores = self.softmax_cross_entropy_backward(dnll, saved.rows)
+        return dscores.reshape(-1)
 
 
 # ranges (K,2) -> shape, or a scalar
@@ -265,34 +725,67 @@ def _in_ranges(ranges: np.ndarray, shape: tuple[int, ...]) -> Any:
     inside = np.zeros(math.prod(shape), bool)
     for begin, end in ranges.tolist():
         inside[begin:end] = True
-    return inside.all() if inside.all() == inside.any() else inside.reshape(shape)
+    if inside.all() == inside.any():
+        return inside.all()
+    return inside.reshape(shape)
 
 
 # grads m v (...) -> direction m v (...)
 def _adam(grads: Array, m: Array, v: Array, rule: AdamRule) -> tuple[Array, Array, Array]:
     """Return Adam's direction and the new moments."""
-    grads, betas = grads * rule.clip, (rule.beta1, rule.beta2)
-    # 1 - beta^t without cancellation: t is traced, so this is done in the precision of the parameters.
+    beta1, beta2 = rule.beta1, rule.beta2
+    grads = grads * rule.clip
     count = jnp.asarray(rule.step, m.dtype)
-    logarithms = [math.log(beta) if beta else -math.inf for beta in betas]
-    own = [-jnp.expm1(count * one) if rule.bias_correction else 1.0 for one in logarithms]
-    m = betas[0] * m + (1 - betas[0]) * grads
-    v = betas[1] * v + (1 - betas[1]) * (grads * grads)
-    return (m / own[0]) / (jnp.sqrt(v / own[1]) + rule.eps), m, v
+    m_correction = _correction(beta1, count) if rule.bias_correction else 1.0
+    v_correction = _correction(beta2, count) if rule.bias_correction else 1.0
+    m = beta1 * m + (1 - beta1) * grads
+    v = beta2 * v + (1 - beta2) * (grads * grads)
+    direction = (m / m_correction) / (jnp.sqrt(v / v_correction) + rule.eps)
+    return direction, m, v
+
+
+def _correction(beta: float, count: Array) -> Array:
+    """Return 1 - beta^count, without cancellation: count is traced, in the precision of the parameters."""
+    logarithm = math.log(beta) if beta else -math.inf
+    return -jnp.expm1(count * logarithm)
 
 
 # x (...) -> scalar
 def length(x: Array) -> Array:
-    """Return the Euclidean norm; no square leaves the range of float32."""
+    """Return the Euclidean norm; no square leaves the range of float32.
+
+    Parameters
+    ----------
+    x : array
+        Any shape.
+
+    Returns
+    -------
+    scalar
+        The square root of the sum of all squares.
+    """
     largest = jnp.abs(x).max(initial=0)
-    return largest * jnp.sqrt(sum_of_squares(x / jnp.where(largest > 0, largest, 1)))
+    scaled = x / jnp.where(largest > 0, largest, 1)
+    return largest * jnp.sqrt(sum_of_squares(scaled))
 
 
 # x (...) -> scalar
 def sum_of_squares(x: Array) -> Array:
-    """Sum the squares, as sums of the sums of rows."""
+    """Sum the squares, as sums of the sums of rows: one long sum in float32 loses digits.
+
+    Parameters
+    ----------
+    x : array
+        Any shape.
+
+    Returns
+    -------
+    scalar
+        The sum of all squares.
+    """
     sums = jnp.square(x)
     if x.ndim > 1:
         sums = sums.sum(-1).reshape(-1)
     whole = len(sums) // CHUNK * CHUNK
-    return sums[:whole].reshape(-1, CHUNK).sum(1).sum() + sums[whole:].sum()
+    chunks = sums[:whole].reshape(-1, CHUNK)
+    return chunks.sum(1).sum() + sums[whole:].sum()

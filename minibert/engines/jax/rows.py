@@ -21,10 +21,11 @@ STEPS = 4  # sizes between a power of two and the next: at most a quarter of a s
 PER_TOKEN = ("input_ids", "token_type_ids", "positions")
 PER_SEQUENCE = ("sequence_index", "next_sentence_labels", "next_sentence_weights")
 PER_MASKED = ("masked_labels", "masked_weights")
+OF_TASKS = ("labels", "label_weights", "label_rows", "windows", "vectors")
 
 
 def static() -> Any:
-    """Declare a field for which code is compiled anew, as no array."""
+    """Declare a dataclass field that is not an array: code is compiled anew for each of its values."""
     return dataclasses.field(metadata={"static": True})
 
 
@@ -69,14 +70,17 @@ class Rows:
 
     @property
     def first_rows(self) -> Array:  # (R,)
+        """Return the row of each sequence's first token."""
         return jnp.arange(self.lengths.shape[0], dtype=jnp.int32) * self.columns
 
     @property
     def last_rows(self) -> Array:  # (R,)
+        """Return the row of each sequence's last token; of its first pad where there is none."""
         return self.first_rows + jnp.maximum(self.lengths - 1, 0)
 
     @property
     def token_sequences(self) -> Array:  # (R n,)
+        """Return the number in the global batch of each token's sequence."""
         return jnp.repeat(self.sequence_index, self.columns)
 
 
@@ -85,8 +89,8 @@ class Shape(NamedTuple):
 
     rows: int
     columns: int
-    masked: int
-    tagged: int
+    masked: int  # positions to predict
+    tagged: int  # rows with a tag
     examples: int
     windows: int  # of an example
 
@@ -94,44 +98,123 @@ class Shape(NamedTuple):
 def rounded(count: int) -> int:
     """Round up to the next size: a power of two, or one of the steps between two of them.
 
+    Parameters
+    ----------
+    count : int
+        Not negative.
+
+    Returns
+    -------
+    int
+        At least 1.
+
     Examples
     --------
     >>> [rounded(n) for n in (1, 2, 3, 5, 9, 33, 1966)]
     [1, 2, 3, 5, 10, 40, 2048]
     """
-    unit = max(1, (1 << (max(count, 1) - 1).bit_length()) // (2 * STEPS))
+    power = 1 << (max(count, 1) - 1).bit_length()
+    unit = max(1, power // (2 * STEPS))
     return max(1, -(-count // unit) * unit)
 
 
 def shape_of(batch: Batch) -> Shape:
-    """Return the room for a batch."""
-    choices, windows = getattr(batch, "choices", 1), getattr(batch, "windows", None)
-    rows = rounded(batch.S // choices)
+    """Return the room for a batch.
+
+    Parameters
+    ----------
+    batch : Batch
+        On the host, any kind of batch.
+
+    Returns
+    -------
+    Shape
+        All numbers rounded up, so that few shapes exist.
+    """
+    choices = getattr(batch, "choices", 1)
+    tagged = len(getattr(batch, "label_rows", ()))
+    windows = getattr(batch, "windows", None)
+    groups = rounded(batch.S // choices)
+    longest = int(batch.lengths.max())
     return Shape(
-        rows * choices,
-        -(-rounded(int(batch.lengths.max())) // COLUMNS) * COLUMNS,
-        rounded(batch.M) if batch.M else 0,
-        rounded(tagged) if (tagged := len(getattr(batch, "label_rows", ()))) else 0,
-        rows if windows is None else rounded(batch.E),
-        0 if windows is None else rounded(windows.shape[1]),
+        rows=groups * choices,
+        columns=_columns(longest),
+        masked=rounded(batch.M) if batch.M else 0,
+        tagged=rounded(tagged) if tagged else 0,
+        examples=groups if windows is None else rounded(batch.E),
+        windows=0 if windows is None else rounded(windows.shape[1]),
     )
 
 
+def _columns(longest: int) -> int:
+    """Return how many columns rows have for a sequence of so many tokens."""
+    return -(-rounded(longest) // COLUMNS) * COLUMNS
+
+
 def room(part: BatchPart, pieces: int) -> Shape:
-    """Return room for each of so many pieces of any machine's part of a global batch, the same for all."""
-    rows = rounded(-(-part.sequences // (part.parts * pieces)))
-    columns = -(-rounded(part.longest) // COLUMNS) * COLUMNS
-    return Shape(rows, columns, rounded(rows * part.most_masked), 0, rows, 0)
+    """Return room for each piece of any machine's part of a global batch, the same for all of them.
+
+    Parameters
+    ----------
+    part : BatchPart
+        The part of one machine, which knows the limits of the whole batch.
+    pieces : int
+        Into how many pieces each part is cut.
+
+    Returns
+    -------
+    Shape
+        That of every piece on every machine.
+    """
+    sequences = -(-part.sequences // (part.parts * pieces))
+    rows = rounded(sequences)
+    return Shape(
+        rows=rows,
+        columns=_columns(part.longest),
+        masked=rounded(rows * part.most_masked),
+        tagged=0,
+        examples=rows,
+        windows=0,
+    )
 
 
 # -> (T,) of the R n
 def places(batch: Batch, columns: int) -> np.ndarray:
-    """Return where each token of a batch is in rows of so many columns."""
-    return np.repeat(np.arange(batch.S, dtype=np.int32) * np.int32(columns), batch.lengths) + batch.positions
+    """Return where each token of a batch is when its sequences are rows.
+
+    Parameters
+    ----------
+    batch : Batch
+        On the host.
+    columns : int
+        Tokens and pads of a row.
+
+    Returns
+    -------
+    (T,) int32
+        Numbers below R n.
+    """
+    begins = np.arange(batch.S, dtype=np.int32) * np.int32(columns)
+    return np.repeat(begins, batch.lengths) + batch.positions
 
 
 def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
-    """Lay a batch out in the room of a shape; `asks_next` is that of the global batch, if it is another."""
+    """Lay a batch out in the room of a shape.
+
+    Parameters
+    ----------
+    batch : Batch
+        On the host; without any sequence, perhaps.
+    shape : Shape
+        With room for it. What is behind the batch is zeros, of weight zero.
+    asks_next : bool or None
+        Whether the global batch asks about next sentences; None, the default, where this is all of it.
+
+    Returns
+    -------
+    Rows
+        Arrays of NumPy.
+    """
     total = shape.rows * shape.columns
     place = places(batch, shape.columns)
 
@@ -140,32 +223,48 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
         result[place] = values
         return result
 
-    task: dict[str, Any] = dict.fromkeys(("labels", "label_weights", "label_rows", "windows", "vectors"))
-    if isinstance(batch, TaskBatch):
-        count = shape.tagged if len(batch.labels) == len(batch.label_rows) else shape.examples
-        task |= {name: _padded(getattr(batch, name), count) for name in ("labels", "label_weights")}
-        task["label_rows"] = _padded(place[batch.label_rows], shape.tagged)
-    if (windows := getattr(batch, "windows", None)) is not None:
-        task["windows"] = np.full((shape.examples, shape.windows), -1, np.int32)
-        task["windows"][: len(windows), : windows.shape[1]] = windows
-    if isinstance(batch, VectorBatch):
-        *layers, _, width = batch.vectors.shape
-        task["vectors"] = np.zeros((*layers, total, width), batch.vectors.dtype)
-        task["vectors"][..., place, :] = batch.vectors
+    arrays: dict[str, Any] = _task_arrays(batch, shape, place)
+    arrays["lengths"] = _padded(batch.lengths.astype(np.int32), shape.rows)
+    arrays["masked_rows"] = _padded(place[batch.masked_rows], shape.masked)
+    for name in PER_TOKEN:
+        arrays[name] = spread(getattr(batch, name))
+    for name in PER_SEQUENCE:
+        arrays[name] = _padded(getattr(batch, name), shape.rows)
+    for name in PER_MASKED:
+        arrays[name] = _padded(getattr(batch, name), shape.masked)
     return Rows(
-        **{name: spread(getattr(batch, name)) for name in PER_TOKEN},
-        lengths=_padded(batch.lengths.astype(np.int32), shape.rows),
-        masked_rows=_padded(place[batch.masked_rows], shape.masked),
-        **{name: _padded(getattr(batch, name), shape.rows) for name in PER_SEQUENCE},
-        **{name: _padded(getattr(batch, name), shape.masked) for name in PER_MASKED},
-        **task,
+        **arrays,
         columns=shape.columns,
         choices=getattr(batch, "choices", 1),
         asks_next=batch.asks_next if asks_next is None else asks_next,
     )
 
 
+# place (T,) of the R n
+def _task_arrays(batch: Batch, shape: Shape, place: np.ndarray) -> dict[str, Any]:
+    """Lay out what only batches of tasks have; None is in the place of what this one lacks."""
+    arrays: dict[str, Any] = dict.fromkeys(OF_TASKS)
+    if isinstance(batch, TaskBatch):
+        has_tags = len(batch.labels) == len(batch.label_rows)
+        count = shape.tagged if has_tags else shape.examples
+        arrays["labels"] = _padded(batch.labels, count)
+        arrays["label_weights"] = _padded(batch.label_weights, count)
+        arrays["label_rows"] = _padded(place[batch.label_rows], shape.tagged)
+    windows = getattr(batch, "windows", None)
+    if windows is not None:
+        padded = np.full((shape.examples, shape.windows), -1, np.int32)
+        padded[: len(windows), : windows.shape[1]] = windows
+        arrays["windows"] = padded
+    if isinstance(batch, VectorBatch):
+        *layers, _, width = batch.vectors.shape
+        vectors = np.zeros((*layers, shape.rows * shape.columns, width), batch.vectors.dtype)
+        vectors[..., place, :] = batch.vectors
+        arrays["vectors"] = vectors
+    return arrays
+
+
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
+    """Add zeros behind values until there are so many."""
     result = np.zeros((count, *values.shape[1:]), values.dtype)  # np.pad takes several times as long
     result[: len(values)] = values
     return result

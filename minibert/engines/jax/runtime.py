@@ -20,29 +20,48 @@ from minibert.engines.runtime import Runtime
 class Kept:
     """Arrays for a backward, and what it has to know when it is compiled."""
 
-    arrays: Any
-    how: Any = jax_rows.static()
+    arrays: Any  # a tree of them
+    how: Any = jax_rows.static()  # hashable
 
 
 class JaxRuntime(Runtime):
     """Devices, and what runs on them.
 
-    `devices` and `shard` are as for `JaxOps`; raise InputError when there are not so many devices.
+    Parameters
+    ----------
+    devices : int or None
+        How many train; None for all that JAX sees.
+    shard : bool
+        Whether parameters and moments are spread over them; with one device they are not.
+    steps : type
+        What a training is made of, see `training.step.start`.
+
+    Raises
+    ------
+    InputError
+        When there are not so many devices, or fewer than all are asked for where several processes train.
     """
 
     def __init__(self, devices: int | None, shard: bool, steps: Any) -> None:
-        self.steps = steps  # what a training is made of, see `training.step.start`
-        there = jax.devices()
-        count = len(there) if devices is None else devices
-        if not 1 <= count <= len(there):
-            kinds = ", ".join(sorted({device.platform for device in there}))
-            raise InputError(f"$devices: JAX sees {len(there)} ({kinds}); give as many.", devices=devices)
-        if jax.process_count() > 1 and count < len(there):
-            message = f"$devices with {jax.process_count()} processes: all {len(there)} of theirs train; "
-            raise InputError(message + "leave it out, or let JAX see fewer of them.", devices=devices)
-        self.rank, self.world_size = jax.process_index(), jax.process_count()
-        self.device = jax.local_devices()[0]  # where what is no training is computed
-        self.mesh = Mesh(np.array(there[:count]), (DATA,)) if count > 1 else None  # None: one device trains
+        self.steps = steps
+        available = jax.devices()
+        most = len(available)
+        count = most if devices is None else devices
+        if not 1 <= count <= most:
+            kinds = ", ".join(sorted({device.platform for device in available}))
+            raise InputError(f"$devices: JAX sees {most} ({kinds}); give as many.", devices=devices)
+        self.rank = jax.process_index()
+        self.world_size = jax.process_count()
+        if self.world_size > 1 and count < most:
+            raise InputError(
+                f"$devices with {self.world_size} processes: all {most} of theirs train; "
+                "leave it out, or let JAX see fewer of them.",
+                devices=devices,
+            )
+        self.device = jax.local_devices()[0]  # for everything but training
+        self.mesh = None  # where one device trains
+        if count > 1:
+            self.mesh = Mesh(np.array(available[:count]), (DATA,))
         self.shard = shard and self.mesh is not None
         self.layout: Layout | None = None  # how parameters are spread, if they are, once training begins
         self.compiled: dict[Any, Callable[..., Any]] = {}  # functions by what they are compiled for
@@ -53,31 +72,115 @@ class JaxRuntime(Runtime):
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:
+        """Tell whether a flag is set in any of the processes, all of which have to ask.
+
+        Parameters
+        ----------
+        flag : bool
+            The flag of this process.
+
+        Returns
+        -------
+        bool
+            The same in all of them.
+        """
         if self.world_size == 1:
             return flag
         with jax_failures.translated():
             return bool(multihost_utils.process_allgather(np.array(flag)).any())
 
     def barrier(self, where: str, alike: dict[str, Any] | None = None) -> None:
+        """Wait for the other processes to come here, as `cluster.barrier` does; alone, go on.
+
+        Parameters
+        ----------
+        where : str
+            The name of the place, the same in all of them.
+        alike : dict or None
+            Values that have to be the same in all processes, of types that JSON has.
+        """
         if self.world_size > 1:
             jax_cluster.barrier(where, alike)
 
     def prepare(self, batch: Any) -> jax_rows.Rows:
-        """Lay a batch out as rows, on the device."""
-        return jax.device_put(jax_rows.lay_out(batch, jax_rows.shape_of(batch)), self.device)
+        """Lay a batch out as rows, on the device.
+
+        Parameters
+        ----------
+        batch : Batch
+            As it was packed.
+
+        Returns
+        -------
+        Rows
+            Its arrays on the device.
+        """
+        rows = jax_rows.lay_out(batch, jax_rows.shape_of(batch))
+        return jax.device_put(rows, self.device)
 
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
+        """Put what was computed from rows into the order of the batch as it was packed.
+
+        Parameters
+        ----------
+        values : array
+            A row for each token, sequence or whatever `per` names, pads among or behind them.
+        batch : Batch
+            As it was packed.
+        per : str
+            What has a row: "tokens", "sequences", "examples", "masked" (positions) or "labels" (rows with a
+            tag).
+
+        Returns
+        -------
+        np.ndarray
+            The same rows in the order of the batch, without pads.
+        """
         values = np.asarray(values)
         if per == "tokens":
-            return values[jax_rows.places(batch, jax_rows.shape_of(batch).columns)]
-        count = {"sequences": batch.S, "masked": batch.M, "examples": batch.E}
-        return values[: count[per] if per in count else len(batch.label_rows)]
+            columns = jax_rows.shape_of(batch).columns
+            return values[jax_rows.places(batch, columns)]
+        counts = {"sequences": batch.S, "masked": batch.M, "examples": batch.E}
+        count = counts[per] if per in counts else len(batch.label_rows)
+        return values[:count]
 
     def to_device(self, tree: Any) -> Any:
+        """Copy parameters, or any tree of arrays, to the device that computes outside of training.
+
+        Parameters
+        ----------
+        tree : Any
+            Arrays in nested dictionaries and lists.
+
+        Returns
+        -------
+        Any
+            A tree of the same shape.
+        """
         return jax.device_put(tree, self.device)
 
     def call(self, ops: Any, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
+        """Call a function, compiled at its first call with these values and shapes; wait for the result.
+
+        Parameters
+        ----------
+        ops : JaxOps
+            The engine.
+        function : callable
+            Called as `function(ops, *static, *arrays)`; pure.
+        static : tuple
+            Hashable values, for which it is compiled.
+        *arrays : Any
+            Arrays, or trees of them.
+
+        Returns
+        -------
+        Any
+            What the function returns, on the device.
+        """
         if function not in self.compiled:
-            self.compiled[function] = jax.jit(function, static_argnums=tuple(range(1 + len(static))))
+            arguments = tuple(range(1 + len(static)))
+            self.compiled[function] = jax.jit(function, static_argnums=arguments)
         with jax_failures.translated():
-            return jax.block_until_ready(self.compiled[function](ops, *static, *arrays))
+            result = self.compiled[function](ops, *static, *arrays)
+            return jax.block_until_ready(result)

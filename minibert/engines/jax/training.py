@@ -11,7 +11,6 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 import jax
@@ -35,99 +34,189 @@ Table: TypeAlias = tuple[Entry, ...]
 COMPILER_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}}
 
 
-# buffers: params m v, lists of tensors; where they are spread, of the one piece that a device has (n,)
 def whole_step(
-    ops: Any, table: Table, optimizer: Any, objective: Any, buffers: Buffers, parts: Any, *numbers: Any
+    ops: Any,
+    table: Table,
+    optimizer: Any,
+    objective: Any,
+    buffers: Buffers,
+    parts: Any,
+    *numbers: Any,
 ) -> tuple[Buffers, dict[str, Any]]:
     """Take one step: gradients, their norm, clipping, update. A pure function, compiled whole.
 
-    The buffers are consumed; `parts` are its micro-batches, one upon another. `numbers` are that of the step
-    from 0 and of the update from 1, and the learning rate.
+    Parameters
+    ----------
+    ops : JaxOps
+        The engine.
+    table : tuple of Entry
+        What parameters there are, in the order of the buffer.
+    optimizer : Optimizer
+        Its numbers; its moments are not read.
+    objective : Objective
+        What is minimised.
+    buffers : tuple of three lists
+        Parameters and both moments, a tensor for each entry; where they are spread, the one piece (n,) that
+        a device has. They are consumed.
+    parts : Rows
+        Micro-batches, one upon another: every array has them as its first axis.
+    *numbers : three scalars
+        The number of the step, from 0, and of the update, from 1, and the learning rate.
+
+    Returns
+    -------
+    tuple of Buffers and dict
+        The buffers after the update; metrics of the batch, the norm of the gradient among them.
     """
     number, update, rate = numbers
+    params_buffers, *moments = buffers
     layout = ops.runtime.layout
-    params = _tree(table, buffers[0]) if layout is None else layout.tree(*buffers[0])
+    if layout is None:
+        params = _tree(table, params_buffers)
+    else:
+        params = layout.tree(*params_buffers)
 
     def add(grads: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         metrics, saved = objective.forward(ops, params, batch, number)
         if layout is None:
             tree = objective.backward(ops, saved, params, _tree(table, grads))
             return _tensors(table, tree), metrics
-        tree = objective.backward(ops, saved, params, layout.tree(*grads, zeros=True))
+        accumulators = layout.tree(*grads, zeros=True)
+        tree = objective.backward(ops, saved, params, accumulators)
         return [grads[0] + layout.reduce_scatter(tree)], metrics
 
-    grads, metrics = scan(add, jax.tree.map(jnp.zeros_like, buffers[0]), parts)
+    zeros = jax.tree.map(jnp.zeros_like, params_buffers)
+    grads, metrics = scan(add, zeros, parts)
     if layout is not None:  # gradients have been summed over the devices already
         metrics = jax.lax.psum(metrics, DATA)
     elif ops.runtime.mesh is not None:
         grads, metrics = jax.lax.psum((grads, metrics), DATA)
     updaters = [optimizer] if layout is not None else _updaters(table, optimizer)
-    norm = ops.global_norm([gradient for gradient, updater in zip(grads, updaters, strict=True) if updater])
-    rule = optimizer.rule(update, rate, ops.clip_factor(norm, optimizer.clip_norm))
-    changed = updated(ops, updaters, rule, list(zip(buffers[0], grads, *buffers[1:], strict=True)))
-    return tuple(map(list, zip(*changed, strict=True))), metrics | {"gradient_norm": norm}
+    trained = [gradient for gradient, updater in zip(grads, updaters, strict=True) if updater]
+    norm = ops.global_norm(trained)
+    clip = ops.clip_factor(norm, optimizer.clip_norm)
+    rule = optimizer.rule(update, rate, clip)
+    tensors = list(zip(params_buffers, grads, *moments, strict=True))
+    changed = updated(ops, updaters, rule, tensors)
+    new_buffers = tuple(map(list, zip(*changed, strict=True)))
+    return new_buffers, metrics | {"gradient_norm": norm}
 
 
 def updated(ops: Any, updaters: list[Any], rule: Any, tensors: list[Buffers]) -> list[Buffers]:
-    """Return parameter and moments of each tensor, given with its gradient, after an update.
+    """Return parameter and moments of each tensor after an update.
 
     Muon's matrices of one shape, all layers', are updated at once: one at a time cannot fill a GPU.
+
+    Parameters
+    ----------
+    ops : JaxOps
+        The engine.
+    updaters : list of Optimizer or None
+        For each tensor an optimizer of it alone; None where it is frozen.
+    rule : AdamRule
+        The numbers of this update.
+    tensors : list of four arrays each
+        Parameter, gradient and both moments.
+
+    Returns
+    -------
+    list of three arrays each
+        Parameter and both moments; those of frozen tensors as they were.
     """
-    alike: dict[Any, list[int]] = {}
-    for place, (updater, (param, *_)) in enumerate(zip(updaters, tensors, strict=True)):
-        if updater is not None:
-            together = updater.KIND == "muon" and updater.ranges[0, 4]
-            alike.setdefault((param.shape, *updater.ranges[0]) if together else place, []).append(place)
-    found: list[Any] = [(param, m, v) for param, _, m, v in tensors]  # of frozen ones that is all
-    for places in alike.values():
-        own, update = [tensors[i] for i in places], partial(updaters[places[0]].update, ops, rule=rule)
-        if len(own) == 1:
-            found[places[0]] = update(*own[0])
+    groups: dict[Any, list[int]] = {}  # of places in the list
+    for place, (updater, tensor) in enumerate(zip(updaters, tensors, strict=True)):
+        if updater is None:
             continue
-        results = jax.vmap(update)(*map(jnp.stack, zip(*own, strict=True)))
-        for place, *one in zip(places, *results, strict=True):
-            found[place] = tuple(one)
-    return found
+        key: Any = place
+        if updater.KIND == "muon" and updater.ranges[0, 4]:
+            param = tensor[0]
+            key = (param.shape, *updater.ranges[0])
+        groups.setdefault(key, []).append(place)
+    results: list[Any] = [(param, m, v) for param, _, m, v in tensors]
+    for places in groups.values():
+        first = places[0]
+        update = partial(updaters[first].update, ops, rule=rule)
+        if len(places) == 1:
+            results[first] = update(*tensors[first])
+            continue
+        members = [tensors[place] for place in places]
+        stacked = map(jnp.stack, zip(*members, strict=True))
+        params, m, v = jax.vmap(update)(*stacked)
+        for place, *buffers in zip(places, params, m, v, strict=True):
+            results[place] = tuple(buffers)
+    return results
 
 
 def _tree(table: Table, tensors: Iterable[Any]) -> Params:
-    return nest({entry.name: one for entry, one in zip(table, tensors, strict=True)})
+    """Nest tensors by their names, as the model takes them."""
+    return nest({entry.name: tensor for entry, tensor in zip(table, tensors, strict=True)})
 
 
 def _tensors(table: Table, tree: Params) -> list[Any]:
+    """Undo `_tree`."""
     return [leaf_of(tree, entry.name) for entry in table]
 
 
 def _updaters(table: Table, optimizer: Any) -> list[Any]:
     """Return for each tensor what updates it alone; None where it is frozen."""
-    ends = accumulate(entry.size for entry in table)
-    places = [(end - entry.size, end) for entry, end in zip(table, ends, strict=True)]
-    return [optimizer.within(*place) if place[0] >= optimizer.begin else None for place in places]
+    updaters = []
+    begin = 0
+    for entry in table:
+        end = begin + entry.size
+        is_trained = begin >= optimizer.begin
+        updaters.append(optimizer.within(begin, end) if is_trained else None)
+        begin = end
+    return updaters
 
 
 def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dict[str, Any]]:
-    """Apply `carry, metrics = function(carry, item)` to one item after another, and add the metrics up."""
-    if jax.tree.leaves(items)[0].shape[0] == 1:
-        return function(carry, jax.tree.map(lambda leaf: leaf[0], items))
+    """Apply a function to one item after another, and add the metrics up.
+
+    Parameters
+    ----------
+    function : callable
+        `carry, metrics = function(carry, item)`; pure.
+    carry : Any
+        A tree of arrays, what the first call is given.
+    items : Any
+        A tree of arrays whose first axis is that of the items, of which there is at least one.
+
+    Returns
+    -------
+    tuple of Any and dict
+        What the last call returned; the sums of the metrics.
+    """
+    first, *_ = jax.tree.leaves(items)
+    if first.shape[0] == 1:
+        item = jax.tree.map(lambda leaf: leaf[0], items)
+        return function(carry, item)
     carry, metrics = jax.lax.scan(function, carry, items)
     return carry, jax.tree.map(lambda values: values.sum(0), metrics)
 
 
 class LateMetrics(Mapping[str, float]):
-    """Metrics of a dispatched step; reading any of them waits until the device has finished it."""
+    """Metrics of a dispatched step; reading any of them waits until the device has finished it.
+
+    Parameters
+    ----------
+    metrics : dict of str to scalars on the device
+        What the compiled step returned.
+    """
 
     def __init__(self, metrics: dict[str, Any]) -> None:
         self._metrics = metrics
 
     @cached_property
-    def _found(self) -> dict[str, float]:
+    def _values(self) -> dict[str, float]:
+        """The metrics on the host."""
         with jax_failures.translated():
             # What fails, fails here; to copy from what failed, without this, hangs or ends the process.
-            found = jax.device_get(jax.block_until_ready(self._metrics))
-        return {name: float(value) for name, value in found.items()}
+            finished = jax.block_until_ready(self._metrics)
+            values = jax.device_get(finished)
+        return {name: float(value) for name, value in values.items()}
 
     def __getitem__(self, name: str) -> float:
-        return self._found[name]
+        return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._metrics)
@@ -137,12 +226,32 @@ class LateMetrics(Mapping[str, float]):
 
 
 class JaxSteps:
-    """Twin of `core.step.HostSteps` on devices, compiled whole; the host is behind until it fetches."""
+    """Twin of `core.step.HostSteps` on devices, compiled whole; the host is behind until it fetches.
+
+    Parameters
+    ----------
+    ops : JaxOps
+        The engine.
+    params : FlatParameters
+        Parameters on the host, which are copied to the devices.
+    optimizer : Optimizer
+        With its moments, which are copied as well.
+    objective : Objective
+        What is minimised.
+
+    Attributes
+    ----------
+    behind : int
+        Of how many steps the metrics are still unread while the loop begins the next one.
+    """
 
     behind = 1
 
     def __init__(self, ops: Any, params: Any, optimizer: Any, objective: Any) -> None:
-        self.ops, self.params, self.optimizer, self.objective = ops, params, optimizer, objective
+        self.ops = ops
+        self.params = params
+        self.optimizer = optimizer
+        self.objective = objective
         self._runtime: JaxRuntime = ops.runtime
         self._table = tuple(params.table)
         if self._runtime.shard:
@@ -151,30 +260,75 @@ class JaxSteps:
         self.renew()
 
     def prepare(self, batch: Any, count: int) -> Any:
-        """Lay micro-batches out in one shape, those of a device one upon another, on their devices."""
+        """Lay micro-batches out in one shape, those of a device one upon another, on their devices.
+
+        Parameters
+        ----------
+        batch : Batch
+            This process's part of a batch, or all of it.
+        count : int
+            Into how many micro-batches each device's share is cut, where there are so many examples.
+
+        Returns
+        -------
+        Rows
+            Arrays on the devices; the first axis is that of devices, where there are several, the next that
+            of micro-batches.
+        """
         mesh = self._runtime.mesh
         here = 1 if mesh is None else len(mesh.local_devices)
-        split = list(batch.split(min(here * count, batch.E)))
-        sizes = zip(*map(jax_rows.shape_of, split), strict=True)
+        most = here * count
+        parts = list(batch.split(min(most, batch.E)))
+        sizes = zip(*map(jax_rows.shape_of, parts), strict=True)
         shape = jax_rows.Shape(*map(max, sizes))  # room for each of them
         if isinstance(batch, BatchPart):  # other processes may have a sequence more: all make as many parts
-            shape = jax_rows.room(batch, here * count)
-            split += [batch.take(0, 0)] * (here * count - len(split))
-        split += [batch.take(0, 0)] * (-len(split) % here)
-        laid_out = [jax_rows.lay_out(part, shape, batch.asks_next) for part in split]
+            shape = jax_rows.room(batch, most)
+            parts += [batch.take(0, 0)] * (most - len(parts))
+        parts += [batch.take(0, 0)] * (-len(parts) % here)
+        laid_out = [jax_rows.lay_out(part, shape, batch.asks_next) for part in parts]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *laid_out)
         if mesh is None:
             return jax.device_put(stacked, self._runtime.device)
-        rows = jax.tree.map(lambda leaf: leaf.reshape(here, len(leaf) // here, *leaf.shape[1:]), stacked)
+        each = len(parts) // here
+        by_device = jax.tree.map(lambda leaf: leaf.reshape(here, each, *leaf.shape[1:]), stacked)
         spread = NamedSharding(mesh, P(DATA))
-        return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), rows)
+        return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), by_device)
 
     def needs_compiling(self, micro_batches: Any) -> bool:
+        """Tell whether a step on these would be compiled first.
+
+        Parameters
+        ----------
+        micro_batches : Rows
+            As `prepare` returns them.
+
+        Returns
+        -------
+        bool
+            False where a step on the same shapes was compiled by this runtime.
+        """
         return self._key(micro_batches) not in self._runtime.compiled
 
     def step(self, micro_batches: Any, number: int, rate: float) -> LateMetrics:
-        """Begin a step; the buffers of the one before are consumed."""
-        key, update, compiled = self._key(micro_batches), self.optimizer.updates + 1, self._runtime.compiled
+        """Begin a step; the buffers of the one before are consumed.
+
+        Parameters
+        ----------
+        micro_batches : Rows
+            As `prepare` returns them.
+        number : int
+            The number of the step, from 0, which dropout is drawn from.
+        rate : float
+            The learning rate.
+
+        Returns
+        -------
+        LateMetrics
+            Metrics, to be read when they are needed.
+        """
+        key = self._key(micro_batches)
+        update = self.optimizer.updates + 1
+        compiled = self._runtime.compiled
         if key not in compiled:
             compiled[key] = self._for_devices()
         with jax_failures.translated():
@@ -192,77 +346,109 @@ class JaxSteps:
 
     def renew(self) -> None:
         """Copy parameters and moments to the devices."""
-        self._buffers = ()  # whose memory is wanted
+        self._buffers = ()  # frees their memory
         with jax_failures.translated():
             self._buffers = self._to_devices(self.params.flat, self.optimizer.m, self.optimizer.v)
 
     def _key(self, micro_batches: Any) -> Buffers:
         """Return everything that a step is compiled for."""
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(micro_batches))
-        static = self._table, self.params.flat.dtype, self.optimizer.identity, self.objective
-        return JaxSteps, *static, jax.tree.structure(micro_batches), shapes
+        structure = jax.tree.structure(micro_batches)
+        dtype = self.params.flat.dtype
+        return JaxSteps, self._table, dtype, self.optimizer.identity, self.objective, structure, shapes
 
     def _for_devices(self) -> Callable[..., Any]:
         """Make the function that a step calls, to be compiled at its first call, its buffers donated."""
         rule = copy.copy(self.optimizer)
         rule.m = rule.v = None  # what is compiled lasts longer than a training
         step: Callable[..., Any] = partial(whole_step, self.ops, self._table, rule, self.objective)
-        if (mesh := self._runtime.mesh) is not None:
-            kept, one = self._runtime.partition, partial(_on_each, self._runtime, step)
-            given, results = (kept, P(DATA), P(), P(), P()), (kept, P())
-            step = jax.shard_map(one, mesh=mesh, in_specs=given, out_specs=results, check_vma=False)
+        mesh = self._runtime.mesh
+        if mesh is not None:
+            partition = self._runtime.partition
+            step = jax.shard_map(
+                partial(_on_each, self._runtime, step),
+                mesh=mesh,
+                in_specs=(partition, P(DATA), P(), P(), P()),
+                out_specs=(partition, P()),
+                check_vma=False,
+            )
         options = COMPILER_OPTIONS.get(self._runtime.device.platform)
         return jax.jit(step, donate_argnums=0, compiler_options=options)
 
     def _to_devices(self, *buffers: np.ndarray) -> Buffers:
+        """Copy flat buffers of the host to the devices, as lists of tensors or spread in pieces."""
         mesh, layout = self._runtime.mesh, self._runtime.layout
-        sharding = None if mesh is None else NamedSharding(mesh, self._runtime.partition)
+        sharding = None
+        if mesh is not None:
+            sharding = NamedSharding(mesh, self._runtime.partition)
 
-        def placed(one: np.ndarray) -> Any:
+        def placed(array: np.ndarray) -> Any:
             if sharding is None:
-                return jnp.array(one, device=self._runtime.device)
-            return jax.make_array_from_callback(one.shape, sharding, one.__getitem__)
+                return jnp.array(array, device=self._runtime.device)
+            return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
 
         if layout is not None:
             return tuple([placed(layout.spread(buffer))] for buffer in buffers)
         # Tensors, not one buffer: XLA would copy each out of it, and its gradient into another one.
-        cut = [_tensors(self._table, unflatten(self._table, buffer)) for buffer in buffers]
-        return tuple(list(map(placed, tensors)) for tensors in cut)
+        trees = [unflatten(self._table, buffer) for buffer in buffers]
+        return tuple([placed(tensor) for tensor in _tensors(self._table, tree)] for tree in trees)
 
     def _to_host(self, buffers: Buffers) -> Buffers:
-        if (layout := self._runtime.layout) is None:
-            return tuple(np.concatenate([*map(np.ravel, jax.device_get(tensors))]) for tensors in buffers)
+        """Copy buffers of the devices to the host, each as one flat array."""
+        layout = self._runtime.layout
+        flat = []
+        if layout is None:
+            for tensors in buffers:
+                on_host = jax.device_get(tensors)
+                flat.append(np.concatenate([tensor.ravel() for tensor in on_host]))
+            return tuple(flat)
         with jax_failures.translated():
-            whole = [multihost_utils.process_allgather(one, tiled=True) for (one,) in buffers]
-        return tuple(layout.joined(np.asarray(one)) for one in whole)
+            spread = [multihost_utils.process_allgather(pieces, tiled=True) for (pieces,) in buffers]
+        for pieces in spread:
+            flat.append(layout.joined(np.asarray(pieces)))
+        return tuple(flat)
 
 
 def _on_each(
-    runtime: JaxRuntime, step: Callable[..., Any], buffers: Buffers, micro_batches: Any, *numbers: Any
+    runtime: JaxRuntime,
+    step: Callable[..., Any],
+    buffers: Buffers,
+    micro_batches: Any,
+    *numbers: Any,
 ) -> tuple[Buffers, dict[str, Any]]:
     """Take the step on one device, on its own part of the batch."""
     micro_batches = jax.tree.map(lambda leaf: leaf[0], micro_batches)
     if runtime.world_size > 1:
         micro_batches = _weighted(micro_batches)
     if runtime.shard:
-        buffers = tuple([one[0]] for (one,) in buffers)
+        buffers = tuple([pieces[0]] for (pieces,) in buffers)
     buffers, metrics = step(buffers, micro_batches, *numbers)
     if runtime.shard:
-        buffers = tuple([one[None]] for (one,) in buffers)
-    return buffers, {**metrics, "tokens": jax.lax.psum(micro_batches.lengths.sum(), DATA)}
+        buffers = tuple([pieces[None]] for (pieces,) in buffers)
+    tokens = jax.lax.psum(micro_batches.lengths.sum(), DATA)
+    return buffers, metrics | {"tokens": tokens}
 
 
 def _weighted(rows: jax_rows.Rows) -> jax_rows.Rows:
     """Give the batch of a process weights that count the batches of all."""
     changed = {}
     for name in ("masked_weights", "next_sentence_weights"):
-        known = getattr(rows, name) > 0
-        changed[name] = known / jnp.maximum(1, jax.lax.psum(known.sum(), DATA))
+        counts = getattr(rows, name) > 0
+        total = jax.lax.psum(counts.sum(), DATA)
+        changed[name] = counts / jnp.maximum(1, total)
     return replace(rows, **changed)
 
 
 class LayersOnDevices(Ops):
-    """Layers whose weights may be spread, and of which only what enters them may be kept; see `JaxOps`."""
+    """Layers whose weights may be spread, and of which only what enters them may be kept; see `JaxOps`.
+
+    Parameters
+    ----------
+    runtime : JaxRuntime
+        The devices.
+    recompute : bool
+        Whether only the input of each layer is kept for backward.
+    """
 
     def __init__(self, runtime: JaxRuntime, recompute: bool) -> None:
         super().__init__(jnp)
@@ -271,33 +457,76 @@ class LayersOnDevices(Ops):
         self._recompute = recompute or runtime.shard
 
     def layers(self, layer: Callable[..., Any], params: Any, x: Any) -> tuple[Any, Any]:
+        """Send x through all layers, as `Blocks.layers` does.
+
+        Parameters
+        ----------
+        layer : callable
+            `layer(x, params, number) -> x, saved`.
+        params : list
+            For each layer its parameters, a dictionary or the `Shard` of one.
+        x : (T,H) array
+            What leaves the embeddings.
+
+        Returns
+        -------
+        tuple of array and tuple
+            What leaves the last layer; of each layer what it keeps, or only what entered it.
+        """
         if not self._recompute:
             return super().layers(layer, params, x)
         kept = []
-        for number, one in enumerate(params):
+        for number, layer_params in enumerate(params):
             kept.append(Kept(x, (layer, number)))
-            x, _ = layer(x, self._whole(one), number)
+            x, _ = layer(x, self._whole(layer_params), number)
         return x, tuple(kept)
 
     def layers_backward(
-        self, layer_backward: Callable[..., Any], dy: Any, saved: Any, params: Any, grads: Any, first: int = 0
+        self,
+        layer_backward: Callable[..., Any],
+        dy: Any,
+        saved: Any,
+        params: Any,
+        grads: Any,
+        first: int = 0,
     ) -> tuple[Any, list[Any]]:
-        """Send dy back through the layers, computed again where no more than what entered them is kept."""
+        """Send dy back through the layers, computed again where no more than what entered them is kept.
+
+        Parameters
+        ----------
+        layer_backward : callable
+            `layer_backward(dy, saved, params, grads) -> dx, grads`.
+        dy : array
+            Gradient of what left the last layer.
+        saved : tuple
+            What `layers` kept.
+        params, grads : list
+            For each layer its parameters and its gradient accumulators, dictionaries or the `Shard` of one.
+        first : int
+            The lowest layer to go back through; 0, the default, for all.
+
+        Returns
+        -------
+        tuple of array and list
+            Gradient of what entered layer `first`; the accumulators.
+        """
         if not self._recompute:
             return super().layers_backward(layer_backward, dy, saved, params, grads, first)
 
-        def again(dy: Any, kept: Kept, one: Any, one_grads: Any) -> tuple[Any, Any]:
+        def again(dy: Any, kept: Kept, layer_params: Any, layer_grads: Any) -> tuple[Any, Any]:
             layer, number = kept.how
             # The barrier keeps XLA from seeing that this was computed before, and from keeping it after all.
-            x, dy, one = jax.lax.optimization_barrier((kept.arrays, dy, one))
-            one = self._whole(one)
-            _, saved = layer(x, one, number)
-            dx, one_grads = layer_backward(dy, saved, one, self._whole(one_grads))
+            x, dy, layer_params = jax.lax.optimization_barrier((kept.arrays, dy, layer_params))
+            layer_params = self._whole(layer_params)
+            _, saved = layer(x, layer_params, number)
+            dx, layer_grads = layer_backward(dy, saved, layer_params, self._whole(layer_grads))
             layout = self.runtime.layout
-            return dx, one_grads if layout is None else layout.reduce_scatter_layer(number, one_grads)
+            if layout is not None:
+                layer_grads = layout.reduce_scatter_layer(number, layer_grads)
+            return dx, layer_grads
 
         return super().layers_backward(again, dy, saved, params, grads, first)
 
-    def _whole(self, one: Any) -> Any:
+    def _whole(self, tree: Any) -> Any:
         """Return a layer's tree, brought together where it is spread."""
-        return one.gather() if isinstance(one, Shard) else one
+        return tree.gather() if isinstance(tree, Shard) else tree

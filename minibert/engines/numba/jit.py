@@ -11,6 +11,7 @@ when they have nothing to do, and the process may not fork once they have begun.
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import threading
 import time
@@ -32,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PRECISIONS = (np.dtype(np.float32), np.dtype(np.float64))
 GRAIN = 1 << 16  # elements of a range: some 30 microseconds of work, ten times what it costs to begin one
 
-# What an argument of a kernel is, by the precision `real`; int and bool are themselves.
+# The type of an argument of a kernel, by the precision `real`; int and bool stand for themselves.
 Real = Annotated[Any, lambda real: real]
 Row = Annotated[Array, lambda real: real[::1]]
 Rows = Annotated[Array, lambda real: real[:, ::1]]
@@ -45,7 +46,7 @@ HeadKeys = Annotated[Array, lambda real: types.uint32[:, :, ::1]]
 PLAIN = {int: types.int64, bool: types.boolean}
 
 # x * y + z in one rounding instead of two is nearer to the truth, and twice as fast. It is the only licence
-# that all loops have; `sums` adds the one to add in any order, for functions that do nothing but add.
+# that all loops have; `sums` may also add in any order, and is for functions that do nothing but add.
 CONTRACT = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 njit: Callable[[F], F] = numba.njit(**CONTRACT)
 inline: Callable[[F], F] = numba.njit(**CONTRACT, forceinline=True)
@@ -57,59 +58,105 @@ class Compiled(NamedTuple):
 
     name: str
     dtype: np.dtype
-    seconds: float
+    seconds: float  # that it took
     cached: bool  # read from a file, not compiled
 
 
 class Kernel:
-    """A function that is compiled for a precision when it is first called with arrays of it."""
+    """A function that is compiled for a precision when it is first called with arrays of it.
+
+    Parameters
+    ----------
+    function : callable
+        A loop over a range: it ends in `begin` and `end`, returns nothing, and its annotations are the types
+        above.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = function.__name__
-        self._types = [one for name, one in inspect.get_annotations(function).items() if name != "return"]
+        annotations = inspect.get_annotations(function)
+        self._types = [annotation for name, annotation in annotations.items() if name != "return"]
         self._ready: set[np.dtype] = set()
         self._one_at_a_time = threading.Lock()
         self._compiled = _kept(function)
 
     def __call__(self, *args: Any) -> None:
         """Run it; the first argument is an array of the precision meant."""
-        if args[0].dtype not in self._ready:
-            self.prepare(args[0].dtype)
+        dtype = args[0].dtype
+        if dtype not in self._ready:
+            self.prepare(dtype)
         self._compiled(*args)
 
     def prepare(self, dtype: np.dtype) -> Compiled:
-        """Compile it for a precision, or read what was compiled before."""
+        """Compile it for a precision, or read what was compiled before.
+
+        Parameters
+        ----------
+        dtype : np.dtype
+            One of `PRECISIONS`.
+
+        Returns
+        -------
+        Compiled
+            How long that took, next to nothing where it was ready.
+        """
         with self._one_at_a_time:
-            began, hits = time.perf_counter(), sum(self._compiled.stats.cache_hits.values())
+            began = time.perf_counter()
+            hits = self._cache_hits()
             if dtype not in self._ready:
-                real = numba.from_dtype(dtype)
-                self._compiled.disable_compile(False)
-                arguments = [PLAIN[one] if one in PLAIN else one.__metadata__[0](real) for one in self._types]
-                self._compiled.compile(tuple(arguments))
-                self._compiled.disable_compile()  # types that were not foreseen are an error from now on
-                self._ready.add(dtype)
-            cached = sum(self._compiled.stats.cache_hits.values()) > hits
+                self._compile(dtype)
+            cached = self._cache_hits() > hits
             return Compiled(self.name, dtype, time.perf_counter() - began, cached)
+
+    def _cache_hits(self) -> int:
+        """Count how often machine code was read from a file."""
+        return sum(self._compiled.stats.cache_hits.values())
+
+    def _compile(self, dtype: np.dtype) -> None:
+        """Compile for the types that the annotations give in this precision, and for no others."""
+        real = numba.from_dtype(dtype)
+        arguments = []
+        for annotation in self._types:
+            if annotation in PLAIN:
+                arguments.append(PLAIN[annotation])
+            else:
+                type_in = annotation.__metadata__[0]
+                arguments.append(type_in(real))
+        self._compiled.disable_compile(False)
+        self._compiled.compile(tuple(arguments))
+        self._compiled.disable_compile()  # types that were not foreseen are an error from now on
+        self._ready.add(dtype)
 
 
 KERNELS: list[Kernel] = []
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Register one of the loops that the engine is made of, as a decorator."""
+    """Register one of the loops that the engine is made of; a decorator.
+
+    Parameters
+    ----------
+    function : callable
+        As for `Kernel`.
+
+    Returns
+    -------
+    Kernel
+        The last of `KERNELS` from now on.
+    """
     KERNELS.append(Kernel(function))
     return KERNELS[-1]
 
 
 def folder() -> str | None:
-    """Return where machine code is kept, if anywhere."""
+    """Return the folder in which machine code is kept, None where it is not."""
     return KERNELS[0]._compiled.stats.cache_path
 
 
 def is_warm() -> bool:
-    """Tell whether something was compiled before, by this process or another one."""
-    place = folder()
-    return bool(place and any(Path(place).glob("*.nbi")))
+    """Tell whether there is machine code of these sources, made by this process or another one."""
+    path = folder()
+    return bool(path and any(Path(path).glob("*.nbi")))
 
 
 def _kept(function: Callable[..., Any]) -> Any:
@@ -118,7 +165,7 @@ def _kept(function: Callable[..., Any]) -> Any:
     Numba compiles anew when the file of a function has changed, not when what the function calls has; a
     folder named after all sources does. Where it can't write there, it takes the user's cache, or none.
     """
-    chosen = numba.config.CACHE_DIR  # what NUMBA_CACHE_DIR says
+    chosen = numba.config.CACHE_DIR  # the value of NUMBA_CACHE_DIR
     base = Path(chosen) if chosen else Path(__file__).parent / "__pycache__"
     numba.config.CACHE_DIR = str(base / f"minibert-{_sources()}")
     try:
@@ -132,10 +179,12 @@ def _kept(function: Callable[..., Any]) -> Any:
 
 @functools.cache
 def _sources() -> str:
-    """Name everything that takes part in what is compiled."""
-    here, ops = Path(__file__).parent, Path(__file__).parents[2] / "core" / "ops"
+    """Return a digest of every source that takes part in what is compiled."""
+    here = Path(__file__).parent
+    ops = Path(__file__).parents[2] / "core" / "ops"
     files = [*sorted(here.glob("*.py")), ops / "erf.py", ops / "random.py"]
-    return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+    sources = b"".join(file.read_bytes() for file in files)
+    return hashlib.blake2b(sources, digest_size=8).hexdigest()
 
 
 @functools.cache  # once is enough
@@ -148,7 +197,13 @@ def _warn_that_nothing_is_kept() -> None:
 
 
 class Threads:
-    """A few threads that work on a list of ranges. Who takes which has no influence on the result."""
+    """A few threads that work on a list of ranges. Who takes which has no influence on the result.
+
+    Parameters
+    ----------
+    count : int
+        How many, the calling thread among them; they begin when they are first needed.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -156,7 +211,17 @@ class Threads:
         self._process = os.getpid()
 
     def run(self, kernel: Callable[..., Any], ranges: list[tuple[int, int]], *args: Any) -> None:
-        """Call kernel(*args, begin, end) for every range; the calling thread works too."""
+        """Call kernel(*args, begin, end) for every range; the calling thread works too.
+
+        Parameters
+        ----------
+        kernel : callable
+            A `Kernel`, or anything else that lets go of Python's lock. An error of it is raised here.
+        ranges : list of (int, int)
+            Beginnings and ends; no two ranges may write to the same memory.
+        *args : Any
+            What comes before the range.
+        """
         left = deque(ranges)
 
         def work() -> None:
@@ -167,12 +232,14 @@ class Threads:
                     return
                 kernel(*args, begin, end)
 
-        others = [self._executor().submit(work) for _ in range(min(self.count, len(ranges)) - 1)]
+        helpers = min(self.count, len(ranges)) - 1
+        others = [self._executor().submit(work) for _ in range(helpers)]
         work()
         for other in others:
             other.result()
 
     def _executor(self) -> ThreadPoolExecutor:
+        """Return the threads of this process, which begin here."""
         if self._pool is None or self._process != os.getpid():  # threads do not come along into a fork
             self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="numba engine")
             self._process = os.getpid()
@@ -180,14 +247,43 @@ class Threads:
 
 
 def cut(count: int, width: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
-    """Cut rows of `width` elements into ranges of about the same work each, by the shape alone."""
-    step = max(1, -(-GRAIN // max(1, width * multiple))) * multiple
+    """Cut rows into ranges of about the same work each, by the shape alone.
+
+    Parameters
+    ----------
+    count : int
+        How many rows, or columns, there are.
+    width : int
+        Elements of each, or however many amount to the same work; 1 by default.
+    multiple : int
+        Of what the lengths of ranges are a multiple, but for the last; 1 by default.
+
+    Returns
+    -------
+    list of (int, int)
+        Beginnings and ends, in order; `GRAIN` elements each, or somewhat more.
+    """
+    units = max(1, -(-GRAIN // max(1, width * multiple)))
+    step = units * multiple
     return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
 
 def cut_tasks(work: np.ndarray) -> list[tuple[int, int]]:
-    """Cut tasks into ranges, each task as much work as it says."""
+    """Cut tasks into ranges of about the same work each.
+
+    Parameters
+    ----------
+    work : (N,) whole numbers
+        How much work each task is, in elements; there is at least one task.
+
+    Returns
+    -------
+    list of (int, int)
+        Beginnings and ends, in order.
+    """
     done = np.cumsum(work)
-    ends = np.searchsorted(done, np.arange(GRAIN, done[-1], GRAIN)) + 1
-    edges = np.unique(np.concatenate([[0], ends, [len(done)]])).tolist()
-    return list(zip(edges, edges[1:], strict=False))
+    thresholds = np.arange(GRAIN, done[-1], GRAIN)
+    ends = np.searchsorted(done, thresholds) + 1
+    edges = np.concatenate([[0], ends, [len(done)]])
+    edges = np.unique(edges).tolist()
+    return list(itertools.pairwise(edges))

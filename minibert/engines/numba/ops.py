@@ -2,8 +2,8 @@
 
 The loops are in rows.py (one row at a time) and products.py (attention and matmul); jit.py compiles them and
 has the threads. Here each operation of the reference says which loop it is. NumPy keeps the large matmuls,
-whose library is as fast, and everything that is not float32 or float64, contiguous and on its own, complex
-arrays above all; they fall through to the reference.
+whose library is as fast, and every array that is not float32 or float64, contiguous and writable: complex
+arrays above all fall through to the reference.
 
 Results do not depend on the number of threads: ranges of rows are cut by shape alone, and what is added up
 over rows is added up range by range in order. Large matmuls are cut in the same way, and the library
@@ -24,7 +24,7 @@ from minibert.engines.numba import products, rows as loops
 from minibert.engines.numba.jit import GRAIN, PRECISIONS, Threads, cut, cut_tasks, is_warm
 from minibert.model.ops import Ops
 
-COLUMNS = 64  # of ranges of columns: rows of 256 bytes are still read at full speed
+COLUMNS = 64  # at least, in a range of columns: rows of 256 bytes are still read at full speed
 FEW, LONG = 128, 256  # rows up to which, and sums from which, our matmul is faster: see products.py
 BLOCK = 1 << 23  # multiply-adds that the library does in one call, a fraction of a millisecond
 
@@ -41,7 +41,10 @@ Given = namedtuple("Given", "q k v pitch borders causal keys threshold kept_scal
 class NumbaOps(Ops):
     """Primitives and updates compiled by Numba, under the reference's own blocks; shapes are those of `Ops`.
 
-    `threads` share the rows of an operation, and call the matrix library, which gets one thread a call.
+    Parameters
+    ----------
+    threads : int
+        They share the rows of an operation, and call the matrix library, which gets one thread a call.
     """
 
     name = "numba"
@@ -52,40 +55,99 @@ class NumbaOps(Ops):
 
     @property
     def _details(self) -> str:
-        threads = f"{self._threads.count} thread" + ("s" if self._threads.count > 1 else "")
-        return threads + ("" if is_warm() else ", still to be compiled (minibert info --warm-up does so)")
+        """Describe the threads, and whether the loops are compiled, for the sentence about the engine."""
+        details = f"{self._threads.count} thread"
+        if self._threads.count > 1:
+            details += "s"
+        if not is_warm():
+            details += ", still to be compiled (minibert info --warm-up does so)"
+        return details
 
     def accumulate(self, total: Array, extra: Array) -> Array:
+        """Add to an accumulator in place, as `Primitives.accumulate` does.
+
+        Parameters
+        ----------
+        total : array
+            The accumulator, of any shape; it is consumed.
+        extra : array
+            What to add, of the same shape.
+
+        Returns
+        -------
+        array
+            The accumulator.
+        """
         if not (_fit(total, extra) and total.shape == extra.shape):
             return super().accumulate(total, extra)
-        self._threads.run(loops.add, cut(total.size), total.reshape(-1), extra.reshape(-1))
+        ranges = cut(total.size)
+        self._threads.run(loops.add, ranges, total.reshape(-1), extra.reshape(-1))
         return total
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
-        """Return x @ weight + bias, the bias in place."""
+        """Return x @ weight + bias, the bias in place.
+
+        Parameters
+        ----------
+        x : (T,K) array
+            Inputs.
+        weight : (K,N) array
+            The matrix.
+        bias : (N,) array
+            Added to every row.
+
+        Returns
+        -------
+        tuple of (T,N) array and LinearSaved
+            The result; x and the weight.
+        """
+        saved = LinearSaved(x, weight)
         y = self._by_rows(x, weight.T)
-        if not (y.ndim == 2 and _fit(y, bias) and bias.shape == y.shape[1:]):
-            return y + bias, LinearSaved(x, weight)
+        fit = y.ndim == 2 and _fit(y, bias)
+        if not (fit and bias.shape == y.shape[1:]):
+            return y + bias, saved
         self._threads.run(loops.add_bias, cut(*y.shape), y, bias)
-        return y, LinearSaved(x, weight)
+        return y, saved
 
     def linear_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `linear`.
+
+        Parameters
+        ----------
+        dy : (T,N) array
+            Gradient of the result.
+        saved : LinearSaved
+            What `linear` kept.
+
+        Returns
+        -------
+        tuple of three arrays
+            Gradients of x (T,K), weight (K,N) and bias (N,). That of a weight which is a table transposed is
+            transposed as well: the table's gradient then lies row by row.
+        """
         x, weight = saved.x, saved.weight
         if not (dy.ndim == 2 and _fit(dy) and len(dy) == len(x)):
             return super().linear_backward(dy, saved)
-        dbias = np.empty(dy.shape[1], dy.dtype)
-        self._threads.run(loops.column_sums, cut(dy.shape[1], len(dy), COLUMNS), dy, dbias)
-        # A weight that is a table transposed gets its gradient so as well: the table's then lies row by row.
-        dweight = self._product(dy.T, x).T if weight.T.flags.c_contiguous else self._product(x.T, dy)
+        T, N = dy.shape
+        dbias = np.empty(N, dy.dtype)
+        self._threads.run(loops.column_sums, cut(N, T, COLUMNS), dy, dbias)
+        if weight.T.flags.c_contiguous:
+            dweight = self._product(dy.T, x).T
+        else:
+            dweight = self._product(x.T, dy)
         return self._by_rows(dy, weight), dweight, dbias
 
     # a (M,K)  b (N,K) -> (M,N)
     def _by_rows(self, a: Array, b: Array) -> Array:
         """Return a @ b.T, by our own loops for few rows and long sums."""
-        if not (a.ndim == b.ndim == 2 and len(a) <= FEW and LONG <= a.shape[1] == b.shape[1] and _fit(a, b)):
+        if not a.ndim == b.ndim == 2:
+            return self._product(a, b.T)
+        suits_us = len(a) <= FEW and LONG <= a.shape[1] == b.shape[1]
+        if not (suits_us and _fit(a, b)):
             return self._product(a, b.T)
         c = np.empty((len(a), len(b)), a.dtype)
-        self._threads.run(products.matmul, cut(len(b), a.size // 16, products.TILE), a, b, c)
+        columns = cut(len(b), a.size // 16, products.TILE)
+        self._threads.run(products.matmul, columns, a, b, c)
         return c
 
     # a (M,K)  b (K,N) -> (M,N)
@@ -98,122 +160,352 @@ class NumbaOps(Ops):
         def rows(begin: int, end: int) -> None:
             np.matmul(a[begin:end], b, out=c[begin:end])
 
-        self._threads.run(rows, cut(len(a), b.size * GRAIN // BLOCK, FEW))
+        width = b.size * GRAIN // BLOCK
+        self._threads.run(rows, cut(len(a), width, FEW))
         return c
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x); kept is its slope, found on the way."""
+        """Return x Phi(x), as `Primitives.gelu` does; kept is its slope, found on the way.
+
+        Parameters
+        ----------
+        x : array
+            Any shape.
+        form : str
+            "erf" or "tanh".
+
+        Returns
+        -------
+        tuple of array and NumbaGeluSaved
+            The result, and its derivative.
+        """
         if not _fit(x):
             return super().gelu(x, form)
-        y, slope = np.empty_like(x), np.empty_like(x)
-        row, results = x.reshape(-1), (y.reshape(-1), slope.reshape(-1))
-        self._threads.run(loops.gelu, cut(x.size), row, form == "tanh", *results)
+        by_tanh = form == "tanh"
+        y = np.empty_like(x)
+        slope = np.empty_like(x)
+        self._threads.run(
+            loops.gelu,
+            cut(x.size),
+            x.reshape(-1),
+            by_tanh,
+            y.reshape(-1),
+            slope.reshape(-1),
+        )
         return y, NumbaGeluSaved(slope)
 
     def gelu_backward(self, dy: Array, saved: Saved, form: str) -> Array:
+        """Return the gradient of `gelu`.
+
+        Parameters
+        ----------
+        dy : array
+            Gradient of the result.
+        saved : NumbaGeluSaved or GeluSaved
+            What `gelu` kept.
+        form : str
+            The form that `gelu` was called with.
+
+        Returns
+        -------
+        array
+            Gradient of x.
+        """
         if not isinstance(saved, NumbaGeluSaved):
             return super().gelu_backward(dy, saved, form)
-        dy, slope, dx = _laid_out(dy, saved.slope), saved.slope, np.empty_like(saved.slope)
-        self._threads.run(loops.multiply, cut(dy.size), dy.reshape(-1), slope.reshape(-1), dx.reshape(-1))
+        slope = saved.slope
+        dy = _laid_out(dy, slope)
+        dx = np.empty_like(slope)
+        self._threads.run(
+            loops.multiply,
+            cut(dy.size),
+            dy.reshape(-1),
+            slope.reshape(-1),
+            dx.reshape(-1),
+        )
         return dx
 
     def layer_norm(self, x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Saved]:
-        if not (x.ndim == 2 and _fit(x, gamma, beta) and gamma.shape == beta.shape == x.shape[1:]):
+        """Return gamma (x - mean) / sqrt(variance + eps) + beta, as `Primitives.layer_norm` does.
+
+        Parameters
+        ----------
+        x : (T,H) array
+            Rows to normalise.
+        gamma, beta : (H,) arrays
+            Scale and shift of every row.
+        eps : float
+            Added to the variance.
+
+        Returns
+        -------
+        tuple of (T,H) array and NumbaLayerNormSaved
+            The result; x itself, and mean and 1 / deviation of each row.
+        """
+        fit = x.ndim == 2 and _fit(x, gamma, beta)
+        if not (fit and gamma.shape == beta.shape == x.shape[1:]):
             return super().layer_norm(x, gamma, beta, eps)
-        y, mean, rstd = np.empty_like(x), np.empty(len(x), x.dtype), np.empty(len(x), x.dtype)
-        self._threads.run(loops.layer_norm, cut(*x.shape), x, gamma, beta, eps, y, mean, rstd)
+        y = np.empty_like(x)
+        mean = np.empty(len(x), x.dtype)
+        rstd = np.empty(len(x), x.dtype)
+        rows = cut(*x.shape)
+        self._threads.run(loops.layer_norm, rows, x, gamma, beta, eps, y, mean, rstd)
         return y, NumbaLayerNormSaved(x, mean, rstd, gamma)
 
     def layer_norm_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
+        """Return the gradients of `layer_norm`.
+
+        Parameters
+        ----------
+        dy : (T,H) array
+            Gradient of the result.
+        saved : NumbaLayerNormSaved or LayerNormSaved
+            What `layer_norm` kept.
+
+        Returns
+        -------
+        tuple of three arrays
+            Gradients of x (T,H), gamma (H,) and beta (H,).
+        """
         if not isinstance(saved, NumbaLayerNormSaved):
             return super().layer_norm_backward(dy, saved)
         x = saved.x
-        dy, ranges, dx = _laid_out(dy, x), cut(*x.shape), np.empty_like(x)
-        dgamma, dbeta = np.empty((2, len(ranges), x.shape[1]), x.dtype)
-        self._threads.run(loops.layer_norm_backward, ranges, dy, *saved, _step(ranges), dx, dgamma, dbeta)
+        ranges = cut(*x.shape)
+        dx = np.empty_like(x)
+        dgamma, dbeta = np.empty((2, len(ranges), x.shape[1]), x.dtype)  # a row for each range
+        self._threads.run(
+            loops.layer_norm_backward,
+            ranges,
+            _laid_out(dy, x),
+            *saved,
+            _step(ranges),
+            dx,
+            dgamma,
+            dbeta,
+        )
         return dx, dgamma.sum(0), dbeta.sum(0)
 
     def attention(
-        self, q: Array, k: Array, v: Array, cu_seqlens: np.ndarray, causal: bool = False,
-        drop: random.Dropout | None = None, site: int = 0,
-    ) -> tuple[Array, Saved]:  # fmt: skip
-        """Return softmax(q k^T / sqrt(D)) v; of each softmax only its largest score and its sum are kept."""
-        memory: list[Any] = [_rows_of_heads(one) for one in (q, k, v)]
-        alike = all(one is not None and one[1:] == memory[0][1:] for one in memory)
-        if not (alike and _cover(cu_seqlens, len(q)) and (drop is None or len(drop.rows) == len(q))):
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        cu_seqlens: np.ndarray,
+        causal: bool = False,
+        drop: random.Dropout | None = None,
+        site: int = 0,
+    ) -> tuple[Array, Saved]:
+        """Return softmax(q k^T / sqrt(D)) v in each sequence and head, as `Attention.attention` does.
+
+        Parameters
+        ----------
+        q, k, v : (T,A,D) arrays
+            Queries, keys and values; those of a token may be parts of one longer row.
+        cu_seqlens : (S+1,) integers
+            Where sequences begin.
+        causal : bool
+            Whether a token sees only itself and what stands before it.
+        drop : Dropout or None
+            The source of dropout on the probabilities; None, the default, for none.
+        site : int
+            The dropout site, a number of this place in the network.
+
+        Returns
+        -------
+        tuple of (T,A,D) array and NumbaAttentionSaved
+            The result; the arguments, and of each softmax its largest score and one over its sum.
+        """
+        memory: list[Any] = [_rows_of_heads(x) for x in (q, k, v)]
+        alike = all(rows is not None and rows[1:] == memory[0][1:] for rows in memory)
+        drops_all = drop is None or len(drop.rows) == len(q)
+        if not (alike and _cover(cu_seqlens, len(q)) and drops_all):
             return super().attention(q, k, v, cu_seqlens, causal, drop, site)
         T, A, D = q.shape
-        borders, real = np.array(cu_seqlens, np.int64), q.dtype.type
-        keys, threshold, scale = np.empty((0, 0, 2), np.uint32), np.uint32(0), real(1)
-        if drop is not None and drop.attention_rate:
-            keys, threshold, scale = _drawn(drop.rows, drop.attention_rate, site, real)
-            keys = random.fold(np, keys[:, None], np.arange(A, dtype=np.uint32))  # (T,A,2)
+        real = q.dtype.type
+        borders = np.array(cu_seqlens, np.int64)
+        keys, threshold, kept_scale = _head_keys(drop, A, site, real)
         (q_row, pitch, _), (k_row, *_), (v_row, *_) = memory
-        how = borders, np.bool_(causal), keys, threshold, scale, real(1 / math.sqrt(D))
-        given = Given(q_row, k_row, v_row, np.int64(pitch), *how)
-        y, largest, inverse = np.empty((T, A, D), real), np.empty((T, A), real), np.empty((T, A), real)
+        given = Given(
+            q_row,
+            k_row,
+            v_row,
+            np.int64(pitch),
+            borders,
+            np.bool_(causal),
+            keys,
+            threshold,
+            kept_scale,
+            real(1 / math.sqrt(D)),
+        )
+        y = np.empty((T, A, D), real)
+        largest = np.empty((T, A), real)
+        inverse = np.empty((T, A), real)
         self._threads.run(products.attention, _tasks(borders, A), *given, y, largest, inverse)
         return y, NumbaAttentionSaved(q, given, largest, inverse)
 
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `attention`; probabilities and dropout are made anew."""
+        """Return the gradients of `attention`; probabilities and dropout are made anew.
+
+        Parameters
+        ----------
+        dy : (T,A,D) array
+            Gradient of the result.
+        saved : NumbaAttentionSaved or AttentionSaved
+            What `attention` kept.
+
+        Returns
+        -------
+        tuple of three (T,A,D) arrays
+            Gradients of q, k and v.
+        """
         if not isinstance(saved, NumbaAttentionSaved):
             return super().attention_backward(dy, saved)
-        q, kept = saved.q, (*saved.given, saved.largest, saved.inverse)
-        dq, dk, dv = results = np.empty((3, *q.shape), q.dtype)
+        q = saved.q
         tasks = _tasks(saved.given.borders, q.shape[1])
-        self._threads.run(products.attention_backward, tasks, _laid_out(dy, q), *kept, *results)
+        dq, dk, dv = np.empty((3, *q.shape), q.dtype)
+        self._threads.run(
+            products.attention_backward,
+            tasks,
+            _laid_out(dy, q),
+            *saved.given,
+            saved.largest,
+            saved.inverse,
+            dq,
+            dk,
+            dv,
+        )
         return dq, dk, dv
 
     def softmax_cross_entropy(self, logits: Array, labels: Array) -> tuple[Array, Saved]:
-        """Return -log softmax(logits)[label] of every row; of each softmax its largest and sum are kept."""
-        if not (_fit(logits) and len(labels) == len(logits) and _within(labels, logits.shape[1])):
+        """Return -log softmax(logits)[label] of every row, as `Losses.softmax_cross_entropy` does.
+
+        Parameters
+        ----------
+        logits : (N,K) array
+            Scores.
+        labels : (N,) integers
+            The right column of each row.
+
+        Returns
+        -------
+        tuple of (N,) array and NumbaCrossEntropySaved
+            Losses in nats; the arguments, and of each softmax its largest score and one over its sum.
+        """
+        fit = _fit(logits) and len(labels) == len(logits)
+        if not (fit and _within(labels, logits.shape[1])):
             return super().softmax_cross_entropy(logits, labels)
         labels = np.array(labels, np.int64)
-        nll, largest, inverse = results = np.empty((3, len(logits)), logits.dtype)
-        self._threads.run(loops.softmax_cross_entropy, cut(*logits.shape), logits, labels, *results)
+        nll, largest, inverse = np.empty((3, len(logits)), logits.dtype)
+        rows = cut(*logits.shape)
+        self._threads.run(loops.softmax_cross_entropy, rows, logits, labels, nll, largest, inverse)
         return nll, NumbaCrossEntropySaved(logits, labels, largest, inverse)
 
     def softmax_cross_entropy_backward(self, dnll: Array, saved: Saved) -> Array:
+        """Return the gradient of `softmax_cross_entropy`.
+
+        Parameters
+        ----------
+        dnll : (N,) array
+            Gradient of the losses.
+        saved : NumbaCrossEntropySaved or CrossEntropySaved
+            What `softmax_cross_entropy` kept.
+
+        Returns
+        -------
+        (N,K) array
+            Gradient of the logits.
+        """
         if not isinstance(saved, NumbaCrossEntropySaved):
             return super().softmax_cross_entropy_backward(dnll, saved)
-        dnll, dlogits = _laid_out(dnll, saved.largest), np.empty_like(saved.logits)
-        ranges = cut(*dlogits.shape)
-        self._threads.run(loops.softmax_cross_entropy_backward, ranges, dnll, *saved, dlogits)
+        dnll = _laid_out(dnll, saved.largest)
+        dlogits = np.empty_like(saved.logits)
+        rows = cut(*dlogits.shape)
+        self._threads.run(loops.softmax_cross_entropy_backward, rows, dnll, *saved, dlogits)
         return dlogits
 
     def embedding(self, ids: Array, table: Array) -> tuple[Array, Saved]:
+        """Look up rows of a table by number, as `Primitives.embedding` does.
+
+        Parameters
+        ----------
+        ids : (T,) integers
+            Row numbers.
+        table : (V,H) array
+            The table.
+
+        Returns
+        -------
+        tuple of (T,H) array and EmbeddingSaved
+            The rows, and their numbers.
+        """
         if not (table.ndim == 2 and _fit(table) and _within(ids, len(table))):
             return super().embedding(ids, table)
         y = np.empty((len(ids), table.shape[1]), table.dtype)
-        self._threads.run(loops.gather, cut(*y.shape), table, np.array(ids, np.int64), y)
+        rows = cut(*y.shape)
+        numbers = np.array(ids, np.int64)
+        self._threads.run(loops.gather, rows, table, numbers, y)
         return y, EmbeddingSaved(ids)
 
     def scatter_add(self, total: Array, ids: Array, rows: Array) -> Array:
-        """Add rows to those of a table, total[ids[t]] += rows[t], one by one; threads share the columns."""
-        shape = (len(ids), *total.shape[1:])
-        if not (total.ndim == 2 and _fit(total, rows) and rows.shape == shape and _within(ids, len(total))):
+        """Add rows to those of a table, total[ids[t]] += rows[t], one by one; threads share the columns.
+
+        Parameters
+        ----------
+        total : (V,H) array
+            The table, changed in place.
+        ids : (T,) integers
+            Row numbers, equal ones among them perhaps.
+        rows : (T,H) array
+            What to add.
+
+        Returns
+        -------
+        (V,H) array
+            The table.
+        """
+        fit = total.ndim == 2 and _fit(total, rows)
+        fit = fit and rows.shape == (len(ids), *total.shape[1:])
+        if not (fit and _within(ids, len(total))):
             return super().scatter_add(total, ids, rows)
         columns = cut(total.shape[1], len(ids), COLUMNS)
-        self._threads.run(loops.scatter_add, columns, total, np.array(ids, np.int64), rows)
+        numbers = np.array(ids, np.int64)
+        self._threads.run(loops.scatter_add, columns, total, numbers, rows)
         return total
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
         """Drop, with multipliers drawn where they are needed, and again for backward; row keys are kept."""
-        if drop is None or not drop.rate or not (x.ndim == 2 and _fit(x) and len(x) == len(drop.rows)):
+        if drop is None or not drop.rate:
+            return x, None
+        if not (x.ndim == 2 and _fit(x) and len(x) == len(drop.rows)):
             return super()._dropout(x, drop, site)
-        saved = NumbaDropoutSaved(*_drawn(drop.rows, drop.rate, site, x.dtype.type))
+        drawn = _drawn(drop.rows, drop.rate, site, x.dtype.type)
+        saved = NumbaDropoutSaved(*drawn)
         return self._dropout_backward(x, saved), saved
 
     def _dropout_backward(self, dy: Array, saved: Saved) -> Array:
+        """Return the gradient of `_dropout`, which is the same dropout of dy."""
         if not isinstance(saved, NumbaDropoutSaved):
             return super()._dropout_backward(dy, saved)
-        dx = np.empty((len(saved.keys), dy.shape[-1]), saved.scale.dtype)
-        self._threads.run(loops.dropout, cut(*dx.shape), _laid_out(dy, dx), *saved, dx)
+        T = len(saved.keys)
+        N = dy.shape[-1]
+        dx = np.empty((T, N), saved.scale.dtype)
+        dy = _laid_out(dy, dx)
+        self._threads.run(loops.dropout, cut(T, N), dy, *saved, dx)
         return dx
 
     def global_norm(self, grads: Array) -> Array:
-        """Return the Euclidean norm of all gradients together; squares are added in float64."""
+        """Return the Euclidean norm of all gradients together; squares are added in float64.
+
+        Parameters
+        ----------
+        grads : (N,) array
+            The gradients.
+
+        Returns
+        -------
+        float
+            Their norm.
+        """
         if not (grads.ndim == 1 and _fit(grads)):
             return super().global_norm(grads)
         ranges = cut(len(grads))
@@ -222,28 +514,72 @@ class NumbaOps(Ops):
         return math.sqrt(math.fsum(squares.tolist()))
 
     def adamw(
-        self, params: Array, grads: Array, m: Array, v: Array, decayed: np.ndarray, rule: AdamRule
+        self,
+        params: Array,
+        grads: Array,
+        m: Array,
+        v: Array,
+        decayed: np.ndarray,
+        rule: AdamRule,
     ) -> tuple[Array, Array, Array]:
-        """Take one step of AdamW in one sweep over the four buffers."""
-        sizes = {one.shape for one in (params, grads, m, v)}
+        """Take one step of AdamW in one sweep over the four buffers, as `Updates.adamw` does.
+
+        Parameters
+        ----------
+        params : (N,) array
+            Parameters, changed in place.
+        grads : (N,) array
+            Gradients.
+        m, v : (N,) arrays
+            First and second moment, changed in place.
+        decayed : (K,2) int64
+            Ranges [begin, end) that have weight decay.
+        rule : AdamRule
+            The numbers of this step.
+
+        Returns
+        -------
+        tuple of three (N,) arrays
+            Parameters and both moments.
+        """
+        shapes = {buffer.shape for buffer in (params, grads, m, v)}
         inside = not decayed.size or (0 <= decayed.min() and decayed.max() <= len(params))
-        if not (len(sizes) == params.ndim == 1 and inside and _fit(params, grads, m, v)):
+        fit = len(shapes) == params.ndim == 1 and _fit(params, grads, m, v)
+        if not (fit and inside):
             return super().adamw(params, grads, m, v, decayed, rule)
-        betas = (rule.beta1, 1 - rule.beta1, rule.beta2, 1 - rule.beta2)
-        numbers = (rule.clip, *betas, *rule.corrections, rule.eps)
+        m_scale, v_scale = rule.corrections
         for decays, decay in ((False, 0.0), (True, rule.weight_decay)):
-            own = [(begin, end) for begin, end, does in spans(decayed, len(params)) if does == decays]
-            ranges = [(begin + low, begin + high) for begin, end in own for low, high in cut(end - begin)]
-            self._threads.run(loops.adamw, ranges, params, m, v, grads, *numbers, decay, rule.lr)
+            ranges = []
+            for begin, end, decays_here in spans(decayed, len(params)):
+                if decays_here == decays:
+                    ranges += [(begin + low, begin + high) for low, high in cut(end - begin)]
+            self._threads.run(
+                loops.adamw,
+                ranges,
+                params,
+                m,
+                v,
+                grads,
+                rule.clip,
+                rule.beta1,
+                1 - rule.beta1,
+                rule.beta2,
+                1 - rule.beta2,
+                m_scale,
+                v_scale,
+                rule.eps,
+                decay,
+                rule.lr,
+            )
         return params, m, v
 
 
 def _fit(*arrays: Any) -> bool:
     """Tell whether the loops take these: one precision, contiguous, writable, of NumPy."""
     dtype = arrays[0].dtype
-    return dtype in PRECISIONS and all(
-        isinstance(one, np.ndarray) and one.dtype == dtype and one.flags.carray for one in arrays
-    )
+    if dtype not in PRECISIONS:
+        return False
+    return all(isinstance(x, np.ndarray) and x.dtype == dtype and x.flags.carray for x in arrays)
 
 
 def _laid_out(dy: Array, like: Array) -> Array:
@@ -257,9 +593,11 @@ def _laid_out(dy: Array, like: Array) -> Array:
 def _rows_of_heads(x: Array) -> tuple[np.ndarray, int, Any] | None:
     """Return the memory from the first number of x to its last, and how far apart its rows are there."""
     pitch, odd = divmod(x.strides[0], x.itemsize)
-    if odd or pitch < x[0].size or not _fit(x[:1]):
+    row_size = x[0].size
+    if odd or pitch < row_size or not _fit(x[:1]):
         return None
-    memory = np.lib.stride_tricks.as_strided(x, ((len(x) - 1) * pitch + x[0].size,), (x.itemsize,))
+    size = (len(x) - 1) * pitch + row_size
+    memory = np.lib.stride_tricks.as_strided(x, (size,), (x.itemsize,))
     return memory, pitch, (x.shape, x.dtype)
 
 
@@ -267,11 +605,28 @@ def _rows_of_heads(x: Array) -> tuple[np.ndarray, int, Any] | None:
 def _drawn(rows: Array, rate: float, site: int, real: Any) -> tuple[Array, Any, Any]:
     """Return what the loops draw dropout from: keys, the draw below which to drop, the factor of the rest."""
     keys = random.fold(np, rows, *random.words(np, site))
-    return keys, np.uint32(random.threshold(rate)), real(random.kept_scale(rate))
+    threshold = np.uint32(random.threshold(rate))
+    return keys, threshold, real(random.kept_scale(rate))
+
+
+# -> (T,A,2), or (0,0,2) for no dropout  threshold scale, numbers
+def _head_keys(
+    drop: random.Dropout | None,
+    A: int,
+    site: int,
+    real: Any,
+) -> tuple[Array, Any, Any]:
+    """Return the same of dropout on the probabilities, with a key for each head of each query."""
+    if drop is None or not drop.attention_rate:
+        nothing = np.empty((0, 0, 2), np.uint32)
+        return nothing, np.uint32(0), real(1)
+    keys, threshold, scale = _drawn(drop.rows, drop.attention_rate, site, real)
+    heads = np.arange(A, dtype=np.uint32)
+    return random.fold(np, keys[:, None], heads), threshold, scale
 
 
 def _within(ids: Array, count: int) -> bool:
-    """Tell whether these are row numbers; what is not is left to NumPy, which knows what to say about it."""
+    """Tell whether these are row numbers; NumPy gets what is not, for it has an error message of its own."""
     ids = np.asarray(ids)
     return not ids.size or (0 <= ids.min() and ids.max() < count)
 

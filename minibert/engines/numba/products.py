@@ -20,7 +20,19 @@ QUERIES = 64  # queries handled together: their scores stay in cache
 
 @inline
 def put(row: Any, j: int, add: bool, x0: Any, x1: Any, x2: Any, x3: Any) -> None:
-    """Write four numbers into a row, or add them to it."""
+    """Write four numbers into a row, or add them to it.
+
+    Parameters
+    ----------
+    row : (N,) array
+        Where to.
+    j : int
+        The column of the first one.
+    add : bool
+        Whether to add to what is there.
+    x0, x1, x2, x3 : float
+        The numbers.
+    """
     if add:
         x0, x1, x2, x3 = row[j] + x0, row[j + 1] + x1, row[j + 2] + x2, row[j + 3] + x3
     row[j], row[j + 1], row[j + 2], row[j + 3] = x0, x1, x2, x3
@@ -29,7 +41,25 @@ def put(row: Any, j: int, add: bool, x0: Any, x1: Any, x2: Any, x3: Any) -> None
 # a (4,K)  b (4,K)  c (4,4), at rows i of a and c, rows j of b and columns j of c
 @sums
 def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
-    """Multiply four rows of a with four rows of b over their first `count` columns, into or onto c."""
+    """Multiply four rows of a with four rows of b over their first `count` columns, into or onto c.
+
+    Sixteen sums run side by side, each of which the compiler holds in a register.
+
+    Parameters
+    ----------
+    a, b : (M,K) and (N,K) arrays
+        The operands, rows with rows.
+    c : (M,N) array
+        Where the sixteen products are written.
+    i : int
+        The first of the four rows of a and of c.
+    j : int
+        The first of the four rows of b and columns of c.
+    count : int
+        Terms of a sum.
+    add : bool
+        Whether to add to what is there.
+    """
     a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
     b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
     c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = a.dtype.type(0)
@@ -50,7 +80,21 @@ def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
 # a (M,K)  b (N,K)  c (M,N); rows of a and b to a multiple of four
 @njit
 def products(a: Any, b: Any, c: Any, M: int, N: int, count: int, add: bool) -> None:
-    """Multiply tile by tile."""
+    """Multiply tile by tile: c = a b^T, or c += a b^T.
+
+    Parameters
+    ----------
+    a, b : (M,K) and (N,K) arrays
+        The operands. They have memory for a multiple of four rows, and so has c for rows and columns.
+    c : (M,N) array
+        Where the products are written.
+    M, N : int
+        Rows of a and of b to multiply, rounded up to a multiple of four.
+    count : int
+        Terms of a sum.
+    add : bool
+        Whether to add to what is there.
+    """
     for i in range(0, M, TILE):
         for j in range(0, N, TILE):
             tile(a, b, c, i, j, count, add)
@@ -67,6 +111,19 @@ def products(a: Any, b: Any, c: Any, M: int, N: int, count: int, add: bool) -> N
 # a (M,K)  b (N,K) -> c (M,N) = a b^T
 @kernel
 def matmul(a: Rows, b: Rows, c: Rows, begin: int, end: int) -> None:
+    """Multiply c = a b^T, in blocks of b that stay in the cache.
+
+    Parameters
+    ----------
+    a : (M,K) array
+        The left operand.
+    b : (N,K) array
+        The right operand, transposed.
+    c : (M,N) array
+        Where the product is written.
+    begin, end : int
+        The range of columns of c, rows of b, of this call.
+    """
     M, K = a.shape
     block = max(TILE, CACHED // max(1, K) // TILE * TILE)
     rows, columns = M // TILE * TILE, begin + (end - begin) // TILE * TILE
@@ -83,13 +140,41 @@ def matmul(a: Rows, b: Rows, c: Rows, begin: int, end: int) -> None:
 # zeros, since a product needs both of its operands along the sum.
 @inline
 def up(n: int, multiple: int) -> int:
-    """Round n up."""
+    """Round n up.
+
+    Parameters
+    ----------
+    n : int
+        Not negative.
+    multiple : int
+        Of what the result is a multiple.
+
+    Returns
+    -------
+    int
+        The smallest multiple that is not below n.
+    """
     return (n + multiple - 1) // multiple * multiple
 
 
 @inline
 def longest(borders: Any, A: int, begin: int, end: int) -> int:
-    """Return the length of the longest sequence among these tasks."""
+    """Return the length of the longest sequence among these tasks.
+
+    Parameters
+    ----------
+    borders : (S+1,) int64
+        Where sequences begin.
+    A : int
+        Heads: task t is head t % A of sequence t // A.
+    begin, end : int
+        The range of tasks.
+
+    Returns
+    -------
+    int
+        Tokens.
+    """
     length = 0
     for s in range(begin // A, (end - 1) // A + 1):
         length = max(length, borders[s + 1] - borders[s])
@@ -99,7 +184,21 @@ def longest(borders: Any, A: int, begin: int, end: int) -> int:
 # x (n,D), rows of memory `pitch` numbers apart -> rows (up(n, 4), up(D, 16))
 @inline
 def lay_out(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
-    """Lay one head of a sequence out, row by row, with zeros around it."""
+    """Lay one head of a sequence out, row by row, with zeros around it.
+
+    Parameters
+    ----------
+    x : memory, (n,D) in rows `pitch` apart
+        The head, from its first number on.
+    pitch : int
+        Numbers from one token to the next.
+    n, D : int
+        Tokens of the sequence, and size of a head.
+    scale : float
+        A factor of all numbers.
+    rows : (up(n,4), up(D,16)) array or larger
+        Where they are written.
+    """
     for t in range(n):
         source, row = x[t * pitch :][:D], rows[t]
         for d in range(D):
@@ -111,7 +210,21 @@ def lay_out(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
 # x (n,D), rows of memory `pitch` numbers apart -> rows (up(D, 4), up(n, 16))
 @inline
 def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
-    """Lay one head of a sequence out, a row for each dimension."""
+    """Lay one head of a sequence out, a row for each dimension, with zeros behind its tokens.
+
+    Parameters
+    ----------
+    x : memory, (n,D) in rows `pitch` apart
+        The head, from its first number on.
+    pitch : int
+        Numbers from one token to the next.
+    n, D : int
+        Tokens of the sequence, and size of a head.
+    scale : float
+        A factor of all numbers.
+    rows : (up(D,4), up(n,16)) array or larger
+        Where they are written.
+    """
     for d in range(D):
         row = rows[d]
         for t in range(n):
@@ -122,7 +235,23 @@ def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any
 # rows (n,D) -> x (T,A,D), of one head from row `first` on
 @inline
 def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: int) -> None:
-    """Put what was computed of one head of a sequence where it belongs."""
+    """Put what was computed of one head of a sequence where it belongs.
+
+    Parameters
+    ----------
+    rows : (n,D) array or larger
+        What was computed.
+    n, D : int
+        Tokens, and size of a head.
+    scale : float
+        A factor of all numbers.
+    x : (T,A,D) array
+        Where to, written to.
+    first : int
+        The row of x that the first token belongs in.
+    head : int
+        The head.
+    """
     for t in range(n):
         row, out = rows[t], x[first + t, head]
         for d in range(D):
@@ -138,6 +267,33 @@ def attention(
     keys: HeadKeys, threshold: Word, kept_scale: Real, scale: Real,
     y: Heads, largest: Rows, inverse: Rows, begin: int, end: int,
 ) -> None:  # fmt: skip
+    """Compute softmax(q k^T / sqrt(D)) v, head by head, 64 queries at a time.
+
+    Parameters
+    ----------
+    q, k, v : memory, (T,A,D) in rows `pitch` apart
+        Queries, keys and values, from their first number on.
+    pitch : int
+        Numbers from one token to the next.
+    borders : (S+1,) int64
+        Where sequences begin.
+    causal : bool
+        Whether a token sees only itself and what stands before it.
+    keys : (T,A,2) uint32
+        Keys of dropout; an empty array for none.
+    threshold : uint32
+        The draw below which a probability is dropped.
+    kept_scale : float
+        The factor of those that are kept.
+    scale : float
+        1 / sqrt(D), by which queries are multiplied.
+    y : (T,A,D) array
+        Where the result is written.
+    largest, inverse : (T,A) arrays
+        Where the largest score of each softmax, and one over its sum, are written.
+    begin, end : int
+        The range of tasks of this call: task t is head t % A of sequence t // A.
+    """
     A, D = y.shape[1:]
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
     one = scale / scale
@@ -182,6 +338,35 @@ def attention_backward(
     keys: HeadKeys, threshold: Word, kept_scale: Real, scale: Real, largest: Rows, inverse: Rows,
     dq: Heads, dk: Heads, dv: Heads, begin: int, end: int,
 ) -> None:  # fmt: skip
+    """Compute the gradients of `attention`, head by head, 64 queries at a time.
+
+    Parameters
+    ----------
+    dy : (T,A,D) array
+        Gradient of the result.
+    q, k, v : memory, (T,A,D) in rows `pitch` apart
+        Queries, keys and values, from their first number on.
+    pitch : int
+        Numbers from one token to the next.
+    borders : (S+1,) int64
+        Where sequences begin.
+    causal : bool
+        Whether a token sees only itself and what stands before it.
+    keys : (T,A,2) uint32
+        Keys of dropout; an empty array for none.
+    threshold : uint32
+        The draw below which a probability is dropped.
+    kept_scale : float
+        The factor of those that are kept.
+    scale : float
+        1 / sqrt(D).
+    largest, inverse : (T,A) arrays
+        What the forward kept of each softmax.
+    dq, dk, dv : (T,A,D) arrays
+        Where the gradients are written.
+    begin, end : int
+        The range of tasks of this call: task t is head t % A of sequence t // A.
+    """
     A, D = dy.shape[1:]
     dy_rows = dy.reshape(-1)
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)

@@ -19,7 +19,10 @@ from minibert.core.ops.erf import TERMS, TERMS_SINGLE, series_coefficients
 from minibert.core.ops.random import DRAWS, FIRST, GOLDEN, SECOND
 from minibert.engines.numba.jit import Ids, Keys, Real, Row, Rows, Sums, Word, inline, kernel, njit, sums
 
-ZERO, HALF, ONE, TWO = (np.float32(one) for one in (0, 0.5, 1, 2))
+ZERO = np.float32(0)
+HALF = np.float32(0.5)
+ONE = np.float32(1)
+TWO = np.float32(2)
 
 
 class Precision(NamedTuple):
@@ -42,7 +45,20 @@ DOUBLE = Precision(np.float64, np.int64, 52, _LN2, -709.09, 710.0, 13, TERMS["fl
 
 @inline
 def horner(x: Any, coefficients: Any) -> Any:
-    """Evaluate a polynomial, highest power first."""
+    """Evaluate a polynomial, highest power first.
+
+    Parameters
+    ----------
+    x : float
+        Where.
+    coefficients : tuple of floats
+        Those of the highest power to the constant.
+
+    Returns
+    -------
+    float
+        The value.
+    """
     p = coefficients[0]
     for k in range(1, len(coefficients)):
         p = p * x + coefficients[k]
@@ -50,7 +66,18 @@ def horner(x: Any, coefficients: Any) -> Any:
 
 
 def by_precision(make: Callable[[Precision], Any]) -> Any:
-    """Make a function of either precision, for the compiler to choose by its argument; a decorator."""
+    """Make a function of either precision, for the compiler to choose by its argument; a decorator.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the function for a `Precision`.
+
+    Returns
+    -------
+    callable
+        What compiled code calls: float32 and arrays of it go to one function, all else to the other.
+    """
     single, double = make(SINGLE), make(DOUBLE)
 
     def function(x: Any) -> Any:
@@ -71,12 +98,22 @@ def exp(precision: Precision) -> Any:
     Infinite above the range of x, zero below. Adding and taking off 1.5 x 2^bits rounds to a whole number,
     which then stands in the lowest bits of the sum; shifted up into the exponent these are 2^n. Not a number
     stays so.
+
+    Parameters
+    ----------
+    precision : Precision
+        For which to make the function of x.
     """
-    real, integer = precision.real, precision.integer
-    log2e, rounder = real(1 / math.log(2)), real(1.5 * 2**precision.bits)
+    real = precision.real
+    integer = precision.integer
+    log2e = real(1 / math.log(2))
+    rounder = real(1.5 * 2**precision.bits)
     long, short = map(real, precision.ln2)
-    lowest, highest = real(precision.lowest), real(precision.highest)
-    shift, bias = integer(precision.bits), integer(2 ** (8 * real().itemsize - precision.bits - 2) - 1)
+    lowest = real(precision.lowest)
+    highest = real(precision.highest)
+    exponent_bits = 8 * real().itemsize - precision.bits - 1
+    shift = integer(precision.bits)
+    bias = integer(2 ** (exponent_bits - 1) - 1)
     series = tuple(real(1 / math.factorial(k)) for k in range(precision.powers, -1, -1))
 
     @inline
@@ -93,11 +130,20 @@ def exp(precision: Precision) -> Any:
 
 @by_precision
 def normal(precision: Precision) -> Any:
-    """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in core/ops/erf.py."""
+    """Return (P(X <= x), density at x) of the standard normal: Weideman's series, as in core/ops/erf.py.
+
+    Parameters
+    ----------
+    precision : Precision
+        For which to make the function of x.
+    """
     real = precision.real
     shift, coefficients = series_coefficients(precision.erfc_terms)
-    scale, series, root_half = real(shift), tuple(map(real, coefficients)), real(math.sqrt(0.5))
-    per_root_pi, density = real(1 / math.sqrt(math.pi)), real(1 / math.sqrt(2 * math.pi))
+    scale = real(shift)
+    series = tuple(map(real, coefficients))
+    root_half = real(math.sqrt(0.5))
+    per_root_pi = real(1 / math.sqrt(math.pi))
+    density = real(1 / math.sqrt(2 * math.pi))
 
     @inline
     def normal(x: Any) -> Any:
@@ -113,9 +159,17 @@ def normal(precision: Precision) -> Any:
 
 @by_precision
 def normal_by_tanh(precision: Precision) -> Any:
-    """Return 1 / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3), and its derivative."""
+    """Return 1 / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3), and its derivative.
+
+    Parameters
+    ----------
+    precision : Precision
+        For which to make the function of x.
+    """
     real = precision.real
-    twice, cubic, three_cubic = real(2 * math.sqrt(2 / math.pi)), real(0.044715), real(3 * 0.044715)
+    twice = real(2 * math.sqrt(2 / math.pi))
+    cubic = real(0.044715)
+    three_cubic = real(3 * 0.044715)
 
     @inline
     def normal_by_tanh(x: Any) -> Any:
@@ -128,9 +182,19 @@ def normal_by_tanh(precision: Precision) -> Any:
 
 @by_precision
 def highest(precision: Precision) -> Any:
-    """Return the largest of a row. With the fraction of negatives flipped, floats are ordered as integers."""
-    real, integer, limits = precision.real, precision.integer, np.iinfo(precision.integer)
-    sign, fraction, lowest = integer(limits.bits - 1), integer(limits.max), integer(limits.min)
+    """Return the largest of a row. With the fraction of negatives flipped, floats are ordered as integers.
+
+    Parameters
+    ----------
+    precision : Precision
+        For which to make the function of a row x (N,).
+    """
+    real = precision.real
+    integer = precision.integer
+    limits = np.iinfo(integer)
+    sign = integer(limits.bits - 1)
+    fraction = integer(limits.max)
+    lowest = integer(limits.min)
 
     @inline
     def highest(x: Any) -> Any:
@@ -145,7 +209,18 @@ def highest(precision: Precision) -> Any:
 
 @sums
 def total(x: Any) -> Any:
-    """Sum a row."""
+    """Sum a row.
+
+    Parameters
+    ----------
+    x : (N,) array
+        The row.
+
+    Returns
+    -------
+    float
+        Its sum, in the precision of x, added up in any order.
+    """
     result = x.dtype.type(0)
     for i in range(x.size):
         result += x[i]
@@ -154,7 +229,18 @@ def total(x: Any) -> Any:
 
 @sums
 def dot(x: Any, y: Any) -> Any:
-    """Sum products."""
+    """Sum the products of two rows.
+
+    Parameters
+    ----------
+    x, y : (N,) arrays
+        The rows, of one precision.
+
+    Returns
+    -------
+    float
+        The sum, in the precision of x, added up in any order.
+    """
     result = x.dtype.type(0)
     for i in range(x.size):
         result += x[i] * y[i]
@@ -163,7 +249,20 @@ def dot(x: Any, y: Any) -> Any:
 
 @sums
 def total_of_exponentials(x: Any, shift: Any) -> Any:
-    """Sum e^(x - shift)."""
+    """Sum e^(x - shift) over a row.
+
+    Parameters
+    ----------
+    x : (N,) array
+        The row.
+    shift : float
+        Taken off first; with the largest of the row nothing overflows.
+
+    Returns
+    -------
+    float
+        The sum, in the precision of x, added up in any order.
+    """
     result = ZERO * shift
     for i in range(x.size):
         result += exp(x[i] - shift)
@@ -172,7 +271,18 @@ def total_of_exponentials(x: Any, shift: Any) -> Any:
 
 @sums
 def total_of_squares(x: Any) -> Any:
-    """Sum squares, in float64."""
+    """Sum the squares of a row, in float64.
+
+    Parameters
+    ----------
+    x : (N,) array
+        The row.
+
+    Returns
+    -------
+    float
+        The sum, added up in any order.
+    """
     result = 0.0
     for i in range(x.size):
         result += np.float64(x[i]) * np.float64(x[i])
@@ -182,6 +292,17 @@ def total_of_squares(x: Any) -> Any:
 # y (T,N)  bias (N,), added in place
 @kernel
 def add_bias(y: Rows, bias: Row, begin: int, end: int) -> None:
+    """Add a bias to rows, in place.
+
+    Parameters
+    ----------
+    y : (T,N) array
+        The rows, written to.
+    bias : (N,) array
+        What is added to each of them.
+    begin, end : int
+        The range of rows of this call.
+    """
     for t in range(begin, end):
         row = y[t]
         for j in range(row.size):
@@ -192,6 +313,17 @@ def add_bias(y: Rows, bias: Row, begin: int, end: int) -> None:
 # x (T,N) -> sums (N,)
 @kernel
 def column_sums(x: Rows, sums: Row, begin: int, end: int) -> None:
+    """Add up rows, from the first to the last.
+
+    Parameters
+    ----------
+    x : (T,N) array
+        The rows.
+    sums : (N,) array
+        Where the sums are written.
+    begin, end : int
+        The range of columns of this call.
+    """
     part = sums[begin:end]
     part[:] = ZERO
     for t in range(x.shape[0]):
@@ -203,6 +335,17 @@ def column_sums(x: Rows, sums: Row, begin: int, end: int) -> None:
 # total extra (N,)
 @kernel
 def add(total: Row, extra: Row, begin: int, end: int) -> None:
+    """Add one array to another, in place.
+
+    Parameters
+    ----------
+    total : (N,) array
+        Where to add, written to.
+    extra : (N,) array
+        What to add.
+    begin, end : int
+        The range of elements of this call.
+    """
     total, extra = total[begin:end], extra[begin:end]
     for i in range(total.size):
         total[i] += extra[i]
@@ -211,6 +354,17 @@ def add(total: Row, extra: Row, begin: int, end: int) -> None:
 # x y (N,) -> product (N,)
 @kernel
 def multiply(x: Row, y: Row, product: Row, begin: int, end: int) -> None:
+    """Multiply two arrays element by element.
+
+    Parameters
+    ----------
+    x, y : (N,) arrays
+        The factors.
+    product : (N,) array
+        Where the products are written.
+    begin, end : int
+        The range of elements of this call.
+    """
     x, y, product = x[begin:end], y[begin:end], product[begin:end]
     for i in range(x.size):
         product[i] = x[i] * y[i]
@@ -220,6 +374,21 @@ def multiply(x: Row, y: Row, product: Row, begin: int, end: int) -> None:
 # x (N,) -> y slope (N,)
 @kernel
 def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> None:
+    """Compute GELU and its slope.
+
+    Parameters
+    ----------
+    x : (N,) array
+        Where.
+    by_tanh : bool
+        Whether by the approximation with tanh, else by the exact distribution function.
+    y : (N,) array
+        Where x c(x) is written.
+    slope : (N,) array
+        Where the derivative c + x c' is written.
+    begin, end : int
+        The range of elements of this call.
+    """
     x, y, slope = x[begin:end], y[begin:end], slope[begin:end]
     for i in range(x.size):
         cdf, density = normal_by_tanh(x[i]) if by_tanh else normal(x[i])
@@ -233,6 +402,23 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> Non
 def layer_norm(
     x: Rows, gamma: Row, beta: Row, eps: Real, y: Rows, mean: Row, rstd: Row, begin: int, end: int
 ) -> None:
+    """Normalise rows, scale and shift them.
+
+    Parameters
+    ----------
+    x : (T,H) array
+        The rows.
+    gamma, beta : (H,) arrays
+        Scale and shift of every row.
+    eps : float
+        Added to the variance.
+    y : (T,H) array
+        Where the result is written.
+    mean, rstd : (T,) arrays
+        Where mean and 1 / sqrt(variance + eps) of each row are written.
+    begin, end : int
+        The range of rows of this call.
+    """
     count = np.float32(x.shape[1])
     for t in range(begin, end):
         row, out = x[t], y[t]
@@ -252,6 +438,27 @@ def layer_norm_backward(
     dy: Rows, x: Rows, mean: Row, rstd: Row, gamma: Row, step: int,
     dx: Rows, dgamma: Rows, dbeta: Rows, begin: int, end: int,
 ) -> None:  # fmt: skip
+    """Compute the gradients of `layer_norm`; those of gamma and beta in parts, one for each range.
+
+    Parameters
+    ----------
+    dy : (T,H) array
+        Gradient of the result.
+    x : (T,H) array
+        The rows that were normalised.
+    mean, rstd : (T,) arrays
+        Mean and 1 / deviation of each row.
+    gamma : (H,) array
+        The scale.
+    step : int
+        Rows in a range, all but the last: `begin // step` is the number of this one.
+    dx : (T,H) array
+        Where the gradient of x is written.
+    dgamma, dbeta : (parts,H) arrays
+        Where the sums over this range are written, in its own row.
+    begin, end : int
+        The range of rows of this call.
+    """
     count = np.float32(x.shape[1])
     along, across = dgamma[begin // step], dbeta[begin // step]
     along[:], across[:] = ZERO, ZERO
@@ -274,6 +481,21 @@ def layer_norm_backward(
 def softmax_cross_entropy(
     logits: Rows, labels: Ids, nll: Row, largest: Row, inverse: Row, begin: int, end: int
 ) -> None:
+    """Compute -log softmax(logits)[label] of rows, in nats.
+
+    Parameters
+    ----------
+    logits : (N,K) array
+        Scores.
+    labels : (N,) int64
+        The right column of each row.
+    nll : (N,) array
+        Where the losses are written.
+    largest, inverse : (N,) arrays
+        Where the largest score of each row, and one over the sum of its exponentials, are written.
+    begin, end : int
+        The range of rows of this call.
+    """
     for t in range(begin, end):
         row = logits[t]
         top = highest(row)
@@ -287,6 +509,23 @@ def softmax_cross_entropy(
 def softmax_cross_entropy_backward(
     dnll: Row, logits: Rows, labels: Ids, largest: Row, inverse: Row, dlogits: Rows, begin: int, end: int
 ) -> None:
+    """Compute the gradient of `softmax_cross_entropy`: softmax - one-hot(label), times dnll.
+
+    Parameters
+    ----------
+    dnll : (N,) array
+        Gradient of the losses.
+    logits : (N,K) array
+        Scores.
+    labels : (N,) int64
+        The right column of each row.
+    largest, inverse : (N,) arrays
+        What the forward kept of each row.
+    dlogits : (N,K) array
+        Where the gradient is written.
+    begin, end : int
+        The range of rows of this call.
+    """
     for t in range(begin, end):
         row, out, label = logits[t], dlogits[t], labels[t]
         d, top, scale = dnll[t], largest[t], inverse[t]
@@ -298,6 +537,19 @@ def softmax_cross_entropy_backward(
 # table (V,H)  ids (T,) -> rows (T,H)
 @kernel
 def gather(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
+    """Copy rows of a table.
+
+    Parameters
+    ----------
+    table : (V,H) array
+        The table.
+    ids : (T,) int64
+        Which of its rows.
+    rows : (T,H) array
+        Where they are written.
+    begin, end : int
+        The range of ids of this call.
+    """
     for t in range(begin, end):
         row, out = table[ids[t]], rows[t]
         for j in range(out.size):
@@ -308,6 +560,19 @@ def gather(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
 # table (V,H)  ids (T,)  rows (T,H), added in place
 @kernel
 def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None:
+    """Add rows to those of a table, table[ids[t]] += rows[t], in the order of t, in place.
+
+    Parameters
+    ----------
+    table : (V,H) array
+        The table, written to.
+    ids : (T,) int64
+        Row numbers, equal ones among them perhaps.
+    rows : (T,H) array
+        What to add.
+    begin, end : int
+        The range of columns of this call.
+    """
     for t in range(ids.size):
         row, to = rows[t][begin:end], table[ids[t]][begin:end]
         for j in range(row.size):
@@ -315,13 +580,30 @@ def scatter_add(table: Rows, ids: Ids, rows: Rows, begin: int, end: int) -> None
 
 
 # Dropout: the bits of minibert/core/ops/random.py.
-SPREAD, ROUND_1, ROUND_2, DRAW = (np.uint32(one) for one in (GOLDEN, FIRST, SECOND, DRAWS - 1))
-S15, S16 = np.uint32(15), np.uint32(16)
+SPREAD = np.uint32(GOLDEN)
+ROUND_1 = np.uint32(FIRST)
+ROUND_2 = np.uint32(SECOND)
+DRAW = np.uint32(DRAWS - 1)
+S15 = np.uint32(15)
+S16 = np.uint32(16)
 
 
 @inline
 def draws(key: Any, other: Any, pair: Any) -> Any:
-    """Draw twice 16 bits, for columns 2 pair and 2 pair + 1 of the row with this key."""
+    """Draw twice 16 bits, for columns 2 pair and 2 pair + 1 of the row with this key.
+
+    Parameters
+    ----------
+    key, other : uint32
+        The two words of the row's key.
+    pair : int
+        The number of the pair of columns.
+
+    Returns
+    -------
+    tuple of two uint32
+        The draw of the even column and that of the odd one, each below 65,536.
+    """
     x = np.uint32(key + np.uint32(pair) * SPREAD)
     x = np.uint32(np.uint32((x ^ (x >> S16)) * ROUND_1) ^ other)
     x = np.uint32((x ^ (x >> S15)) * ROUND_2)
@@ -331,7 +613,21 @@ def draws(key: Any, other: Any, pair: Any) -> Any:
 
 @njit
 def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> None:
-    """Write into y x times the multipliers of one row: zero where the draw is below the threshold."""
+    """Write into y x times the multipliers of one row: zero where the draw is below the threshold.
+
+    Parameters
+    ----------
+    x : (N,) array
+        The row.
+    y : (N,) array
+        Where the result is written; x itself, perhaps.
+    key, other : uint32
+        The two words of the row's key.
+    threshold : uint32
+        The draw below which to drop.
+    scale : float
+        The factor of what is kept, in the precision of x.
+    """
     for pair in range(x.size // 2):
         even, odd = draws(key, other, pair)
         y[2 * pair] = x[2 * pair] * (scale if even >= threshold else ZERO)
@@ -344,6 +640,23 @@ def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> No
 # x (T,N)  keys (T,2) -> y (T,N)
 @kernel
 def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: int, end: int) -> None:
+    """Drop elements of rows.
+
+    Parameters
+    ----------
+    x : (T,N) array
+        The rows.
+    keys : (T,2) uint32
+        Their keys at this dropout site.
+    threshold : uint32
+        The draw below which to drop.
+    scale : float
+        The factor of what is kept.
+    y : (T,N) array
+        Where the result is written.
+    begin, end : int
+        The range of rows of this call.
+    """
     for t in range(begin, end):
         drop(x[t], y[t], keys[t, 0], keys[t, 1], threshold, scale)
 
@@ -351,6 +664,19 @@ def dropout(x: Rows, keys: Keys, threshold: Word, scale: Real, y: Rows, begin: i
 # x (N,) -> squares (parts,)
 @kernel
 def sums_of_squares(x: Row, step: int, squares: Sums, begin: int, end: int) -> None:
+    """Sum squares in float64, one sum for each range.
+
+    Parameters
+    ----------
+    x : (N,) array
+        The numbers.
+    step : int
+        Elements in a range, all but the last: `begin // step` is the number of this one.
+    squares : (parts,) float64
+        Where the sum of this range is written.
+    begin, end : int
+        The range of elements of this call.
+    """
     squares[begin // step] = total_of_squares(x[begin:end])
 
 
@@ -361,6 +687,31 @@ def adamw(
     beta1: Real, one_less_beta1: Real, beta2: Real, one_less_beta2: Real,
     m_scale: Real, v_scale: Real, eps: Real, decay: Real, lr: Real, begin: int, end: int,
 ) -> None:  # fmt: skip
+    """Take one step of AdamW, in one sweep over four buffers (Loshchilov & Hutter 2019).
+
+    Parameters
+    ----------
+    params : (N,) array
+        Parameters, changed in place.
+    m, v : (N,) arrays
+        First and second moment, changed in place.
+    grads : (N,) array
+        Gradients.
+    clip : float
+        Their factor, applied first.
+    beta1, one_less_beta1, beta2, one_less_beta2 : float
+        How much of a moment is kept, and how much of the gradient, or of its square, is added.
+    m_scale, v_scale : float
+        What corrects the moments for their start at zero.
+    eps : float
+        Added outside the square root.
+    decay : float
+        Weight decay in this range.
+    lr : float
+        The learning rate.
+    begin, end : int
+        The range of elements of this call.
+    """
     params, m, v, grads = params[begin:end], m[begin:end], v[begin:end], grads[begin:end]
     for i in range(params.size):
         g = grads[i] * clip
