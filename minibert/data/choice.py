@@ -29,92 +29,179 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
     """Read SWAG's train.csv, val.csv or test.csv: `sent1`, and four endings that begin with `sent2`.
 
     The id is the number in the first column, which has no name; test has no column `label`.
+
+    Parameters
+    ----------
+    path : str or Path
+        Which may be compressed.
+
+    Returns
+    -------
+    list of ChoiceExample
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is laid out otherwise, or holds no example.
     """
     path = Path(path)
     table = table_rows(path, ",")
     _, header = next(table, (0, []))
     if missing := [name for name in SWAG[3:6] + ENDINGS if name not in header]:
-        headers = f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG)}."
-        raise InputError(f"{path} is not a file of SWAG: it lacks {shown(missing)}, {headers}")
-    found = []
+        raise InputError(
+            f"{path} is not a file of SWAG: it lacks {shown(missing)}, "
+            f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG)}."
+        )
+    examples = []
     for number, (line, row) in enumerate(table):
         where = f"{path}, line {line}"
         if len(row) != len(header):
             raise InputError(f"{where} has {len(row)} and the header {len(header)} columns; fetch it again.")
         cells = dict(zip(header, row, strict=True))
         endings = tuple(cells[name] for name in ENDINGS)
-        label = _index(cells["label"], len(endings), where) if "label" in cells else None
+        label = None
+        if "label" in cells:
+            label = _index(cells["label"], len(endings), where)
         id = cells.get("") or str(number)
-        found.append(ChoiceExample(id, cells["sent1"], cells["sent2"], endings, label))
-    return _some(found, path)
+        examples.append(ChoiceExample(id, cells["sent1"], cells["sent2"], endings, label))
+    return _some(examples, path)
 
 
 def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
     """Read HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
 
     `ctx_b`, which may be "", begins the endings. The id counts lines from 0: `ind` occurs more than once.
+
+    Parameters
+    ----------
+    path : str or Path
+        Which may be compressed.
+
+    Returns
+    -------
+    list of ChoiceExample
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is laid out otherwise, or holds no example.
     """
-    found = []
+    examples = []
     for number, (where, item) in enumerate(_items(path)):
-        context, start = field_of(item, "ctx_a", str, where), field_of(item, "ctx_b", str, where)
+        context = field_of(item, "ctx_a", str, where)
+        start = field_of(item, "ctx_b", str, where)
         endings = _strings(item, "endings", where)
         label = _index(item.get("label", ""), len(endings), where)
-        found.append(ChoiceExample(str(number), context, start, endings, label))
-    return _some(found, path)
+        examples.append(ChoiceExample(str(number), context, start, endings, label))
+    return _some(examples, path)
 
 
 def read_copa(path: str | Path) -> list[ChoiceExample]:
-    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect."""
-    found = []
+    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect.
+
+    Parameters
+    ----------
+    path : str or Path
+        Which may be compressed.
+
+    Returns
+    -------
+    list of ChoiceExample
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is laid out otherwise, or holds no example.
+    """
+    examples = []
     for where, item in _items(path):
-        if (kind := field_of(item, "question", str, where)) not in _COPA_QUESTIONS:
+        kind = field_of(item, "question", str, where)
+        if kind not in _COPA_QUESTIONS:
             raise InputError(f"{where} asks for {kind[:60]!r}, expected {' or '.join(_COPA_QUESTIONS)}.")
-        context = f"{field_of(item, 'premise', str, where)} {_COPA_QUESTIONS[kind]}"
-        endings = (field_of(item, "choice1", str, where), field_of(item, "choice2", str, where))
-        id, label = field_of(item, "idx", (str, int), where), _index(item.get("label"), len(endings), where)
-        found.append(ChoiceExample(str(id), context, "", endings, label))
-    return _some(found, path)
+        premise = field_of(item, "premise", str, where)
+        context = f"{premise} {_COPA_QUESTIONS[kind]}"
+        first = field_of(item, "choice1", str, where)
+        second = field_of(item, "choice2", str, where)
+        id = field_of(item, "idx", (str, int), where)
+        label = _index(item.get("label"), 2, where)
+        examples.append(ChoiceExample(str(id), context, "", (first, second), label))
+    return _some(examples, path)
 
 
 def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
-    """Read CommonsenseQA (Talmor et al. 2019): the original, and the flat layout of Hugging Face's copy."""
-    found = []
+    """Read CommonsenseQA (Talmor et al. 2019): the original, and the flat layout of Hugging Face's copy.
+
+    Parameters
+    ----------
+    path : str or Path
+        Which may be compressed.
+
+    Returns
+    -------
+    list of ChoiceExample
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is laid out otherwise, or holds no example.
+    """
+    examples = []
     for where, item in _items(path):
-        if isinstance(question := item.get("question"), dict):
-            context = field_of(question, "stem", str, where)
-            listed = question.get("choices")
-            if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-                raise InputError(f"{where} has no list of objects 'choices'; check the file.")
-            choices = {key: [one.get(key) for one in listed] for key in ("label", "text")}
-        else:
-            context = field_of(item, "question", str, where)
-            choices = field_of(item, "choices", dict, where)
-        letters, endings = _strings(choices, "label", where), _strings(choices, "text", where)
+        context, choices = _question_and_choices(item, where)
+        letters = _strings(choices, "label", where)
+        endings = _strings(choices, "text", where)
         if len(letters) != len(endings) or len(set(letters)) < len(letters):
-            found_letters = f"{len(endings)} answers under the letters {shown(letters)}"
-            raise InputError(f"{where} has {found_letters}; every answer needs a letter of its own.")
-        if (key := item.get("answerKey")) not in (None, "", *letters):
+            raise InputError(
+                f"{where} has {len(endings)} answers under the letters {shown(letters)}; "
+                "every answer needs a letter of its own."
+            )
+        key = item.get("answerKey")
+        if key not in (None, "", *letters):
             raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
         label = letters.index(key) if key in letters else None
-        found.append(ChoiceExample(str(field_of(item, "id", (str, int), where)), context, "", endings, label))
-    return _some(found, path)
+        id = field_of(item, "id", (str, int), where)
+        examples.append(ChoiceExample(str(id), context, "", endings, label))
+    return _some(examples, path)
+
+
+def _question_and_choices(item: dict[str, Any], where: str) -> tuple[str, dict[str, Any]]:
+    """Return the question of CommonsenseQA, and its choices as lists: "label" of letters, "text"."""
+    question = item.get("question")
+    if not isinstance(question, dict):  # Hugging Face's copy
+        context = field_of(item, "question", str, where)
+        choices = field_of(item, "choices", dict, where)
+        return context, choices
+    context = field_of(question, "stem", str, where)
+    listed = question.get("choices")
+    if not isinstance(listed, list) or not all(isinstance(choice, dict) for choice in listed):
+        raise InputError(f"{where} has no list of objects 'choices'; check the file.")
+    letters = [choice.get("label") for choice in listed]
+    texts = [choice.get("text") for choice in listed]
+    return context, {"label": letters, "text": texts}
 
 
 def _items(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    return ((f"{path}, line {line}", item) for line, item in json_lines(path))
+    """Yield the objects of a file, each with its place."""
+    for line, item in json_lines(path):
+        yield f"{path}, line {line}", item
 
 
-def _some(found: list[ChoiceExample], path: str | Path) -> list[ChoiceExample]:
-    if not found:
+def _some(examples: list[ChoiceExample], path: str | Path) -> list[ChoiceExample]:
+    if not examples:
         raise InputError(f"{path} holds no example; check the file.")
-    return found
+    return examples
 
 
 def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = item.get(key)
-    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(text, str) for text in value):
+    texts = value if isinstance(value, list) else []
+    if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
         raise InputError(f"{where} has no list of texts {key!r}, two or more; check the file.")
-    return tuple(value)
+    return tuple(texts)
 
 
 def _index(label: Any, endings: int, where: str) -> int | None:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from reprlib import repr as short
 from typing import NoReturn
@@ -64,35 +64,54 @@ _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a nu
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """Find the text files that names of files, folders and globs stand for.
 
-    Return them in the order of `paths`, sorted within a folder or glob, each once. A file stands for itself,
-    whatever its suffix; a folder for every .txt under it, compressed too, and in capitals, but no hidden one
-    and no vocab.txt, links to folders followed; any other name is a glob (`**` goes down into folders). Raise
-    InputError when a name matches no file or is a pipe, a folder can't be read, or nothing is named.
+    Parameters
+    ----------
+    paths : str, Path or iterable of them
+        A file stands for itself, whatever its suffix; a folder for every .txt under it, compressed too, and
+        in capitals, but no hidden one and no vocab.txt, links to folders followed; any other name is a glob
+        (`**` goes down into folders).
+
+    Returns
+    -------
+    list of Path
+        In the order of `paths`, sorted within a folder or glob, each once: a link is the file that it leads
+        to, under the name that comes first.
+
+    Raises
+    ------
+    InputError
+        When a name matches no file or is a pipe, a folder can't be read, or nothing is named.
     """
     names = [paths] if isinstance(paths, str | Path) else list(paths)
     if not names or "" in names:
         raise InputError(f"paths={names} names no corpus; give a text file, a folder or a glob.")
-    files = [path for name in names for path in _files_of(Path(name))]
-    first = {os.path.realpath(path): path for path in reversed(files)}  # a link is the file that it leads to
-    return list(dict.fromkeys(first[os.path.realpath(path)] for path in files))
+    first: dict[str, Path] = {}  # by the file that a path leads to
+    for name in names:
+        for path in _files_of(Path(name)):
+            first.setdefault(os.path.realpath(path), path)
+    return list(first.values())
 
 
 def _files_of(path: Path) -> list[Path]:
     try:
         is_file = path.is_file()
     except OSError as error:  # too long, for one
-        advice = "in Python, texts in memory are given as a list, each of them a document."
-        what = f"{short(str(path))} is not the name of a file ({error.strerror})"
-        raise InputError(f"{what}; {advice}") from error
+        raise InputError(
+            f"{short(str(path))} is not the name of a file ({error.strerror}); "
+            "in Python, texts in memory are given as a list, each of them a document."
+        ) from error
     if is_file:
         return [path]
     if path.is_dir():
-        if files := [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]:
+        files = [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]
+        if files:
             return sorted(files)
         raise InputError(f"The folder {path} holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
     if path.exists():
         raise InputError(f"{path} is a pipe or a device, and a corpus is read more than once; name a file.")
-    if files := sorted(file for file in map(Path, glob.glob(str(path), recursive=True)) if file.is_file()):
+    matches = map(Path, glob.glob(str(path), recursive=True))
+    files = sorted(match for match in matches if match.is_file())
+    if files:
         return files
     raise InputError(f"There is no file, folder or match for {path}; check the name of the corpus.")
 
@@ -101,12 +120,16 @@ def _under(folder: Path) -> Iterator[Path]:
     """Yield the files under a folder, links followed, but none hidden, no vocabulary and no folder twice."""
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
-        visible = [name for name in sorted(folders) if name[0] != "."]
-        inside = {os.path.realpath(os.path.join(place, name)): name for name in visible}
-        folders[:] = [name for real, name in inside.items() if real not in seen]
+        inside: dict[str, str] = {}  # the folders in this one: where they lead to, and their names
+        for name in sorted(folders):
+            if name[0] != ".":
+                inside[os.path.realpath(os.path.join(place, name))] = name
+        folders[:] = [name for real, name in inside.items() if real not in seen]  # where `walk` goes on
         seen.update(inside)
-        texts = (Path(place, name) for name in names if name[0] != "." and name != VOCABULARY)
-        yield from (file for file in texts if file.is_file())
+        for name in names:
+            file = Path(place, name)
+            if name[0] != "." and name != VOCABULARY and file.is_file():
+                yield file
 
 
 def _unreadable(error: OSError) -> NoReturn:
@@ -127,8 +150,10 @@ class SentenceStream:
 
     Parameters
     ----------
-    paths : what `find_files` takes.
-    layout : how the files are written; "auto" tells it from the first 64 Ki characters of each file.
+    paths : str, Path or iterable of them
+        What `find_files` takes.
+    layout : str, default "auto"
+        How the files are written; "auto" tells it from the first 64 Ki characters of each file.
 
         - "sentences": one sentence a line, a blank line between documents (the format of Google's release).
         - "paragraphs": one paragraph a line, a blank line between documents.
@@ -149,20 +174,27 @@ class SentenceStream:
         "auto": when most lines that another line follows stop in the middle of a sentence, and none is longer
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
-    column : of JSON lines and tables, where the text is.
+    column : str, default "text"
+        Of JSON lines and tables, where the text is.
 
     Attributes
     ----------
-    bytes_read, bytes_total : how far it is, in bytes on the disk (compressed or not).
-    files, layout : what is read, and how.
-    found : layouts of the files that are read so far, as "auto" found them, each with how many have it.
+    bytes_read, bytes_total : int
+        How far it is, in bytes on the disk (compressed or not).
+    files : list of Path
+        What is read.
+    layout : str
+        As it was given.
+    found : Counter of str
+        Layouts of the files that are read so far, as "auto" found them, each with how many have it.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto", column: str = "text"):
         if layout not in LAYOUTS:
             raise InputError(f"layout={layout!r} is unknown; choose from {', '.join(LAYOUTS)}.")
         self.files = find_files(paths)
-        self.layout, self.column = layout, column
+        self.layout = layout
+        self.column = column
         self.bytes_total = sum(file.stat().st_size for file in self.files)
         self.bytes_read = 0
         self.found: Counter[str] = Counter()
@@ -190,20 +222,23 @@ class SentenceStream:
 
         pieces = decoded(text_of(file, progress=progress, column=self.column, tells=True), file)
         layout = self.layout
-        if form := format_of(file):
+        if form := format_of(file):  # which tells itself where documents end
             self.found[form] += 1
             layout = "sentences" if layout == "sentences" else "paragraphs"
         elif layout in ("auto", "continuous"):
             head = ""
             while len(head) < SNIFFED_CHARACTERS and (piece := next(pieces, None)) is not None:
                 head += piece
-            layout, pieces = sniff(head), chain([head], pieces)
+            layout = sniff(head)
+            pieces = chain([head], pieces)
             if head.strip() and self.layout == "auto":
                 self.found[layout] += 1
         if layout == "documents":
             return _read_documents(pieces)
         stream = _READERS[layout](_lines(pieces))
-        return _cut_documents(stream) if self.layout == "continuous" else stream
+        if self.layout == "continuous":
+            return _cut_documents(stream)
+        return stream
 
 
 sentences = SentenceStream
@@ -214,24 +249,52 @@ class EmptyCorpusError(InputError):
 
 
 def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
-    """Return the error for files without any text."""
+    """Return the error for files without any text.
+
+    Parameters
+    ----------
+    files : list of Path
+        What was read; the first few are named.
+    what : str, default "text"
+        What was looked for.
+
+    Returns
+    -------
+    EmptyCorpusError
+        To be raised.
+    """
     names = some_of(list(map(str, files)), 3)
     return EmptyCorpusError(f"The corpus is empty: no {what} in {names}; give files with text in them.")
 
 
 def sniff(head: str) -> str:
-    """Tell the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`."""
+    """Tell the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`.
+
+    Parameters
+    ----------
+    head : str
+        The first characters of the file, or all of them.
+
+    Returns
+    -------
+    str
+        "prose", "wikitext", "paragraphs" or "sentences".
+    """
     whole, _, _ = head.rpartition("\n")  # the last line may be cut
     lines = [" ".join(line.split()) for line in (whole or head).split("\n")]
-    followed = [line for line, after in zip(lines, lines[1:], strict=False) if line and after]
+    followed = [line for line, after in pairwise(lines) if line and after]
     open_ended = sum(not line.rstrip(_CLOSING).endswith(_MARKS) for line in followed)
     if open_ended > len(followed) / 2 and max(map(len, lines)) <= WIDEST_PAGE:
         return "prose"
-    if any(_is_title(*three) for three in zip(["", *lines], lines, [*lines[1:], ""], strict=False)):
+    before = ["", *lines[:-1]]
+    after = [*lines[1:], ""]
+    if any(map(_is_title, before, lines, after)):
         return "wikitext"
     written = [line for line in lines if line]
     parts = sum(len(split_sentences(line)) for line in written)
-    return "paragraphs" if written and parts >= 1.5 * len(written) else "sentences"
+    if written and parts >= 1.5 * len(written):
+        return "paragraphs"
+    return "sentences"
 
 
 def _is_title(before: str, line: str, after: str) -> bool:
@@ -240,11 +303,25 @@ def _is_title(before: str, line: str, after: str) -> bool:
 
 
 def layouts_text(found: Mapping[str, int]) -> str:
-    """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence."""
+    """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence.
+
+    Parameters
+    ----------
+    found : mapping from str to int
+        The attribute of that name.
+
+    Returns
+    -------
+    str
+        With the number of files of each where there are several.
+    """
+    descriptions = LAYOUTS | DOCUMENTS
     ways = []
     for layout, count in Counter(found).most_common():
-        files = f"{counted(count, 'file')} with " if len(found) > 1 else ""
-        ways.append(f"{files}{(LAYOUTS | DOCUMENTS)[layout]} ({layout})")
+        way = f"{descriptions[layout]} ({layout})"
+        if len(found) > 1:
+            way = f"{counted(count, 'file')} with {way}"
+        ways.append(way)
     return f"Read as {'; '.join(ways)}; --layout reads the text otherwise."
 
 
@@ -256,36 +333,53 @@ def split_sentences(text: str) -> list[str]:
     title ("Mr."), an initial ("J. Smith") or a number that stands alone ("XII."). Rules of thumb for English
     print; where they fail, a span is a little longer or shorter, which pre-training doesn't mind.
 
+    Parameters
+    ----------
+    text : str
+        A paragraph.
+
+    Returns
+    -------
+    list of str
+        Without the white space around sentences, and without empty ones.
+
     Examples
     --------
     >>> split_sentences('"Is it far?" asked Mr. Bennet. She said: "No." They went.')
     ['"Is it far?" asked Mr. Bennet.', 'She said: "No."', 'They went.']
     """
-    found = []
-    begin = wordless = 0  # of the sentence; up to where it has no word
+    sentences = []
+    begin = 0  # of the sentence
+    wordless = 0  # up to where it has no word
     for match in _END.finditer(text):
         mark, end = match.span()
-        if mark == begin or not text[mark - 1].isalnum():  # else that is one
+        if mark == begin or not text[mark - 1].isalnum():  # else there is a word directly before the mark
             word = _WORD.search(text, wordless, mark)
-            wordless = word.start() if word else mark
             if not word:
+                wordless = mark
                 continue
+            wordless = word.start()
         if _is_border(text, begin, mark, end, match.lastgroup == "stop"):
-            found.append(text[begin:end].strip())
+            sentences.append(text[begin:end].strip())
             begin = wordless = end
-    last = text[begin:].strip()
-    return [*found, last] if last else found
+    if rest := text[begin:].strip():
+        sentences.append(rest)
+    return sentences
 
 
 def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> bool:
     """Decide what `_END` leaves open about a match from `mark` to `end` in a sentence from `begin` on."""
-    if not "0" <= text[end] <= "Z" and text[end : end + 8].lstrip(_OPENING)[:1].islower():
-        return False
+    if not "0" <= text[end] <= "Z":
+        following = text[end : end + 8].lstrip(_OPENING)
+        if following[:1].islower():
+            return False
     if not lone_stop:
         return True
-    _, space, word = text[max(begin, mark - 16) : mark].rpartition(" ")
+    before = text[max(begin, mark - 16) : mark]
+    _, space, word = before.rpartition(" ")
     word = word.lstrip(_OPENING)
-    if word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper() and word != "I"):
+    is_initial = len(word) == 1 and word.isupper() and word != "I"
+    if is_initial or word.lower() in _ABBREVIATIONS:
         return False
     return bool(space) or not _NUMERAL.fullmatch(text, begin, end)
 
@@ -302,8 +396,10 @@ def _cut(sentence: str) -> Iterator[str]:
 
 
 def _split_and_cut(text: str) -> Iterator[str]:
-    found = split_sentences(text)
-    return chain.from_iterable(map(_cut, found)) if len(text) > SENTENCE_CHARACTERS else iter(found)
+    sentences = split_sentences(text)
+    if len(text) > SENTENCE_CHARACTERS:
+        return chain.from_iterable(map(_cut, sentences))
+    return iter(sentences)
 
 
 def _line_by_line(lines: Iterator[str], parts: Callable[[str], Iterator[str]]) -> Iterator[str | None]:
@@ -328,7 +424,8 @@ def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
                 yield None
                 written = 0
             continue
-        paragraph, waiting = list[str](), 0  # characters in it
+        paragraph: list[str] = []
+        waiting = 0  # characters in it
         for line in group:
             paragraph.append(line)
             waiting += len(line) + 1
@@ -336,7 +433,8 @@ def _read_prose(lines: Iterator[str]) -> Iterator[str | None]:
             if waiting > LINE_CHARACTERS:
                 *done, last = _split_and_cut(" ".join(paragraph))
                 yield from done
-                paragraph, waiting = [last], len(last)
+                paragraph = [last]
+                waiting = len(last)
         yield from _split_and_cut(" ".join(paragraph))
 
 
@@ -375,11 +473,13 @@ def _line_parts(pieces: Iterable[str]) -> Iterator[tuple[str, bool]]:
     for piece in pieces:
         whole, line_end, rest = (rest + piece).rpartition("\n")
         if line_end:
-            yield from ((" ".join(line.split()), True) for line in whole.split("\n"))
+            for line in whole.split("\n"):
+                yield " ".join(line.split()), True
         while len(rest) > LINE_CHARACTERS:
             space = rest.rfind(" ", LINE_CHARACTERS // 2, LINE_CHARACTERS)
             end = space if space > 0 else LINE_CHARACTERS
-            if part := " ".join(rest[:end].split()):  # an empty one would look like a blank line
+            part = " ".join(rest[:end].split())
+            if part:  # an empty one would look like a blank line
                 yield part, False
             rest = rest[end:]
     if rest.strip():

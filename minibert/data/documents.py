@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
 
 from minibert.base.errors import InputError, did_you_mean
 from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, suffix_of
 from minibert.base.terminal import counted
-from minibert.data.lines import JSON_LINES, json_lines, rows, shown, table_rows
+from minibert.data.lines import JSON_LINES, delimiter_in, json_lines, shown, table_rows
 from minibert.data.wikipedia import articles
 
 DOCUMENTS = {
@@ -37,7 +36,9 @@ def format_of(file: Path) -> str:
         return "jsonl"
     if suffix in TABLES:
         return "table"
-    return "wikipedia" if suffix.startswith(".xml") else ""
+    if suffix.startswith(".xml"):
+        return "wikipedia"
+    return ""
 
 
 def text_of(
@@ -58,6 +59,11 @@ def text_of(
         has that name: the table then has no header.
     tells : bool, default False
         Warn of articles that are left out.
+
+    Yields
+    ------
+    bytes
+        UTF-8, a piece of about that size; the last is empty.
 
     Raises
     ------
@@ -85,8 +91,10 @@ def text_of(
 
 def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     """Yield the cells of one column of a table, which is a name in its header or a number from 1."""
-    delimiter = _delimiter_of(file, column)
-    table = _rows(file, delimiter, progress=progress)
+    delimiter = TABLES[suffix_of(file)]
+    if not column.isdecimal():
+        delimiter = delimiter_in(file, delimiter, [column])
+    table = table_rows(file, delimiter, kept=False, progress=progress)
     first_line, header = next(table, (1, []))
     if not header:
         return
@@ -99,38 +107,12 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
         raise _no_column(f"{file}, line {first_line}", column, header)
     for number, row in table:
         if len(row) != len(header):
-            both = f"{counted(len(row), 'column')} where the first row has {len(header)}"
-            advice = "write a text with delimiters in it within quotation marks, or give the texts as .jsonl."
-            raise InputError(f"{file}, line {number} has {both}; {advice}")
+            raise InputError(
+                f"{file}, line {number} has {counted(len(row), 'column')} where the first row has "
+                f"{len(header)}; write a text with delimiters or line ends in it within quotation "
+                "marks, its own doubled, in all rows as CSV does, or give the texts as .jsonl."
+            )
         yield row[place]
-
-
-def _delimiter_of(file: Path, column: str) -> str:
-    """Return what stands between the columns: as the suffix says, unless the header shows another sign.
-
-    In much of Europe spreadsheets write .csv with semicolons.
-    """
-    usual = TABLES[suffix_of(file)]
-    _, header = next(_rows(file, usual), (1, []))
-    if len(header) != 1 or column in header or column.isdecimal():
-        return usual
-    others = [sign for sign in ";,\t|" if sign in header[0]]
-    return max(others, key=header[0].count) if others else usual
-
-
-def _rows(file: Path, delimiter: str, **reading: Any) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a table one after another, however large it is."""
-    if delimiter != "\t":
-        return table_rows(file, delimiter, kept=False, **reading)
-    bare = rows(file, kept=False, **reading)
-    return ((number, list(map(_unquoted, row))) for number, row in bare)
-
-
-def _unquoted(cell: str) -> str:
-    """Return a cell without the quotation marks that pandas puts around some; any other as it is."""
-    inner = cell[1:-1]
-    quoted = len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
-    return inner.replace('""', '"') if quoted else cell
 
 
 def _no_column(where: str, column: str, names: list[str]) -> InputError:
@@ -143,6 +125,7 @@ def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
     for number, row in json_lines(file, kept=False, progress=progress):
         if column not in row:
             raise _no_column(f"{file}, line {number}", column, list(row))
-        if not isinstance(text := row[column], str | None):
+        text = row[column]
+        if not isinstance(text, str | None):
             raise InputError(f"{file}, line {number}: {column!r} is {short(text)}, expected a text or null.")
         yield text or ""

@@ -94,11 +94,28 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
 
     Text is taken to the letter. A warning counts rows of QQP that are left out as they lack columns. MRPC may
     also lie as Microsoft distributes it, in msr_paraphrase_train.txt and msr_paraphrase_test.txt; dev is then
-    what the file dev_ids.tsv of GLUE names, and train is the rest. In "test" every label is None.
+    what the file dev_ids.tsv of GLUE names, and train is the rest.
 
-    The task is a key of `TASKS`: the dev and test files of mnli are the matched ones, those of mnli-mm the
-    mismatched ones; ax has "test" only. The folder is that of the task, or the one above it that holds all
-    tasks. Files may be compressed.
+    Parameters
+    ----------
+    task : str
+        A key of `TASKS`: the dev and test files of mnli are the matched ones, those of mnli-mm the mismatched
+        ones.
+    folder : str or Path
+        That of the task, or the one above it that holds all tasks. Files may be compressed.
+    split : str
+        "train", "dev" or "test"; ax has "test" only.
+
+    Returns
+    -------
+    list of TextExample
+        In "test" every label is None.
+
+    Raises
+    ------
+    InputError
+        When the task or the split is unknown, or a file is laid out otherwise; a `MissingFile` when it is not
+        there.
     """
     spec = _known(task)
     if split not in _PLAIN:
@@ -109,10 +126,13 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
     examples = _examples(spec, file, split)
     if not file.name.startswith(_MICROSOFT):
         return examples
-    if not (list_of_dev := file.parent / "dev_ids.tsv").is_file():
+    list_of_dev = file.parent / "dev_ids.tsv"
+    if not list_of_dev.is_file():
         if split == "dev":
-            neither = f"no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are dev"
-            raise MissingFile(f"{file.parent} has {neither}; add one of them.")
+            raise MissingFile(
+                f"{file.parent} has no dev.tsv, and no dev_ids.tsv that says which pairs of {file.name} are "
+                "dev; add one of them."
+            )
         warn(f"{file.parent} has no dev_ids.tsv: every pair of {file.name} is train.")
         return examples
     dev = {"-".join(line.split()) for _, line in numbered_lines(list_of_dev)}
@@ -120,7 +140,20 @@ def read(task: str, folder: str | Path, split: str) -> list[TextExample]:
 
 
 def read_file(task: str, file: str | Path) -> list[TextExample]:
-    """Read the examples of one file laid out like the task's dev file, whatever its name; see `read`."""
+    """Read the examples of one file laid out like the task's dev file, whatever its name.
+
+    Parameters
+    ----------
+    task : str
+        A key of `TASKS`.
+    file : str or Path
+        Which may be compressed.
+
+    Returns
+    -------
+    list of TextExample
+        As `read` returns them, with its errors.
+    """
     return _examples(_known(task), Path(file), "dev")
 
 
@@ -135,19 +168,42 @@ def find_file(
 ) -> Path:
     """Find the first of `names`, compressed or not, in a folder or in one of `folders` inside it.
 
-    Raise InputError when there is none, and say where the files of the task of that title are to be had;
-    `task` is its name, where that is another one.
+    Parameters
+    ----------
+    folder : Path
+        Where to look first.
+    names : tuple of str
+        Of the file, the first one that is there counts.
+    folders : tuple of str
+        Names of folders inside; case, hyphens and underscores don't count.
+    title : str
+        Of the task, for errors, which say where its files are to be had.
+    task : str, optional
+        Its name, where that is another one.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        When there is no such folder; a `MissingFile` when there is no such file.
     """
     place = where_to_get(task or title)
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}{place}.")
     usual = {_squeezed(name) for name in folders}
-    inside = [child for child in folder.iterdir() if _squeezed(child.name) in usual]
-    for parent, name, end in product((folder, *sorted(inside)), names, ("", *PACKED)):
-        if (file := parent / (name + end)).is_file():
+    inside = sorted(child for child in folder.iterdir() if _squeezed(child.name) in usual)
+    for parent, name, end in product((folder, *inside), names, ("", *PACKED)):
+        file = parent / (name + end)
+        if file.is_file():
             return file
-    absent = f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it"
-    raise MissingFile(f"{absent}; name the folder that holds the files of {title}{place}.")
+    raise MissingFile(
+        f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it; "
+        f"name the folder that holds the files of {title}{place}."
+    )
 
 
 def _squeezed(name: str) -> str:
@@ -156,44 +212,94 @@ def _squeezed(name: str) -> str:
 
 def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     table = rows(file)
-    header = list(spec.bare) if spec.bare and split != "test" else next(table, (0, []))[1]
-    wanted = (*spec.sentences, *([spec.label] if split != "test" else []))
+    if spec.bare and split != "test":
+        header = list(spec.bare)
+    else:
+        _, header = next(table, (0, []))
+    wanted = list(spec.sentences)
+    if split != "test":
+        wanted.append(spec.label)
     if missing := [name for name in wanted if name not in header]:
-        why = f"it lacks {shown(missing)}, its header is {shown(header) or 'empty'}"
-        raise InputError(f"{file} is not the {split} file of {spec.title}: {why}; check task and folder.")
-    ids = ["index"] if "index" in header else [name for name in spec.ids if name in header]
-    labels, scores = dict(zip(spec.labels, spec.labels, strict=True)), (0.0, HIGHEST_SCORE)
-    found, broken = [], []
+        raise InputError(
+            f"{file} is not the {split} file of {spec.title}: it lacks {shown(missing)}, its header is "
+            f"{shown(header) or 'empty'}; check task and folder."
+        )
+    ids = [name for name in spec.ids if name in header]
+    if "index" in header:
+        ids = ["index"]
+    labels = {label: label for label in spec.labels}
+    scores = (0.0, HIGHEST_SCORE)
+    examples = []
+    broken = []  # lines
     for number, (line, row) in enumerate(table):
         where = f"{file}, line {line}"
         if spec.broken_rows and len(row) < len(header):
             broken.append(line)
             continue
         if len(row) != len(header):
-            what = f"{counted(len(row), 'column')} between tabs and not the {len(header)} of {spec.title}"
-            advice = "check the task and the folder, or fetch the file again."
-            raise InputError(f"{where} has {what} ({shown(header)}); {advice}")
+            raise InputError(
+                f"{where} has {counted(len(row), 'column')} between tabs and not the {len(header)} of "
+                f"{spec.title} ({shown(header)}); check the task and the folder, or fetch the file again."
+            )
         cells = dict(zip(header, row, strict=True))
         id = "-".join(cells[name] for name in ids) or str(number)
+        first = cells[spec.sentences[0]]
         second = cells[spec.sentences[1]] if spec.pair else None
-        label = label_in(cells[spec.label], labels, scores, where, spec.title) if split != "test" else None
-        found.append(TextExample(id, cells[spec.sentences[0]], second, label))
+        label = None
+        if split != "test":
+            label = label_in(cells[spec.label], labels, scores, where, spec.title)
+        examples.append(TextExample(id, first, second, label))
     if broken:
-        some = f"{len(broken):,} of {number + 1:,} rows"
-        warn(f"{file}: {some} lack columns and are left out, the first in line {broken[0]}.")
-    if not found:
+        warn(
+            f"{file}: {len(broken):,} of {number + 1:,} rows lack columns and are left out, "
+            f"the first in line {broken[0]}."
+        )
+    if not examples:
         raise InputError(f"{file} has a header and no rows; fetch it again.")
-    return found
+    return examples
 
 
 def label_in(
     text: str, labels: Mapping[str, str | None], scores: tuple[float, float], where: str, title: str = ""
 ) -> str | float | None:
-    """Return what a label stands for: one of `labels` or, where there are none, a score in these bounds."""
+    """Return what a label stands for: one of `labels` or, where there are none, a score.
+
+    Parameters
+    ----------
+    text : str
+        As the file has it.
+    labels : mapping from str to str or None
+        The labels of the file, and what they become; empty for scores.
+    scores : tuple of two floats
+        The lowest and the highest score.
+    where : str
+        The place in the file, with which an error begins.
+    title : str, optional
+        Of the task, for the error.
+
+    Returns
+    -------
+    str, float or None
+        None only where `labels` says so.
+
+    Raises
+    ------
+    InputError
+        When it is neither.
+    """
     if text in labels:
         return labels[text]
-    if not labels and (score := number_in(text, *scores)) is not None:
-        return score
-    expected = f"one of {', '.join(labels)}" if labels else "a number from {:g} to {:g}".format(*scores)
-    label, check = (f"label of {title}", "the task and the folder") if title else ("label", "the folder")
+    lowest, highest = scores
+    if labels:
+        expected = f"one of {', '.join(labels)}"
+    else:
+        score = number_in(text, lowest, highest)
+        if score is not None:
+            return score
+        expected = f"a number from {lowest:g} to {highest:g}"
+    label = "label"
+    check = "the folder"
+    if title:
+        label = f"label of {title}"
+        check = "the task and the folder"
     raise InputError(f"{where}: the {label} is {expected}, not {text[:60]!r}; check {check}.")

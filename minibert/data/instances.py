@@ -60,10 +60,11 @@ class InstanceOptions:
         self._check("seq_length", SHORTEST <= self.seq_length <= LONGEST, f"from {SHORTEST} to {LONGEST:,}")
         self._check("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1")
         self._check("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1")
-        most, rates = self.max_predictions_per_seq, self.mask_rates
+        most = self.max_predictions_per_seq
         self._check("max_predictions_per_seq", most is None or most >= 1, "1 or more")
-        proper = len(rates) == 3 and min(rates) >= 0 and abs(sum(rates) - 1) < 1e-6
-        self._check("mask_rates", proper, "three shares (MASK, SAME, RND) that sum to 1")
+        rates = self.mask_rates
+        are_shares = len(rates) == 3 and min(rates) >= 0 and abs(sum(rates) - 1) < 1e-6
+        self._check("mask_rates", are_shares, "three shares (MASK, SAME, RND) that sum to 1")
         self._check("dupe_factor", self.dupe_factor >= 0, "0 (new masks in each epoch) or more")
 
     def _check(self, name: str, holds: bool, expected: str) -> None:
@@ -78,18 +79,23 @@ class InstanceOptions:
     @property
     def room(self) -> int:
         """Tokens of text in a sequence, beside [CLS] and [SEP]."""
-        return self.seq_length - (3 if self.pairs else 2)
+        special = 3 if self.pairs else 2
+        return self.seq_length - special
 
     @property
     def longest_sentence(self) -> int | None:
         """Tokens beyond which a sentence counts as several; None: none does."""
-        return self.room // 2 if self.pairs and self.seq_length < UNCUT else None
+        if self.pairs and self.seq_length < UNCUT:
+            return self.room // 2
+        return None
 
     @property
     def most_predictions(self) -> int:
         """`max_predictions_per_seq`, or what None stands for."""
-        # 0.07 * 100 is a little over 7
-        return self.max_predictions_per_seq or math.ceil(self.masked_lm_prob * self.seq_length - 1e-9)
+        if self.max_predictions_per_seq:
+            return self.max_predictions_per_seq
+        expected = self.masked_lm_prob * self.seq_length
+        return math.ceil(expected - 1e-9)  # 0.07 * 100 is a little over 7
 
 
 class Position(NamedTuple):
@@ -121,19 +127,27 @@ class Instances:
     def __post_init__(self) -> None:
         self.documents = np.asarray(self.documents, np.int64)
         self.shards.check_vocabulary(self.tokenizer)
-        if not (n := len(self.documents)):
+        if not len(self.documents):
             raise InputError("documents=[] gives no instance; choose at least one document.")
-        if self.documents.min() < 0 or self.documents.max() >= self.shards.n_documents:
-            asked = f"documents={self.documents.min()}…{self.documents.max()}"
-            raise InputError(f"{asked} are not all there; shards hold 0 to {self.shards.n_documents - 1}.")
-        if self.options.pairs and n == 1:
-            advice = "give more documents (blank lines divide them) or set $next_sentence."
-            what = "One document alone has no other to take a random next sentence from"
-            raise InputError(f"{what}; {advice}", next_sentence=False)
+        lowest = self.documents.min()
+        highest = self.documents.max()
+        if lowest < 0 or highest >= self.shards.n_documents:
+            raise InputError(
+                f"documents={lowest}…{highest} are not all there; "
+                f"shards hold 0 to {self.shards.n_documents - 1}."
+            )
+        if self.options.pairs and len(self.documents) == 1:
+            raise InputError(
+                "One document alone has no other to take a random next sentence from; "
+                "give more documents (blank lines divide them) or set $next_sentence.",
+                next_sentence=False,
+            )
         if self.options.pairs and self.shards.sentence_counts[self.documents].max() < 2:
-            lines = "one sentence a line, blank lines only between documents"
-            advice = f"give longer documents ({lines}) or set $next_sentence."
-            raise InputError(f"No document has two sentences; {advice}", next_sentence=False)
+            raise InputError(
+                "No document has two sentences; give longer documents (one sentence a line, blank lines only "
+                "between documents) or set $next_sentence.",
+                next_sentence=False,
+            )
         self._lengths = self.shards.document_lengths[self.documents]
         self._choices = self.documents.tolist()
         self._borders = Borders(self.shards, self.options.longest_sentence)
@@ -143,9 +157,31 @@ class Instances:
     ) -> Iterator[tuple[Sequence | None, Position]]:
         """Yield instances without end from `position` on, each with the position after it.
 
-        The arrays of a sequence are read-only views of its block. Of batches of `count` sequences that
-        several machines share, each makes its own only, from slot `first` to `last` (exclusive; None:
-        `count`), the same byte for byte; the tokens of the others are not read, and they come as None.
+        Of batches that several machines share, each makes its own slots only, the same byte for byte. The
+        tokens of the others are not read.
+
+        Parameters
+        ----------
+        position : Position, default BEGINNING
+            Where to begin: that of the first instance.
+        count : int, default 1
+            Sequences of a batch; the first batch begins at `position`.
+        first : int, default 0
+            The first slot of a batch that is made.
+        last : int, optional
+            The slot behind the last one that is made; `count` when left out.
+
+        Yields
+        ------
+        Sequence or None
+            An instance, whose arrays are read-only views of its block; None in a slot that is not made.
+        Position
+            Where to go on after it.
+
+        Raises
+        ------
+        InputError
+            When the slots are none of a batch, or the position is none of this text.
         """
         for sequence, after, _ in self.located(position, count, first, last):
             yield sequence, after
@@ -160,6 +196,15 @@ class Instances:
         position, count, first, last
             As of `stream`.
 
+        Yields
+        ------
+        Sequence or None
+            As of `stream`.
+        Position
+            Where to go on after it.
+        Spans or None
+            Of the sequence; None in a slot that is not made.
+
         Raises
         ------
         InputError
@@ -167,59 +212,73 @@ class Instances:
         """
         last = count if last is None else last
         if not 0 <= first < last <= count:
-            what = f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}"
-            raise InputError(f"{what}; give 0 <= first < last <= count.")
-        epoch, block, offset = position
-        passed = 0  # sequences since `position`
+            raise InputError(
+                f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}; "
+                "give 0 <= first < last <= count."
+            )
+        epoch, first_block, offset = position
+        passed = 0  # instances since `position`
         while True:
             blocks = self._blocks(epoch)
-            self._check_within(position, block, len(blocks), "blocks")
-            for number in range(block, len(blocks)):
+            self._check_within(position, first_block, len(blocks), "blocks")
+            for number in range(first_block, len(blocks)):
+                # The instances of the block in the order of the text, and in which order they come.
                 spans, keys = self._draw_spans(epoch, blocks[number])
                 order = permutation(np.arange(len(spans)), key(BLOCK_ORDER, self.seed, epoch, number))
                 self._check_within(position, offset, len(order), "instances")
-                slots = (passed + np.arange(len(order) - offset)) % count
-                own = (first <= slots) & (slots < last)
-                chosen = np.sort(order[offset:][own])  # in the order of the text, as the shards are
-                made = self._make_block(spans[chosen], keys[chosen]) if len(chosen) else None
-                places = spans[chosen].tolist()
-                rows = np.searchsorted(chosen, order[offset:]).tolist()
-                is_last = number + 1 == len(blocks)
-                following = Position(epoch + 1, 0, 0) if is_last else Position(epoch, number + 1, 0)
-                for place, (mine, row) in enumerate(zip(own.tolist(), rows, strict=True), offset + 1):
-                    after = Position(epoch, number, place) if place < len(order) else following
-                    if made and mine:
-                        yield made.sequence_at(row), after, Spans(*places[row])
+                coming = order[offset:]
+
+                # Those in our slots are made, in the order of the text, as the shards are.
+                slots = (passed + np.arange(len(coming))) % count
+                is_made = (first <= slots) & (slots < last)
+                made = np.sort(coming[is_made])
+                block = self._make_block(spans[made], keys[made]) if len(made) else None
+                places = spans[made].tolist()
+
+                # Where each one that comes stands among those that are made; for the others it means nothing.
+                rows = np.searchsorted(made, coming).tolist()
+                ends = _positions_after(epoch, number, offset, len(order), number + 1 == len(blocks))
+                for row, in_our_slot, after in zip(rows, is_made.tolist(), ends, strict=True):
+                    if block and in_our_slot:
+                        yield block.sequence_at(row), after, Spans(*places[row])
                     else:
                         yield None, after, None
-                passed += len(order) - offset
+                passed += len(coming)
                 offset = 0
-            epoch, block = epoch + 1, 0
+            epoch += 1
+            first_block = 0
 
     def _check_within(self, position: Position, place: int, count: int, what: str) -> None:
         if not 0 <= place < count:
-            advice = f"there are {count} {what}; go on with the text, the options and the seed it comes from."
-            raise InputError(f"position={tuple(position)} does not exist: {advice}")
+            raise InputError(
+                f"position={tuple(position)} does not exist: there are {count} {what}; "
+                "go on with the text, the options and the seed it comes from."
+            )
 
     def _blocks(self, epoch: int) -> list[np.ndarray]:
         """Return the documents of each block of an epoch."""
-        order = permutation(self.documents, key(DOCUMENT_ORDER, self.seed, epoch))
-        ends = np.cumsum(self._lengths[order])
-        number = (ends - 1) // BLOCK_TOKENS  # the block of a document is that of its last token
-        return np.split(self.documents[order], np.flatnonzero(np.diff(number)) + 1)
+        epoch_key = key(DOCUMENT_ORDER, self.seed, epoch)
+        order = permutation(self.documents, epoch_key)
+        last_tokens = np.cumsum(self._lengths[order]) - 1
+        block_of_document = last_tokens // BLOCK_TOKENS  # that of its last token
+        begins = np.flatnonzero(np.diff(block_of_document)) + 1
+        return np.split(self.documents[order], begins)
 
     # documents (d,) -> (N,5) int64, the fields of Spans; (N,) uint64
     def _draw_spans(self, epoch: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return where the instances of a block lie, by document, and the random key of each."""
         options = self.options
-        copy = epoch % options.dupe_factor if options.dupe_factor else epoch
+        copy = epoch
+        if options.dupe_factor:
+            copy = epoch % options.dupe_factor
         spans: list[Spans] = []
         keys: list[np.ndarray] = []
         for document in documents.tolist():
             document_key = key(CONTENT, self.seed, copy, document)
-            own = list(self._spans(document, Random(document_key)))
-            spans += own
-            keys.append(draw(np.full(len(own), document_key, np.uint64), np.arange(len(own))))
+            of_document = list(self._spans(document, Random(document_key)))
+            spans += of_document
+            repeated = np.full(len(of_document), document_key, np.uint64)
+            keys.append(draw(repeated, np.arange(len(of_document))))
         return np.array(spans, np.int64), np.concatenate(keys)
 
     # spans (N,5)  keys (N,)
@@ -234,23 +293,32 @@ class Instances:
 
     def _mask(self, block: Block, keys: np.ndarray) -> None:
         """Choose what is to be predicted in each sequence of a block, and replace it."""
-        options, tokenizer = self.options, self.tokenizer
+        options = self.options
         # A share of all positions, [CLS] and [SEP] counted, rounded (half to even) as in the released code.
-        count = np.maximum(1, np.rint(np.diff(block.begins) * options.masked_lm_prob)).astype(np.int64)
+        lengths = np.diff(block.begins)
+        count = np.maximum(1, np.rint(lengths * options.masked_lm_prob)).astype(np.int64)
         count = np.minimum(count, options.most_predictions)
+
         candidates = self._candidates(block)
-        rows, sequence = block.rows[candidates], block.sequence[candidates]
+        rows = block.rows[candidates]
+        sequence = block.sequence[candidates]
         position = rows - block.begins[sequence]
         if options.whole_word_mask:  # the first piece of a span begins a word, though its head may be cut off
-            head = block.opening[candidates] | ~tokenizer.continuation[block.input_ids[rows]]
-            chosen = candidates[choose_words(keys, sequence, position, head, count)]
+            continues = self.tokenizer.continuation[block.input_ids[rows]]
+            head = block.opening[candidates] | ~continues
+            is_chosen = choose_words(keys, sequence, position, head, count)
         else:
-            chosen = candidates[choose_positions(keys, sequence, position, count)]
-        sequence, position = block.sequence[chosen], block.rows[chosen] - block.begins[block.sequence[chosen]]
-        original = block.input_ids[block.rows[chosen]]
-        sizes = tokenizer.mask_id, tokenizer.vocab_size
-        visible = visible_tokens(original, keys[sequence], position, options.mask_rates, *sizes)
-        block.predict(chosen, visible)
+            is_chosen = choose_positions(keys, sequence, position, count)
+
+        visible = visible_tokens(
+            block.input_ids[rows[is_chosen]],
+            keys[sequence[is_chosen]],
+            position[is_chosen],
+            options.mask_rates,
+            self.tokenizer.mask_id,
+            self.tokenizer.vocab_size,
+        )
+        block.predict(candidates[is_chosen], visible)
 
     # -> (c,) ascending
     def _candidates(self, block: Block) -> np.ndarray:
@@ -265,11 +333,19 @@ class Instances:
         return np.flatnonzero(is_text)
 
     def _spans(self, document: int, rng: Random) -> Iterator[Spans]:
-        room, short = self.options.room, self.options.short_seq_prob
+        room = self.options.room
+        short = self.options.short_seq_prob
         if self.options.pairs:
             return span_pairs(document, self._choices, self._borders, room, short, rng)
         begin, ends = self._borders(document)
         return contiguous_spans(begin, ends[-1], room, short, rng)
+
+
+def _positions_after(epoch: int, block: int, offset: int, size: int, is_last: bool) -> Iterator[Position]:
+    """Yield the position after each instance of a block of `size` instances, from number `offset` on."""
+    for following in range(offset + 1, size):
+        yield Position(epoch, block, following)
+    yield Position(epoch + 1, 0, 0) if is_last else Position(epoch, block + 1, 0)
 
 
 def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> float:
@@ -290,9 +366,11 @@ def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> 
     float
         A share of the tokens, from 0 to 1.
     """
-    counts, lengths = shards.sentence_counts, shards.document_lengths
+    counts = shards.sentence_counts
+    lengths = shards.document_lengths
     if documents is not None:
-        counts, lengths = counts[documents], lengths[documents]
+        counts = counts[documents]
+        lengths = lengths[documents]
     return float(lengths[counts >= 2].sum() / lengths.sum())
 
 
@@ -301,23 +379,54 @@ def split_documents(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
 
-    Return the numbers of both, ascending int64. The held-out ones lie evenly over the corpus (each 20th by
-    default), so that every book has its share. At least one is held out and one is not, two each for
-    `next_sentence`. Raise InputError when there are too few documents, or the share is out of range.
+    The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
+
+    Parameters
+    ----------
+    n_documents : int
+        How many there are.
+    held_out : float, default 0.05
+        The share to be measured on, above 0 and below 1. At least one document is held out and one is not.
+    next_sentence : bool, default True
+        Whether random next sentences come from other documents: then at least two are on either side.
+
+    Returns
+    -------
+    (n,) int64
+        Numbers of the documents to learn from, ascending.
+    (m,) int64
+        Numbers of those that are held out, ascending.
+
+    Raises
+    ------
+    InputError
+        When there are too few documents, or the share is out of range.
     """
     if not 0 < held_out < 1:
         raise InputError("$held_out is not possible; give a share above 0 and below 1.", held_out=held_out)
     least = 2 if next_sentence else 1
     if n_documents < 2 * least:
-        why = ", as next sentences are also drawn from other documents" if next_sentence else ""
-        few = f"The text is {counted(n_documents, 'document')}, which is too few"
-        needed = f"{least} to learn from and {least} to hold out are needed{why}"
-        ways = "$lines where each line is a document, $continuous to have it cut into documents"
-        advice = f"give more text, with blank lines between documents, or {ways}"
-        if next_sentence and n_documents > 1:
-            advice += ", or set $next_sentence"
-        layouts = {"lines": Arguments(layout="documents"), "continuous": Arguments(layout="continuous")}
-        raise InputError(f"{few}: {needed}; {advice}.", next_sentence=False, **layouts)
-    count = min(max(least, round(n_documents * held_out)), n_documents - least)
+        raise _too_few_documents(n_documents, least, next_sentence)
+    count = max(least, round(n_documents * held_out))
+    count = min(count, n_documents - least)
     held = (np.arange(count) + 1) * n_documents // count - 1  # the last of each of `count` equal runs
     return np.setdiff1d(np.arange(n_documents), held), held
+
+
+def _too_few_documents(n_documents: int, least: int, next_sentence: bool) -> InputError:
+    why = ""
+    if next_sentence:
+        why = ", as next sentences are also drawn from other documents"
+    instead = ""
+    if next_sentence and n_documents > 1:
+        instead = ", or set $next_sentence"
+    return InputError(
+        f"The text is {counted(n_documents, 'document')}, which is too few: "
+        f"{least} to learn from and {least} to hold out are needed{why}; "
+        "give more text (each text of a list, row of a table or line of JSON is one document), in plain text "
+        "with blank lines between documents or $lines where each line is a document, "
+        f"$continuous to have it cut into documents{instead}.",
+        next_sentence=False,
+        lines=Arguments(layout="documents"),
+        continuous=Arguments(layout="continuous"),
+    )

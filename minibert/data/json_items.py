@@ -14,19 +14,41 @@ _DECODER = json.JSONDecoder()
 
 
 def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield the items of those top-level arrays whose key is one of `names`, each with that key."""
+    """Yield the items of those top-level arrays whose key is one of `names`, each with that key.
+
+    Parameters
+    ----------
+    file : str or Path
+        An object of JSON, which may be compressed.
+    names : tuple of str
+        Keys of arrays.
+
+    Yields
+    ------
+    str
+        The key.
+    Any
+        An item.
+
+    Raises
+    ------
+    InputError
+        When the file is not an object of JSON, is damaged, or has no such array.
+    """
     text = _Text(Path(file))
-    others: list[str] = []
-    found = False
-    if (first := text.peek()) != "{":
+    others: list[str] = []  # keys
+    has_array = False
+    first = text.peek()
+    if first != "{":
         begins = f"begins with {first!r}" if first else "is empty"
         raise InputError(f"{file} {begins}, and an object of JSON is expected; check the name of the file.")
     for _ in text.between("{", "}"):
-        if not isinstance(key := text.value(), str):
+        key = text.value()
+        if not isinstance(key, str):
             raise text.broken("a key within quotation marks")
         text.expect(":")
         if key in names and text.peek() == "[":
-            found = True
+            has_array = True
             for _ in text.between("[", "]"):
                 yield key, text.value()
         else:
@@ -34,7 +56,7 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
             text.value()
     if text.peek():
         raise text.broken("the end of the file")
-    if not found:
+    if not has_array:
         wanted = " or ".join(map(repr, names))
         raise InputError(f"{file} has no array {wanted}, its keys are {shown(others)}; check the file.")
 
@@ -88,8 +110,10 @@ class _Text:
                 may_be_cut = error.msg.startswith("Unterminated") or error.pos + 16 > len(self.buffer)
                 if may_be_cut and self._more():
                     continue
-                what = f"{error.msg} at character {place:,}"
-                raise InputError(f"{self.file} is not JSON or cut short: {what}; fetch it again.") from error
+                raise InputError(
+                    f"{self.file} is not JSON or cut short: {error.msg} at character {place:,}; "
+                    "fetch it again."
+                ) from error
             except ValueError as error:
                 raise InputError(f"{self.file} is not JSON that can be read: {error}.") from error
             # A number may go on behind the buffer: 1 | 2, 1. | 5, 1e | 9.
@@ -99,15 +123,20 @@ class _Text:
 
     def _more(self) -> bool:
         """Look twice as far ahead, so that decoding anew stays cheap; False at the end of the file."""
-        rest, more = self.buffer[self.place :], ""
+        rest = self.buffer[self.place :]
+        more = ""
         while len(more) < max(LOOKED_AHEAD, len(rest)) and (piece := next(self.pieces, "")):
             more += piece
         self.passed += self.place
-        self.place, self.buffer = 0, rest + more
+        self.place = 0
+        self.buffer = rest + more
         return more != ""
 
     def broken(self, expected: str) -> InputError:
         """Return the error for anything else than what is expected here."""
-        found = repr(self.peek()) if self.peek() else "its end"
-        what = f"at character {self.passed + self.place:,} {expected} is expected and {found} was found"
-        return InputError(f"{self.file} is broken: {what}; fetch it again.")
+        character = self.peek()
+        actual = repr(character) if character else "its end"
+        return InputError(
+            f"{self.file} is broken: at character {self.passed + self.place:,} {expected} is expected and "
+            f"{actual} was found; fetch it again."
+        )

@@ -28,30 +28,56 @@ class Block:
     def __post_init__(self) -> None:
         self._begins: list[int] = self.begins.tolist()
 
-    def predict(self, chosen: np.ndarray, visible: np.ndarray) -> None:  # chosen (M,) of C  visible (M,)
-        """Ask for the text at `chosen`, where `visible` is shown from now on."""
-        rows, sequence = self.rows[chosen], self.sequence[chosen]
+    def predict(self, chosen: np.ndarray, visible: np.ndarray) -> None:
+        """Ask for the text at some places, where something else is shown from now on.
+
+        Parameters
+        ----------
+        chosen : (M,) int64
+            Ascending numbers of places among the C of text.
+        visible : (M,) int32
+            The ids that are shown there.
+        """
+        rows = self.rows[chosen]
+        sequence = self.sequence[chosen]
         self.masked_positions = (rows - self.begins[sequence]).astype(np.int32)
         self.masked_labels = self.input_ids[rows]
-        self.masked_begins = [0, *np.cumsum(np.bincount(sequence, minlength=len(self.next_labels))).tolist()]
+        counts = np.bincount(sequence, minlength=len(self.next_labels))
+        self.masked_begins = [0, *np.cumsum(counts).tolist()]
         self.input_ids[rows] = visible
 
     def predict_next_tokens(self) -> None:
         """Ask for the next token at every position but a sequence's last."""
-        asked = np.ones(len(self.input_ids), bool)
-        asked[self.begins[1:] - 1] = False
-        lengths = np.diff(self.begins) - 1
-        self.masked_positions = ranges(np.zeros_like(lengths), lengths).astype(np.int32)
-        self.masked_labels = self.input_ids[np.flatnonzero(asked) + 1]
-        self.masked_begins = [0, *np.cumsum(lengths).tolist()]
+        is_asked = np.ones(len(self.input_ids), bool)
+        is_asked[self.begins[1:] - 1] = False
+        counts = np.diff(self.begins) - 1
+        from_zero = np.zeros_like(counts)
+        self.masked_positions = ranges(from_zero, counts).astype(np.int32)
+        self.masked_labels = self.input_ids[np.flatnonzero(is_asked) + 1]
+        self.masked_begins = [0, *np.cumsum(counts).tolist()]
 
     def sequence_at(self, n: int) -> Sequence:
-        """Return sequence n as views."""
-        here = slice(self._begins[n], self._begins[n + 1])
-        asked = slice(self.masked_begins[n], self.masked_begins[n + 1])
-        ids, types = self.input_ids[here], self.token_type_ids[here]
-        masked = self.masked_positions[asked], self.masked_labels[asked]
-        return Sequence(ids, types, *masked, self.next_labels[n])
+        """Return a sequence as views.
+
+        Parameters
+        ----------
+        n : int
+            Its number, from 0 to N - 1.
+
+        Returns
+        -------
+        Sequence
+            What is to be predicted in it included, if that has been chosen.
+        """
+        tokens = slice(self._begins[n], self._begins[n + 1])
+        masked = slice(self.masked_begins[n], self.masked_begins[n + 1])
+        return Sequence(
+            self.input_ids[tokens],
+            self.token_type_ids[tokens],
+            self.masked_positions[masked],
+            self.masked_labels[masked],
+            self.next_labels[n],
+        )
 
     def freeze(self) -> None:
         """Make the arrays read-only: sequences are views, and nobody should change a neighbour's tokens."""
@@ -59,23 +85,50 @@ class Block:
             array.flags.writeable = False
 
 
-# spans (N,5) int64, the fields of `minibert.data.nsp_spans.Spans`
 def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Tokenizer) -> Block:
-    """Fetch the tokens of N spans and put [CLS] and [SEP] around them; in `pairs` B has its own [SEP]."""
+    """Fetch the tokens of N spans and put [CLS] and [SEP] around them.
+
+    Parameters
+    ----------
+    shards : TokenShards
+        The text.
+    spans : (N,5) int64
+        The fields of `minibert.data.nsp_spans.Spans`.
+    pairs : bool
+        Whether B has its own [SEP]; else there is no B.
+    tokenizer : Tokenizer
+        Has the ids of [CLS] and [SEP].
+
+    Returns
+    -------
+    Block
+        In which nothing is to be predicted yet.
+    """
     a_begin, a_length, b_begin, b_length, next_labels = spans.T
-    begins = np.concatenate([[0], np.cumsum(a_length + b_length + (3 if pairs else 2))])
-    # A and B of each sequence in turn: how long, from where in the shards, to which row
+    special = 3 if pairs else 2
+    begins = np.concatenate([[0], np.cumsum(a_length + b_length + special)])
+
+    # A and B of each sequence in turn: how long, from where in the shards, to which row.
     part_length = spans[:, (1, 3)].ravel()
-    rows = ranges(np.stack([begins[:-1] + 1, begins[:-1] + a_length + 2], 1).ravel(), part_length)
-    tokens = shards.tokens[ranges(spans[:, (0, 2)].ravel(), part_length)]
+    part_source = spans[:, (0, 2)].ravel()
+    a_row = begins[:-1] + 1  # behind [CLS]
+    b_row = begins[:-1] + a_length + 2  # behind [CLS] A [SEP]
+    part_row = np.stack([a_row, b_row], 1).ravel()
+    rows = ranges(part_row, part_length)
+    tokens = shards.tokens[ranges(part_source, part_length)]
     shards.check_ids(tokens)
+    part_first = np.cumsum(part_length) - part_length  # among the C rows
     opening = np.zeros(len(rows), bool)
-    opening[(np.cumsum(part_length) - part_length)[part_length > 0]] = True
+    opening[part_first[part_length > 0]] = True
 
     input_ids = np.full(begins[-1], tokenizer.sep_id, np.int32)
     input_ids[begins[:-1]] = tokenizer.cls_id
     input_ids[rows] = tokens
-    second = np.stack([a_length + 2, b_length + 1 if pairs else b_length], 1).ravel()  # tokens in A, in B
-    token_type_ids = np.repeat(np.tile(np.array([0, 1], np.int32), len(spans)), second)
+
+    a_size = a_length + 2  # [CLS] A [SEP]
+    b_size = b_length + 1 if pairs else b_length  # B [SEP]
+    sizes = np.stack([a_size, b_size], 1).ravel()
+    segments = np.array([0, 1], np.int32)
+    token_type_ids = np.repeat(np.tile(segments, len(spans)), sizes)
     sequence = np.repeat(np.arange(len(spans)), a_length + b_length)
     return Block(input_ids, token_type_ids, begins, next_labels.tolist(), rows, sequence, opening)

@@ -3,17 +3,20 @@
 import csv
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from minibert.base.errors import InputError, warn
 from minibert.base.json_files import parse_json
-from minibert.base.reading import byte_pieces, not_utf8, whole_lines
+from minibert.base.reading import Progress, byte_pieces, not_utf8, whole_lines
 from minibert.base.terminal import counted
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
+DELIMITERS = ";,\t|"  # of tables
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
 LARGEST = sys.float_info.max
 LONGEST_CELL = 2**31 - 1  # characters; a line may not be as long
@@ -26,33 +29,83 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
 
-    A vertical tab or U+2028 ends none. A byte order mark is dropped, a compressed file decompressed. Bytes
-    that are not UTF-8 are an error or, with errors="replace", U+FFFD; `ends` keeps the ends. `kept` and
-    `reading` are further arguments of `byte_pieces`.
+    A vertical tab or U+2028 ends none. A byte order mark is dropped, a compressed file decompressed.
+
+    Parameters
+    ----------
+    file : str or Path
+        Which may be compressed.
+    errors : str, default "strict"
+        What becomes of bytes that are not UTF-8: an error or, with "replace", U+FFFD.
+    ends : bool, default False
+        Keep the ends of lines.
+    kept : bool, default True
+        As of `byte_pieces`.
+    **reading
+        Further arguments of `byte_pieces`.
+
+    Yields
+    ------
+    int
+        The number of the line.
+    str
+        The line.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or is not UTF-8.
     """
     file = Path(file)
     parts = whole_lines(byte_pieces(file, kept=kept, **reading), file)
-    for number, line in enumerate((line for part in parts for line in part.splitlines(keepends=True)), 1):
-        data = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+    lines = chain.from_iterable(part.splitlines(keepends=True) for part in parts)
+    for number, line in enumerate(lines, 1):
+        data = line
+        if number == 1:
+            data = line.removeprefix(b"\xef\xbb\xbf")
         try:
             text = data.decode(errors=errors)
         except UnicodeDecodeError as error:
             raise not_utf8(f"{file}, line {number}", error) from error
-        yield number, text if ends else text.rstrip("\r\n")
+        if not ends:
+            text = text.rstrip("\r\n")
+        yield number, text
 
 
 def rows(file: str | Path, errors: str = "strict", **reading: Any) -> Iterator[Row]:
     """Read the columns between tabs of every line, with its number; blank lines are passed over.
 
-    A quotation mark is a character like any other, as in the files of GLUE. `reading` goes to
-    `numbered_lines`.
+    A quotation mark is a character like any other, as in the files of GLUE.
+
+    Parameters
+    ----------
+    file : str or Path
+        Which may be compressed.
+    errors : str, default "strict"
+        As of `numbered_lines`.
+    **reading
+        Further arguments of `numbered_lines`.
+
+    Yields
+    ------
+    int
+        The number of the line.
+    list of str
+        Its columns.
     """
     for number, line in numbered_lines(file, errors, **reading):
         if line:
             yield number, line.split("\t")
 
 
-def table_rows(file: str | Path, delimiter: str, blank: bool = False, **reading: Any) -> Iterator[Row]:
+def table_rows(
+    file: str | Path,
+    delimiter: str,
+    blank: bool = False,
+    kept: bool = True,
+    progress: Progress = None,
+    **reading: Any,
+) -> Iterator[Row]:
     """Read the columns of every row of a table, with the number of its first line.
 
     A column within quotation marks may hold delimiters, line ends and doubled quotation marks, as in CSV.
@@ -62,22 +115,91 @@ def table_rows(file: str | Path, delimiter: str, blank: bool = False, **reading:
 
     Parameters
     ----------
-    file : which may be compressed.
-    delimiter : one character.
-    blank : yield blank lines as rows without columns; else they are passed over.
-    reading : further arguments of `numbered_lines`.
+    file : str or Path
+        Which may be compressed.
+    delimiter : str
+        One character.
+    blank : bool, default False
+        Yield blank lines as rows without columns; else they are passed over.
+    kept : bool, default True
+        As of `byte_pieces`. A table between tabs is then in memory as a whole, or else read up to three
+        times: how its columns are quoted is told by all of them.
+    progress : callable, optional
+        As of `byte_pieces`, of the time when rows are yielded.
+    **reading
+        Further arguments of `numbered_lines`.
+
+    Returns
+    -------
+    iterator of (int, list of str)
+        The number of the first line of each row, and its columns.
 
     Raises
     ------
     InputError
         When the file can't be read, or quotation marks between other delimiters than tabs are not CSV's.
     """
-    lines = numbered_lines(file, ends=True, **reading)  # errors name places in such text
-    if delimiter == "\t":
-        found = _between_tabs(Path(file), list(lines))
+    table: Iterable[Row]
+    read = partial(numbered_lines, file, ends=True, kept=kept, **reading)  # errors name places in such text
+    if delimiter != "\t":
+        table = _quoted_rows(file, (line for _, line in read(progress=progress)), delimiter)
+    elif kept:
+        lines = list(read(progress=progress))
+        table = _between_tabs(file, lines, _quoting(file, lines.__iter__))
     else:
-        found = _quoted_rows(file, (line for _, line in lines), delimiter)
-    return (row for row in found if row[1] or blank)
+        table = _between_tabs(file, read(progress=progress), _quoting(file, read))
+    return (row for row in table if row[1] or blank)
+
+
+def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
+    """Tell what stands between the columns of a table: as usual, unless its header shows another sign.
+
+    In much of Europe spreadsheets write .csv with semicolons.
+
+    Parameters
+    ----------
+    file : str or Path
+        Which may be compressed.
+    usual : str
+        What its suffix stands for.
+    names : iterable of str
+        Of the columns that are looked for: a header that is one of them has no delimiter in it.
+
+    Returns
+    -------
+    str
+        One character.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read.
+    """
+    lines = (line for _, line in numbered_lines(file, kept=False) if line.strip())
+    header = next(lines, "")
+    name = _without_quotes(header) if _is_whole(header) else header
+    if usual in header or name in names:
+        return usual
+    return other_delimiter(header, usual) or usual
+
+
+def other_delimiter(line: str, usual: str) -> str:
+    """Return the sign that parts a line, which has no delimiter as it is usual, as another one would.
+
+    Parameters
+    ----------
+    line : str
+        The first of a table.
+    usual : str
+        The delimiter that is not in it.
+
+    Returns
+    -------
+    str
+        The most frequent one of DELIMITERS; "" where there is none.
+    """
+    sign = max((sign for sign in DELIMITERS if sign != usual), key=line.count)
+    return sign if sign in line else ""
 
 
 def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
@@ -89,9 +211,10 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
         try:
             row = next(reader, None)
         except csv.Error as error:
-            what = "a column that holds a delimiter, a line end or a quotation mark is written within"
-            how = '"…", its quotation marks doubled.'
-            raise InputError(f"{file}, line {first}: {error}; {what} {how}") from error
+            raise InputError(
+                f"{file}, line {first}: {error}; a column that holds a delimiter, a line end or a quotation "
+                'mark is written within "…", its quotation marks doubled.'
+            ) from error
         finally:
             csv.field_size_limit(limit)
         if row is None:
@@ -100,27 +223,68 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
         first = reader.line_num + 1
 
 
-def _between_tabs(file: Path, lines: list[tuple[int, str]]) -> Iterable[Row]:
-    """Read rows between tabs; whether columns are quoted is told by all of them together."""
-    bare = [(number, text.split("\t") if (text := line.rstrip("\r\n")) else []) for number, line in lines]
-    filled = [row for _, row in bare if row]
-    if not any(cell.startswith('"') for row in filled for cell in row):
-        return bare
-    is_even = len({len(row) for row in filled}) == 1
-    unquoted = [number for number, row in bare if not all(map(_is_whole, row))]
-    if is_even and not unquoted:
-        return [(number, list(map(_without_quotes, row))) for number, row in bare]
-    if not is_even or len(filled[0]) == 1:  # a column in quotation marks may hold a tab or a line end
+def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) -> str:
+    """Tell how the columns of a table between tabs are quoted, which all of them together show.
+
+    Parameters
+    ----------
+    file : str or Path
+        As a warning names it.
+    read : callable
+        Returns all lines with their numbers, each time that it is called.
+
+    Returns
+    -------
+    str
+        "none", the marks are text; "columns", each within its line; "csv", with tabs or line ends in them.
+    """
+    widths = set()
+    whole = bare = 0  # columns that are quoted, and the first line with one that only begins so
+    for number, line in read():
+        row = _cells(line)
+        if row:
+            widths.add(len(row))
+        for cell in row:
+            if not cell.startswith('"'):
+                continue
+            if _is_whole(cell):
+                whole += 1
+            else:
+                bare = bare or number
+    if not whole and not bare:
+        return "none"
+    if len(widths) == 1 and not bare:
+        return "columns"
+    if len(widths) > 1 or widths == {1}:  # a column in quotation marks may hold a tab or a line end
         with suppress(InputError):
-            quoted = list(_quoted_rows(file, (line for _, line in lines), "\t"))
+            quoted = _quoted_rows(file, (line for _, line in read()), "\t")
             if len({len(row) for _, row in quoted if row}) == 1:
-                return quoted
-    whole = sum(_QUOTED.fullmatch(cell) is not None for row in filled for cell in row)
-    if whole and unquoted:
-        bare_one = f"a column of line {unquoted[0]:,} begins with a quotation mark and does not end with one"
-        taken = f"so that the quotation marks around {counted(whole, 'other column')} are taken as text, too"
-        warn(f"{file}: {bare_one}, {taken}; quote all columns that begin with one as CSV does, or none.")
-    return bare
+                return "csv"
+    if whole and bare:
+        warn(
+            f"{file}: a column of line {bare:,} begins with a quotation mark and does not end with "
+            f"one, so that the quotation marks around {counted(whole, 'other column')} are taken as text, "
+            "too; quote all columns that begin with one as CSV does, or none."
+        )
+    return "none"
+
+
+def _between_tabs(file: str | Path, lines: Iterable[tuple[int, str]], quoting: str) -> Iterator[Row]:
+    """Yield rows between tabs, quoted as `_quoting` has found."""
+    if quoting == "csv":
+        yield from _quoted_rows(file, (line for _, line in lines), "\t")
+        return
+    for number, line in lines:
+        row = _cells(line)
+        if quoting == "columns":
+            row = list(map(_without_quotes, row))
+        yield number, row
+
+
+def _cells(line: str) -> list[str]:
+    """Cut a line at its tabs; a blank one has no cell."""
+    text = line.rstrip("\r\n")
+    return text.split("\t") if text else []
 
 
 def _is_whole(cell: str) -> bool:
@@ -129,19 +293,42 @@ def _is_whole(cell: str) -> bool:
 
 
 def _without_quotes(cell: str) -> str:
-    return cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
+    if not cell.startswith('"'):
+        return cell
+    return cell[1:-1].replace('""', '"')
 
 
 def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the object on every line of a JSON Lines file with the line's number, but no blank lines."""
+    """Yield the object on every line of a JSON Lines file with the line's number, but no blank lines.
+
+    Parameters
+    ----------
+    file : str or Path
+        Which may be compressed.
+    **reading
+        Further arguments of `numbered_lines`.
+
+    Yields
+    ------
+    int
+        The number of the line, from 1.
+    dict from str to Any
+        The object.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, or a line is not an object of JSON.
+    """
     for number, line in numbered_lines(file, **reading):
         if not line.strip():
             continue
         try:
             value = parse_json(line)
         except ValueError as error:
-            what = f"{file}, line {number} is not JSON ({error})"
-            raise InputError(f"{what}; one object a line is expected.") from error
+            raise InputError(
+                f"{file}, line {number} is not JSON ({error}); one object a line is expected."
+            ) from error
         if not isinstance(value, dict):
             kind = type(value).__name__
             raise InputError(f"{file}, line {number} is a JSON {kind}; one object a line is expected.")
@@ -152,7 +339,31 @@ _NEEDED = object()
 
 
 def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
-    """Return `thing[key]`, of an object of JSON, if it is of the kind that is expected there."""
+    """Return `thing[key]`, of an object of JSON, if it is of the kind that is expected there.
+
+    Parameters
+    ----------
+    thing : Any
+        Read from JSON, which may be no object.
+    key : str
+        What is looked up.
+    kind : type or tuple of types
+        What the value has to be; an error names the first.
+    where : str
+        The place in the file, with which an error begins.
+    default : Any, optional
+        Returned where there is no such key, or null; that is an error when it is left out.
+
+    Returns
+    -------
+    Any
+        The value.
+
+    Raises
+    ------
+    InputError
+        When `thing` is no object, or the value is missing or of another kind.
+    """
     if not isinstance(thing, dict):
         raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
     value = thing.get(key)
@@ -167,14 +378,45 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
 
 
 def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> float | None:
-    """Return the number that a text is, if it is a finite one in these bounds."""
+    """Return the number that a text is, if it is a finite one in these bounds.
+
+    Parameters
+    ----------
+    text : str
+        Such as "3.8".
+    lowest, highest : float
+        The bounds, themselves included; by default those of finite numbers.
+
+    Returns
+    -------
+    float or None
+        None for any other text.
+    """
     with suppress(ValueError):
-        if lowest <= (value := float(text)) <= highest:
+        value = float(text)
+        if lowest <= value <= highest:
             return value
     return None
 
 
 def shown(header: list[str] | tuple[str, ...]) -> str:
-    """Format a header for an error: not too long, whatever stands there."""
-    names = [name if len(name) <= SHOWN_CHARACTERS else f"{name[:SHOWN_CHARACTERS]}…" for name in header]
-    return ", ".join(names[:SHOWN_COLUMNS]) + (", …" if len(names) > SHOWN_COLUMNS else "")
+    """Format a header for an error: not too long, whatever stands there.
+
+    Parameters
+    ----------
+    header : list or tuple of str
+        Names of columns, or keys.
+
+    Returns
+    -------
+    str
+        The first 16 names of up to 24 characters with commas between them, and … for what is left out.
+    """
+    names = []
+    for name in header[:SHOWN_COLUMNS]:
+        if len(name) > SHOWN_CHARACTERS:
+            name = f"{name[:SHOWN_CHARACTERS]}…"
+        names.append(name)
+    if len(header) > SHOWN_COLUMNS:
+        names.append("…")
+    return ", ".join(names)

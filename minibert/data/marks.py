@@ -21,7 +21,8 @@ class MarkCounts:
 
     Parameters
     ----------
-    basic_tokenizer : whose rules they are.
+    basic_tokenizer : BasicTokenizer
+        Whose rules they are.
     """
 
     def __init__(self, basic_tokenizer: BasicTokenizer) -> None:
@@ -30,7 +31,13 @@ class MarkCounts:
         self._example = ""
 
     def add(self, text: str) -> None:
-        """Count those of more text."""
+        """Count those of more text, until 16 Mi characters have been looked at.
+
+        Parameters
+        ----------
+        text : str
+            A part of the text, cut between words.
+        """
         if not self._basic_tokenizer.strip_accents or self._characters > MOST:
             return
         self._characters += len(text) - text.count(" ")
@@ -45,18 +52,24 @@ class MarkCounts:
         """Say what is stripped, where that is a considerable share of the text."""
         if self._marked <= MUCH * self._characters:
             return
-        share = f"{self._marked / self._characters:.0%} of the characters of the text lose a mark"
+        share = self._marked / self._characters
         becomes = " ".join(self._basic_tokenizer.tokenize(self._example))
-        how = f"as accents are stripped: {self._example!r} is read as {becomes!r}"
-        warn(f"{share}, {how}. --keep-accents leaves marks where they are, --cased marks and capitals.")
+        warn(
+            f"{share:.0%} of the characters of the text lose a mark, as accents are stripped: "
+            f"{self._example!r} is read as {becomes!r}. --keep-accents leaves marks where they are, "
+            "--cased marks and capitals."
+        )
 
 
 @cache
 def _marked() -> re.Pattern[str]:
     """Match a character that stripping accents takes away, or takes a mark from."""
-    marks = [code for code in range(LAST) if flags(code) & NONSPACING]
-    composed = [code for code in data().decompositions if any(map(_is_mark, decompose(chr(code))))]
-    return re.compile(f"[{''.join(map(re.escape, map(chr, sorted({*marks, *composed}))))}]")
+    codes = {code for code in range(LAST) if flags(code) & NONSPACING}
+    for code in data().decompositions:
+        if any(map(_is_mark, decompose(chr(code)))):
+            codes.add(code)
+    characters = map(chr, sorted(codes))
+    return re.compile(f"[{''.join(map(re.escape, characters))}]")
 
 
 def _is_mark(character: str) -> bool:

@@ -16,24 +16,57 @@ Rates: TypeAlias = tuple[float, float, float]  # of MASK, SAME and RND, in the o
 CHOICE, ACTION, TOKEN = (which << POSITION_BITS for which in range(3))
 
 
-# keys (N,)  sequence (C,)  position (C,)  count (N,) -> (C,) bool
 def choose_positions(
     keys: np.ndarray, sequence: np.ndarray, position: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
-    """Choose `count` of each sequence's candidates, uniformly; all of a sequence that has fewer."""
+    """Choose `count` of each sequence's candidates, uniformly; all of a sequence that has fewer.
+
+    Parameters
+    ----------
+    keys : (N,) uint64
+        A random key for each sequence.
+    sequence : (C,) int64
+        The sequence of each candidate, ascending.
+    position : (C,) int64
+        Its position there.
+    count : (N,) int64
+        How many to choose in each sequence.
+
+    Returns
+    -------
+    (C,) bool
+        Which candidates are chosen.
+    """
     order = _random_order(keys, sequence, position)
     chosen = np.zeros(len(order), bool)
     chosen[order[_rank(sequence) < count[sequence]]] = True
     return chosen
 
 
-# keys (N,)  sequence (C,)  position (C,)  head (C,) bool  count (N,) -> (C,) bool
 def choose_words(
     keys: np.ndarray, sequence: np.ndarray, position: np.ndarray, head: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
     """Choose whole words: all pieces of a word or none, at most `count` pieces a sequence.
 
     As in the released code, words come up in random order; one with more pieces than are left is passed over.
+
+    Parameters
+    ----------
+    keys : (N,) uint64
+        A random key for each sequence.
+    sequence : (C,) int64
+        The sequence of each candidate, ascending.
+    position : (C,) int64
+        Its position there.
+    head : (C,) bool
+        Whether it is the first piece of a word.
+    count : (N,) int64
+        The most pieces of each sequence.
+
+    Returns
+    -------
+    (C,) bool
+        Which candidates are chosen.
     """
     word = np.cumsum(head) - 1  # (C,) the word that a candidate belongs to
     pieces = np.bincount(word)
@@ -43,26 +76,49 @@ def choose_words(
     left = count.copy()
     chosen = np.zeros(len(pieces), bool)
     by_rank = np.argsort(rank, kind="stable")  # every sequence's first word, then every one's second, ...
-    for turn in np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]):
+    turn_ends = np.cumsum(np.bincount(rank))
+    for turn in np.split(by_rank, turn_ends[:-1]):
         words = order[turn]
-        words = words[pieces[words] <= left[sequence_of[words]]]
+        fits = pieces[words] <= left[sequence_of[words]]
+        words = words[fits]
         left[sequence_of[words]] -= pieces[words]  # one word of a sequence in each turn: no index twice
         chosen[words] = True
     return chosen[word]
 
 
-# original (M,)  keys (M,)  position (M,) -> (M,) int32
 def visible_tokens(
     original: np.ndarray, keys: np.ndarray, position: np.ndarray, rates: Rates, mask_id: int, vocab_size: int
 ) -> np.ndarray:
     """Choose what the model sees at masked positions: [MASK], the same token or a random one.
 
     A random token is any of the vocabulary, special ones and the original included.
+
+    Parameters
+    ----------
+    original : (M,) int32
+        The tokens that stand there.
+    keys : (M,) uint64
+        The key of the sequence of each.
+    position : (M,) int64
+        Where each stands in its sequence.
+    rates : tuple of three floats
+        Shares of [MASK], the same token and a random one, which sum to 1.
+    mask_id : int
+        The id of [MASK].
+    vocab_size : int
+        From which a random token is drawn, uniformly.
+
+    Returns
+    -------
+    (M,) int32
+        What is shown at each position.
     """
     action = uniform(draw(keys, ACTION + position))
-    token = below(draw(keys, TOKEN + position), vocab_size)
+    random_token = below(draw(keys, TOKEN + position), vocab_size)
     mask, same, _ = rates
-    return np.where(action < mask, mask_id, np.where(action < mask + same, original, token)).astype(np.int32)
+    kept_or_random = np.where(action < mask + same, original, random_token)
+    visible = np.where(action < mask, mask_id, kept_or_random)
+    return visible.astype(np.int32)
 
 
 # keys (N,)  sequence (C,)  position (C,) -> (C,) int64
@@ -78,4 +134,5 @@ def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) 
 def _rank(sequence: np.ndarray) -> np.ndarray:
     """Count 0, 1, 2, ... within each run of the same sequence."""
     begins = np.flatnonzero(np.diff(sequence, prepend=-1))
-    return np.arange(len(sequence)) - np.repeat(begins, np.diff(begins, append=len(sequence)))
+    lengths = np.diff(begins, append=len(sequence))
+    return np.arange(len(sequence)) - np.repeat(begins, lengths)

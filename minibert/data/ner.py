@@ -29,61 +29,115 @@ def read(
 ) -> list[TaggedSentence]:
     """Read the sentences of a file with one word a line and a blank line between sentences.
 
-    Columns stand between tabs, or between spaces in a line without tabs. `words` and `tags` are their numbers
-    from 1, or from -1 at the end, `tags` None when there are none; a file of one column has words only. A
-    line that begins with -DOCSTART- begins a document; a file without any is one document.
+    Columns stand between tabs, or between spaces in a line without tabs; a file of one column has words only.
+    A line that begins with -DOCSTART- begins a document; a file without any is one document.
 
-    With `entities` tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with #
-    before the first word of a sentence and does not end in such a tag is a comment. Without, any tags, such
-    as parts of speech, are taken as they are, and there are no comments.
+    Parameters
+    ----------
+    path : str or Path
+        Which may be compressed.
+    words : int, default 1
+        The column of words, from 1, or from -1 at the end.
+    tags : int, optional
+        That of tags; None when there are none.
+    entities : bool, default True
+        Tags are O, B-TYPE or I-TYPE, in IOB1 or BIO, and become BIO; a line that begins with # before the
+        first word of a sentence and does not end in such a tag is a comment. Otherwise any tags, such as
+        parts of speech, are taken as they are, and there are no comments.
+
+    Returns
+    -------
+    list of TaggedSentence
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, lacks a column, has another kind of tags, or holds no sentence.
     """
     path = Path(path)
-    found: list[TaggedSentence] = []
+    sentences: list[TaggedSentence] = []
     sentence: list[tuple[str, Any]] = []  # words and their tags, None in a file without
     document = width = 0
     for line, text in chain(numbered_lines(path), [(0, "")]):
         # Not str.split(): a no-break space is a word in some corpora.
-        columns = [column for column in text.split("\t" if "\t" in text else " ") if column]
+        separator = "\t" if "\t" in text else " "
+        columns = [column for column in text.split(separator) if column]
         starts_document = bool(columns) and columns[0] == DOCUMENT_START
         if not columns or starts_document:
             if sentence:
-                words_of, tags_of = zip(*sentence, strict=True)
-                bio = to_bio(tags_of) if entities and None not in tags_of else tags_of
-                found.append(TaggedSentence(words_of, None if None in tags_of else tuple(bio), document))
+                sentences.append(_tagged(sentence, document, entities))
                 sentence = []
-            if starts_document:
-                document = found[-1].document + 1 if found else 0
+            if starts_document and sentences:
+                document = sentences[-1].document + 1
             continue
         if entities and not sentence and text.startswith("#") and not is_entity_tag(columns[-1]):
             continue
         if width and len(columns) != width:
-            widths = f"{counted(len(columns), 'column')} and the lines before have {width}"
-            expected = "one word a line is expected, with its tag, and a blank line after each sentence."
-            raise InputError(f"{path}, line {line} has {widths}; {expected}")
+            raise InputError(
+                f"{path}, line {line} has {counted(len(columns), 'column')} and the lines before have "
+                f"{width}; one word a line is expected, with its tag, and a blank line after each sentence."
+            )
         width = len(columns)
-        tag = None if tags is None or width == 1 else _column(columns, tags, path, line)
+        tag = None
+        if tags is not None and width > 1:
+            tag = _column(columns, tags, path, line)
         if entities and tag is not None and not is_entity_tag(tag):
-            wrong = f"the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE"
-            raise InputError(f"{path}, line {line}: {wrong}; check which column has the tags.")
-        sentence.append((_column(columns, words, path, line), tag))
-    if not found:
+            raise InputError(
+                f"{path}, line {line}: the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; "
+                "check which column has the tags."
+            )
+        word = _column(columns, words, path, line)
+        sentence.append((word, tag))
+    if not sentences:
         raise InputError(f"{path} holds no sentence; one word a line is expected.")
-    return found
+    return sentences
+
+
+def _tagged(sentence: list[tuple[str, Any]], document: int, entities: bool) -> TaggedSentence:
+    """Return a sentence of words and their tags, None in a file without; those of entities become BIO."""
+    words, tags = zip(*sentence, strict=True)
+    if None in tags:
+        return TaggedSentence(words, None, document)
+    if entities:
+        tags = tuple(to_bio(tags))
+    return TaggedSentence(words, tags, document)
 
 
 def _column(columns: list[str], number: int, path: Path, line: int) -> str:
     if not 1 <= abs(number) <= len(columns):
         raise InputError(f"{path}, line {line} has no column {number}, only {len(columns)}; give another.")
-    return columns[number - 1 if number > 0 else number]
+    place = number - 1 if number > 0 else number
+    return columns[place]
 
 
 def is_entity_tag(tag: str) -> bool:
-    """Return whether a tag is O, B-TYPE or I-TYPE."""
+    """Return whether a tag is O, B-TYPE or I-TYPE.
+
+    Parameters
+    ----------
+    tag : str
+        Of a word.
+
+    Returns
+    -------
+    bool
+    """
     return tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2)
 
 
 def to_bio(tags: Sequence[str]) -> Iterator[str]:
     """Yield the tags of a sentence, in IOB1 or BIO, as BIO: an entity begins with B-, goes on with I-.
+
+    Parameters
+    ----------
+    tags : sequence of str
+        Each O, B-TYPE or I-TYPE.
+
+    Yields
+    ------
+    str
+        As many tags.
 
     Examples
     --------

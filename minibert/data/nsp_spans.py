@@ -44,22 +44,35 @@ class Borders:
 
     def __call__(self, document: int) -> tuple[int, Ends]:
         """Return where a document begins among all tokens, and where its sentences end from there."""
-        if (found := self.known.get(document)) is None:
-            begin, ends = self.shards.sentences_of(document)
-            if self.longest:
-                ends = cut_sentences(ends, self.longest)
-            found = begin, array("I", ends.astype(np.dtype("I")).tobytes())
-            if self.size > SENTENCES_KEPT:
-                self.known.clear()
-                self.size = 0
-            self.known[document] = found
-            self.size += len(ends)
-        return found
+        known = self.known.get(document)
+        if known is not None:
+            return known
+        begin, ends = self.shards.sentences_of(document)
+        if self.longest:
+            ends = cut_sentences(ends, self.longest)
+        if self.size > SENTENCES_KEPT:
+            self.known.clear()
+            self.size = 0
+        borders = begin, array("I", ends.astype(np.dtype("I")).tobytes())
+        self.known[document] = borders
+        self.size += len(ends)
+        return borders
 
 
-# ends (n,) -> (m,)
 def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
     """Return the ends of sentences, those of more than `longest` tokens cut into nearly equal parts.
+
+    Parameters
+    ----------
+    ends : (n,) whole numbers
+        Tokens up to the end of each sentence.
+    longest : int
+        Tokens of a part at most.
+
+    Returns
+    -------
+    (m,) int64
+        Tokens up to the end of each part; `m` is not less than `n`.
 
     Examples
     --------
@@ -71,13 +84,34 @@ def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
     lengths = ends - begins
     parts = -(-lengths // longest)
     number = ranges(np.ones_like(parts), parts)  # 1 .. parts, in each sentence
-    return np.repeat(begins, parts) + np.repeat(lengths, parts) * number // np.repeat(parts, parts)
+    before = np.repeat(begins, parts)
+    length = np.repeat(lengths, parts)
+    return before + length * number // np.repeat(parts, parts)
 
 
 def contiguous_spans(
     begin: int, length: int, room: int, short_seq_prob: float, rng: Random
 ) -> Iterator[Spans]:
-    """Cut a document into spans of `room` tokens, now and then a shorter one; every token is in just one."""
+    """Cut a document into spans of `room` tokens, now and then a shorter one; every token is in just one.
+
+    Parameters
+    ----------
+    begin : int
+        Where the document begins among all tokens.
+    length : int
+        Its tokens.
+    room : int
+        Tokens of a span at most.
+    short_seq_prob : float
+        The share of spans that have a random shorter length.
+    rng : Random
+        Of the document, for all its draws.
+
+    Yields
+    ------
+    Spans
+        With an empty B, in the order of the document; the last may be shorter.
+    """
     done = 0
     while done < length:
         size = min(_target(room, short_seq_prob, rng), length - done)
@@ -93,53 +127,111 @@ def span_pairs(
     Whole sentences are gathered up to the target length and split into A and B at a random border. Half of
     the time B comes from elsewhere, from a random sentence on, and the sentences that B would have been are
     used again. As in the released code, a single sentence as long as the target always gets a random B.
+
+    Parameters
+    ----------
+    document : int
+        Its number in the shards.
+    documents : list of int
+        Numbers of the documents that a random B may come from, this one included.
+    borders : Borders
+        Tells where sentences end.
+    room : int
+        Tokens of A and B together at most.
+    short_seq_prob : float
+        The share of pairs that have a random shorter target.
+    rng : Random
+        Of the document, for all its draws.
+
+    Yields
+    ------
+    Spans
+        In the order of their A.
     """
     begin, ends = borders(document)
     last = len(ends) - 1
-    first = done = 0  # sentences and tokens used up
+    first = 0  # the first sentence that is not used up
+    done = 0  # tokens used up
     while first <= last:
+        # Sentences `first` to `final` are gathered; `middle` is the last of A, and B has at least one.
         target = _target(room, short_seq_prob, rng)
         final = bisect_left(ends, done + target, first, last)
-        middle = first + int(rng.random() * (final - first))  # the last sentence of A; B has at least one
+        middle = first + int(rng.random() * (final - first))
+        a_begin = begin + done
         a_length = ends[middle] - done
         if final == first or rng.random() < 0.5:
-            for _ in range(DRAWS_OF_A_DOCUMENT):
-                if (other := documents[int(rng.random() * len(documents))]) != document:
-                    break
-            b_begin, b_length = _random_span(*borders(other), target - a_length, rng)
-            label, first, used = NOT_NEXT, middle + 1, ends[middle]
+            label = NOT_NEXT
+            other_begin, other_ends = borders(_other_document(document, documents, rng))
+            b_begin, b_length = _random_span(other_begin, other_ends, target - a_length, rng)
+            last_used = middle
         else:
-            b_begin, b_length = begin + ends[middle], ends[final] - ends[middle]
-            label, first, used = IS_NEXT, final + 1, ends[final]
-        yield truncated(Spans(begin + done, a_length, b_begin, b_length, label), room, rng)
-        done = used
+            label = IS_NEXT
+            b_begin = begin + ends[middle]
+            b_length = ends[final] - ends[middle]
+            last_used = final
+        yield truncated(Spans(a_begin, a_length, b_begin, b_length, label), room, rng)
+        first = last_used + 1
+        done = ends[last_used]
+
+
+def _other_document(document: int, documents: list[int], rng: Random) -> int:
+    """Draw one of `documents`, another than `document` unless none comes up in several draws."""
+    for _ in range(DRAWS_OF_A_DOCUMENT):
+        other = documents[int(rng.random() * len(documents))]
+        if other != document:
+            break
+    return other
 
 
 def truncated(spans: Spans, room: int, rng: Random) -> Spans:
     """Shorten a pair to `room` tokens, one by one from the longer span (B when equal), front or back.
 
     A fair coin says from which side; tokens cut from the front are the heads among as many random bits.
+
+    Parameters
+    ----------
+    spans : Spans
+        A pair.
+    room : int
+        Tokens of both together at most.
+    rng : Random
+        For the coins; no draw is made where nothing is cut.
+
+    Returns
+    -------
+    Spans
+        The same pair where it fits.
     """
-    a_begin, a, b_begin, b, label = spans
-    excess = a + b - room
+    a_begin, a_length, b_begin, b_length, label = spans
+    excess = a_length + b_length - room
     if excess <= 0:
         return spans
-    cut_a, cut_b = min(excess, max(0, a - b)), min(excess, max(0, b - a))  # down to equal lengths
-    rest = excess - cut_a - cut_b
-    cut_a, cut_b = cut_a + rest // 2, cut_b + (rest + 1) // 2
-    a_begin += rng.getrandbits(cut_a).bit_count() if cut_a else 0
-    b_begin += rng.getrandbits(cut_b).bit_count() if cut_b else 0
-    return Spans(a_begin, a - cut_a, b_begin, b - cut_b, label)
+    # First the longer span down to the length of the other, then both in turn, B first.
+    a_cut = min(excess, max(0, a_length - b_length))
+    b_cut = min(excess, max(0, b_length - a_length))
+    rest = excess - a_cut - b_cut
+    a_cut += rest // 2
+    b_cut += (rest + 1) // 2
+    if a_cut:
+        a_begin += rng.getrandbits(a_cut).bit_count()
+    if b_cut:
+        b_begin += rng.getrandbits(b_cut).bit_count()
+    return Spans(a_begin, a_length - a_cut, b_begin, b_length - b_cut, label)
 
 
 def _target(room: int, short_seq_prob: float, rng: Random) -> int:
     """Return how many tokens to gather: all there is room for, or with `short_seq_prob` from 2 to that."""
-    return 2 + int(rng.random() * (room - 1)) if rng.random() < short_seq_prob else room
+    if rng.random() < short_seq_prob:
+        return 2 + int(rng.random() * (room - 1))
+    return room
 
 
 def _random_span(begin: int, ends: Ends, wanted: int, rng: Random) -> tuple[int, int]:
     """Draw a span from a random sentence on, until `wanted` tokens are found or the document ends."""
     first = int(rng.random() * len(ends))
-    start = ends[first - 1] if first else 0
-    final = bisect_left(ends, start + wanted, first, len(ends) - 1)
+    start = 0
+    if first:
+        start = ends[first - 1]
+    last = len(ends) - 1
+    final = bisect_left(ends, start + wanted, first, last)
     return begin + start, ends[final] - start

@@ -20,7 +20,15 @@ PLACES = {
 def where_to_get(task: str) -> str:
     """Say where the files of a task are to be had, as the end of a sentence without its full stop.
 
-    It is "" for tasks whose makers have no page.
+    Parameters
+    ----------
+    task : str
+        The name of a task.
+
+    Returns
+    -------
+    str
+        "" for tasks whose makers have no page.
 
     Examples
     --------

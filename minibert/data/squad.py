@@ -34,7 +34,17 @@ class Question(NamedTuple):
 
 
 def read(path: str | Path, *, listed: bool = False) -> list[Question]:
-    """Return every question of a file in its order; see `stream`."""
+    """Return every question of a file in its order.
+
+    Parameters
+    ----------
+    path, listed
+        As of `stream`, whose errors and warning it has, too.
+
+    Returns
+    -------
+    list of Question
+    """
     return list(stream(path, listed=listed))
 
 
@@ -46,14 +56,32 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     there; any other gets `start` -1, is good for scoring and not for training, and a warning counts them.
 
     `impossible` is the file's `is_impossible` (2.0), else False for a question with answers and None for one
-    without, as in a test set. With `listed` every answer in the file's list is given, blank ones and those
-    beside `is_impossible` too, which the official scripts score by and nothing is trained on.
+    without, as in a test set.
+
+    Parameters
+    ----------
+    path : str or Path
+        Which may be compressed.
+    listed : bool, default False
+        Give every answer in the file's list, blank ones and those beside `is_impossible` too, which the
+        official scripts score by and nothing is trained on.
+
+    Yields
+    ------
+    Question
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, is laid out otherwise, holds no question, or two with the same id.
     """
     path = Path(path)
     ids: set[str] = set()
     lost = []
     for number, (_, article) in enumerate(array_items(path, ("data",)), 1):
-        for question in article_questions(article, f"{path}: article {number}", listed=listed):
+        where = f"{path}: article {number}"
+        for question in article_questions(article, where, listed=listed):
             if question.id in ids:
                 raise InputError(f"{path}: two questions have the id {question.id!r}; give each its own.")
             ids.add(question.id)
@@ -63,29 +91,58 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
     if not ids:
         raise InputError(f"{path} holds no question; check the file.")
     if lost:
-        some = f"{len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph"
-        warn(f"{path}: {some} where the file says, the first is {lost[0]}; they can't be trained on.")
+        warn(
+            f"{path}: {len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph "
+            f"where the file says, the first is {lost[0]}; they can't be trained on."
+        )
 
 
 def article_questions(article: Any, where: str, *, listed: bool = False) -> Iterator[Question]:
-    """Yield the questions of an article, an item of the array "data"; errors begin with `where`."""
+    """Yield the questions of an article.
+
+    Parameters
+    ----------
+    article : Any
+        An item of the array "data", read from JSON.
+    where : str
+        Its place, with which errors begin.
+    listed : bool, default False
+        As of `stream`.
+
+    Yields
+    ------
+    Question
+        In the order of the article.
+
+    Raises
+    ------
+    InputError
+        When the article is laid out otherwise, or a paragraph is empty.
+    """
     title = field_of(article, "title", str, where, "")
-    for n, paragraph in enumerate(field_of(article, "paragraphs", list, where), 1):
+    paragraphs = field_of(article, "paragraphs", list, where)
+    for n, paragraph in enumerate(paragraphs, 1):
         place = f"{where}, paragraph {n}"
-        if not (context := field_of(paragraph, "context", str, place)).strip():
+        context = field_of(paragraph, "context", str, place)
+        if not context.strip():
             raise InputError(f"{place} has an empty context; every paragraph needs its text.")
-        for m, item in enumerate(field_of(paragraph, "qas", list, place), 1):
+        items = field_of(paragraph, "qas", list, place)
+        for m, item in enumerate(items, 1):
             yield _question(item, context, title, f"{place}, question {m}", listed)
 
 
 def _question(item: Any, context: str, title: str, where: str, listed: bool) -> Question:
     id = field_of(item, "id", (str, int), where)
     impossible = field_of(item, "is_impossible", bool, where, None)
+    given = []
+    if listed or not impossible:
+        given = field_of(item, "answers", list, where, [])
     answers = []
-    for answer in [] if impossible and not listed else field_of(item, "answers", list, where, []):
+    for answer in given:
         text = field_of(answer, "text", str, where)
         if listed or text.strip():  # some files write no answer as an empty one
-            answers.append(locate(context, text, field_of(answer, "answer_start", int, where)))
+            start = field_of(answer, "answer_start", int, where)
+            answers.append(locate(context, text, start))
     if impossible is None and answers:
         impossible = False
     question = field_of(item, "question", str, where)
@@ -93,7 +150,21 @@ def _question(item: Any, context: str, title: str, where: str, listed: bool) -> 
 
 
 def locate(context: str, text: str, start: int) -> Answer:
-    """Return an answer as it stands in its paragraph at, or by the rule of `stream` about, `start`; else -1.
+    """Return an answer as it stands in its paragraph at, or by the rule of `stream` about, a place.
+
+    Parameters
+    ----------
+    context : str
+        The paragraph.
+    text : str
+        The answer; white space around it does not count.
+    start : int
+        Characters before it, as the file has it.
+
+    Returns
+    -------
+    Answer
+        With the `start` at which it stands, the nearest if there are several; -1 where it does not.
 
     Examples
     --------
@@ -105,7 +176,8 @@ def locate(context: str, text: str, start: int) -> Answer:
     if start >= 0 and context.startswith(text, start):
         return Answer(text, start)
     if 0 <= start < len(context):
-        begin, end = start, min(start + len(text) - 1, len(context))
+        begin = start
+        end = min(start + len(text) - 1, len(context))
         while begin > 0 and context[begin].isspace():
             begin -= 1
         while begin > 0 and not context[begin - 1].isspace():
@@ -113,18 +185,23 @@ def locate(context: str, text: str, start: int) -> Answer:
         while end < len(context) and not context[end].isspace():
             end += 1
         spans = _occurrences(context, begin, end, text.split())
-        if nearest := min(spans, key=lambda span: abs(span[0] - start), default=None):
-            return Answer(context[slice(*nearest)], nearest[0])
+        nearest = min(spans, key=lambda span: abs(span[0] - start), default=None)
+        if nearest:
+            begin, end = nearest
+            return Answer(context[begin:end], begin)
     return Answer(text, -1)
 
 
 def _occurrences(context: str, begin: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
     """Yield where some words stand within a part of a text, with any white space between them."""
     # The part with one space between words, and where each character of that stands in the text.
-    found = _WORD.finditer(context, begin, end)
-    places = [at for word in found for at in range(word.start(), word.end() + 1)]
-    part, wanted = " ".join(context[begin:end].split()), " ".join(words)
-    at = part.find(wanted)
+    part = " ".join(context[begin:end].split())
+    places: list[int] = []
+    for word in _WORD.finditer(context, begin, end):
+        places += range(word.start(), word.end() + 1)
+    answer = " ".join(words)
+    at = part.find(answer)
     while at >= 0:
-        yield places[at], places[at + len(wanted) - 1] + 1
-        at = part.find(wanted, at + len(wanted))
+        after = at + len(answer)
+        yield places[at], places[after - 1] + 1
+        at = part.find(answer, after)

@@ -56,31 +56,76 @@ STAND_INS: dict[str, StandIn] = {
 def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     """Read one split of a stand-in, in the order of its file, labelled as the task it stands for.
 
-    The name is a key of `STAND_INS`, or "qnli"; the folder is that of the data, or the one above it. Warnings
-    count pairs of SNLI that are left out, as people did not agree (label "-"), and of Quora with bytes that
-    are not UTF-8, read as U+FFFD. "qnli" divides QNLI's dev file by question: those whose CRC-32 is a
-    multiple of 5 are "dev", the others "train". Scores of SICK are from 1 to 5; its "test" has labels.
+    Warnings count pairs of SNLI that are left out, as people did not agree (label "-"), and of Quora with
+    bytes that are not UTF-8, read as U+FFFD. "qnli" divides QNLI's dev file by question: those whose CRC-32
+    is a multiple of 5 are "dev", the others "train". Scores of SICK are from 1 to 5; its "test" has labels.
+
+    Parameters
+    ----------
+    name : str
+        A key of `STAND_INS`, or "qnli".
+    folder : str or Path
+        That of the data, or the one above it.
+    split : str
+        "train", "dev" or, of SICK, "test".
+
+    Returns
+    -------
+    list of TextExample
+        With the labels of the task.
+
+    Raises
+    ------
+    InputError
+        When the name or the split is unknown, or a file is missing or laid out otherwise.
     """
-    if (spec := STAND_INS.get(name)) is None and name != "qnli":
+    spec = STAND_INS.get(name)
+    if spec is None and name != "qnli":
         raise InputError(f"name={name!r} is no stand-in; choose from {', '.join(STAND_INS)}, qnli.")
     splits = spec.files if spec else ("train", "dev")
     if split not in splits:
         raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(splits)}.")
     if spec:
-        return _examples(spec, find_file(Path(folder), (spec.files[split],), (spec.folder,), name))
+        file = find_file(Path(folder), (spec.files[split],), (spec.folder,), name)
+        return _examples(spec, file)
     examples = glue.read("qnli", folder, "dev")  # a missing file stays one, for who looks in several places
     with naming(str(folder)):
-        return divided(examples, split, lambda one: one.first)
+        return divided(examples, split, lambda example: example.first)
 
 
 def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) -> list[Any]:
-    """Divide a labelled file into train and dev, a fifth, by the CRC-32 of a text of each example."""
+    """Divide a labelled file into train and dev, a fifth, by the CRC-32 of a text of each example.
+
+    Parameters
+    ----------
+    examples : sequence
+        Of the file.
+    split : str
+        "train" or "dev".
+    text_of : callable
+        Returns the text of an example; those with the same text are in the same split.
+
+    Returns
+    -------
+    list
+        The examples of the split, in their order.
+
+    Raises
+    ------
+    InputError
+        When there is no such split, or no example in it.
+    """
     if split not in ("train", "dev"):
         raise InputError(f"A divided file has no split {split!r}, only train, dev.")
-    dev = [zlib.crc32(text_of(one).encode("utf-8", "surrogatepass")) % STAYS_DEV == 0 for one in examples]
-    if not (found := [one for one, is_dev in zip(examples, dev, strict=True) if is_dev == (split == "dev")]):
+    chosen = []
+    for example in examples:
+        checksum = zlib.crc32(text_of(example).encode("utf-8", "surrogatepass"))
+        is_dev = checksum % STAYS_DEV == 0
+        if is_dev == (split == "dev"):
+            chosen.append(example)
+    if not chosen:
         raise InputError(f"Of {len(examples)} examples none becomes {split}; too few to be divided.")
-    return found
+    return chosen
 
 
 def _examples(spec: StandIn, file: Path) -> list[TextExample]:
@@ -88,26 +133,33 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     if spec.header:
         _, header = next(table, (0, []))
         if tuple(header) != spec.header:
-            expected = f"expected {shown(spec.header)}; check the folder."
-            raise InputError(f"{file} has the header {shown(header) or '(none)'}, {expected}")
-    found = []
+            raise InputError(
+                f"{file} has the header {shown(header) or '(none)'}, expected {shown(spec.header)}; "
+                "check the folder."
+            )
+    examples = []
     dropped = damaged = 0
     columns = spec.columns.split()
     for number, (line, row) in enumerate(table):
         if len(row) != len(columns):
-            found_here = f"{counted(len(row), 'column')} between tabs, expected {len(columns)}"
-            raise InputError(f"{file}, line {line} has {found_here}; check the folder.")
+            raise InputError(
+                f"{file}, line {line} has {counted(len(row), 'column')} between tabs, "
+                f"expected {len(columns)}; check the folder."
+            )
         cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
         label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")
         if label is None:
             dropped += 1
             continue
-        found.append(TextExample(cells["id"], cells["first"], cells["second"], label))
-        damaged += spec.damaged and "\ufffd" in cells["first"] + cells["second"]
-    if not found:
+        first = cells["first"]
+        second = cells["second"]
+        examples.append(TextExample(cells["id"], first, second, label))
+        if spec.damaged and "\ufffd" in first + second:
+            damaged += 1
+    if not examples:
         raise InputError(f"{file} holds no example; check the file.")
     if dropped:
         warn(f"{file}: left out {counted(dropped, 'pair')} without a label.")
     if damaged:
         warn(f"{file}: bytes of {counted(damaged, 'pair')} are not UTF-8 and are read as U+FFFD.")
-    return found
+    return examples

@@ -10,7 +10,7 @@ Each may be compressed besides, and is UTF-8.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from reprlib import repr as short
@@ -21,7 +21,15 @@ from minibert.base.reading import byte_pieces, suffix_of
 from minibert.base.terminal import counted
 from minibert.data import ner
 from minibert.data.glue import TextExample
-from minibert.data.lines import JSON_LINES, json_lines, number_in, shown, table_rows
+from minibert.data.lines import (
+    JSON_LINES,
+    delimiter_in,
+    json_lines,
+    number_in,
+    other_delimiter,
+    shown,
+    table_rows,
+)
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Answer, Question, locate
 
@@ -37,7 +45,9 @@ class MissingColumn(InputError):
 
     def __init__(self, message: str, role: str, path: Path, header: bool | None = None) -> None:
         super().__init__(message)
-        self.role, self.path, self.header = role, path, header
+        self.role = role
+        self.path = path
+        self.header = header
 
 
 Column = str | int  # a name in the header, or a number from 1 (which may be written "1")
@@ -61,35 +71,81 @@ def read_texts(
 
     Parameters
     ----------
-    text, second, label : columns by name or by number, from 1; `second` None for single sentences, `label`
-        None where it is not known. In JSON Lines columns have names only.
-    id : the column of ids; None counts the rows from 0.
-    delimiter : one character between columns; None goes by the suffix of the file. Columns may be quoted, see
-        `lines.table_rows`.
-    header : whether the first row names the columns; None means that it does when a column is given by name.
-    numeric : labels are numbers, and are read as such.
-    several : any number of labels, none included: in JSON Lines a list, elsewhere names with | between them.
+    path : str or Path
+        A table or JSON Lines, which may be compressed.
+    text : str or int, default "text"
+        The column of the text, by name or by number, from 1. In JSON Lines columns have names only.
+    second : str or int, optional
+        That of second sentences; None for single ones.
+    label : str or int, default "label"
+        That of labels; None where they are not known.
+    id : str or int, optional
+        That of ids; None counts the rows from 0.
+    delimiter : str, optional
+        One character between columns; None goes by the suffix of the file, and by the header where a column
+        is given by name, see `lines.delimiter_in`. Columns may be quoted, see `lines.table_rows`.
+    header : bool, optional
+        Whether the first row names the columns; None means that it does when a column is given by name.
+    numeric : bool, default False
+        Labels are numbers, and are read as such.
+    several : bool, default False
+        Any number of labels, none included: in JSON Lines a list, elsewhere names with | between them.
+
+    Returns
+    -------
+    list of TextExample
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, has no rows, or a row lacks a text or a proper label; a `MissingColumn`
+        when there is no such column.
     """
     path = Path(path)
     columns = {"text": text, "second": second, "label": label, "id": id}
-    found = []
+    examples = []
     as_list = several and suffix_of(path) in JSON_LINES and delimiter is None
     for _, where, row in _records(path, columns, delimiter, header, lists=as_list):
         first = _text(row["text"], where, text)
-        other = None if second is None else _text(row["second"], where, second)
+        other = None
+        if second is not None:
+            other = _text(row["second"], where, second)
         value: Any = None
-        if label is not None:
-            cell = row["label"]
-            value = _several(cell, where, label, as_list) if several else _label(cell, where, label, numeric)
-        found.append(TextExample(row["id"], first, other, value))
-    return found
+        if label is not None and several:
+            value = _several(row["label"], where, label, as_list)
+        elif label is not None:
+            value = _label(row["label"], where, label, numeric)
+        examples.append(TextExample(row["id"], first, other, value))
+    return examples
 
 
 def line_of(example: TextExample, path: str | Path, **options: Any) -> int | None:
-    """Return the line of an example that `read_texts` read with these options; reads the file once more."""
-    columns = {name: options.get(name) for name in ("second", "id")}
-    columns |= {name: options.get(name, name) for name in ("text", "label")}
-    for line, _, row in _records(Path(path), columns, options.get("delimiter"), options.get("header"), True):
+    """Return the line of an example that `read_texts` read, by reading the file once more.
+
+    Parameters
+    ----------
+    example : TextExample
+        Which is looked for by its id and its sentences.
+    path : str or Path
+        The file.
+    **options
+        Those that `read_texts` had.
+
+    Returns
+    -------
+    int or None
+        From 1; None where it is not there.
+    """
+    columns: dict[str, Column | None] = {
+        "second": options.get("second"),
+        "id": options.get("id"),
+        "text": options.get("text", "text"),
+        "label": options.get("label", "label"),
+    }
+    delimiter = options.get("delimiter")
+    header = options.get("header")
+    for line, _, row in _records(Path(path), columns, delimiter, header, lists=True):
         if (row["id"], row["text"], row["second"]) == example[:3]:
             return line
     return None
@@ -112,19 +168,31 @@ def read_tags(
 
     Parameters
     ----------
-    words, tags : columns by name or by number, from 1. By default "words" and "tags" in tables, the first and
-        the last where a line is a word.
-    layout : "sentences", a row of a table and a document for each: its words in one column and its tags in
+    path : str or Path
+        Which may be compressed.
+    words, tags : str or int, optional
+        Columns by name or by number, from 1. By default "words" and "tags" in tables, the first and the last
+        where a line is a word.
+    layout : {"sentences", "words"}, optional
+        "sentences", a row of a table and a document for each: its words in one column and its tags in
         another, as many, between spaces, or as lists in JSON Lines. "words", a row or a line for each word. A
         table that is named by its suffix, its delimiter or its columns has rows, and its sentences are told
         by the column `sentence` or by blank rows. In other files, as in `ner.read`, columns stand between
         tabs or spaces, a blank line between sentences, and -DOCSTART- before documents. None takes
         "sentences" for .csv, .tsv and JSON Lines, else "words".
-    sentence : the column that numbers the sentences of a table with a word in each row, which the layout then
-        is: a sentence ends where the column changes, and goes on where it is empty. None takes the column
-        with a usual name, such as "sentence_id" or "Sentence #", where rows do not all differ in it.
-    labelled : False when there are no tags, or they are to be passed over.
-    delimiter, header : as in `read_texts`, for tables.
+    sentence : str or int, optional
+        The column that numbers the sentences of a table with a word in each row, which the layout then is: a
+        sentence ends where the column changes, and goes on where it is empty. None takes the column with a
+        usual name, such as "sentence_id" or "Sentence #", where rows do not all differ in it.
+    labelled : bool, default True
+        False when there are no tags, or they are to be passed over.
+    delimiter, header
+        As in `read_texts`, for tables.
+
+    Returns
+    -------
+    list of TaggedSentence
+        In the order of the file.
 
     Raises
     ------
@@ -138,38 +206,71 @@ def read_tags(
     if layout is None:
         rowwise = suffix_of(path) in (".csv", ".tsv", ".tab", *JSON_LINES)
         layout = "sentences" if rowwise or delimiter else "words"
-    is_table = suffix_of(path) in (".csv", *JSON_LINES) or bool(delimiter) or sentence is not None
-    if layout == "words" and not is_table:  # one may be between tabs, too, with columns by name
-        given = [column for column in (words, tags) if column is not None]
-        is_table = suffix_of(path) in DELIMITERS and any(_number(column) is None for column in given)
-    if layout == "words" and not is_table:
-        at, tags_at = _number(1 if words is None else words), _number(-1 if tags is None else tags)
-        if at is None or tags_at is None:
-            raise InputError(f"{path} has a word a line and no header; give its columns by number, from 1.")
-        return ner.read(path, at, tags_at if labelled else None, entities=False)
+    if layout == "words" and not _is_table(path, (words, tags), sentence, delimiter):
+        return _read_word_lines(path, words, tags, labelled)
     words = "words" if words is None else words
-    tags = ("tags" if tags is None else tags) if labelled else None
+    tags = "tags" if tags is None else tags
+    if not labelled:
+        tags = None
     as_words = layout == "words" or sentence is not None
     if sentence is None:
         sentence = _sentence_column(path, delimiter, header, (words, tags), as_words)
     if as_words or sentence is not None:
         return _sentences_of_rows(path, words, tags, sentence, delimiter, header)
-    found: list[TaggedSentence] = []
-    lists = 0
+    return _sentence_a_row(path, words, tags, delimiter, header)
+
+
+def _is_table(
+    path: Path, columns: tuple[Column | None, ...], sentence: Column | None, delimiter: str | None
+) -> bool:
+    """Return whether a file with a word in each line is a table: by its suffix, its delimiter, its columns.
+
+    What is between tabs may be either; it is a table where a column is given by name.
+    """
+    if suffix_of(path) in (".csv", *JSON_LINES) or delimiter or sentence is not None:
+        return True
+    if suffix_of(path) not in DELIMITERS:
+        return False
+    return bool(_names(columns))
+
+
+def _read_word_lines(
+    path: Path, words: Column | None, tags: Column | None, labelled: bool
+) -> list[TaggedSentence]:
+    """Read a file with a word a line, as `ner.read` does; its columns have numbers only."""
+    word_number = _number(1 if words is None else words)
+    tag_number = _number(-1 if tags is None else tags)
+    if word_number is None or tag_number is None:
+        raise InputError(f"{path} has a word a line and no header; give its columns by number, from 1.")
+    if not labelled:
+        tag_number = None
+    return ner.read(path, word_number, tag_number, entities=False)
+
+
+def _sentence_a_row(
+    path: Path, words: Column, tags: Column | None, delimiter: str | None, header: bool | None
+) -> list[TaggedSentence]:
+    """Read a table with a sentence in each row."""
+    sentences: list[TaggedSentence] = []
+    has_lists = False
     for _, where, row in _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True):
-        if not (in_row := _words(row["words"], where, words)):
+        words_in_row = _words(row["words"], where, words)
+        if not words_in_row:
             raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
-        tags_in_row = _words(row["tags"], where, tags, numbers=True) if labelled else None
-        if tags_in_row is not None and len(tags_in_row) != len(in_row):
-            both = f"{counted(len(in_row), 'word')} and {counted(len(tags_in_row), 'tag')}"
-            raise InputError(f"{where} has {both}; give every word one.")
-        found.append(TaggedSentence(in_row, tags_in_row, len(found)))
-        lists += isinstance(row["words"], list)
-    if len(found) > 1 and not lists and all(len(one.words) == 1 for one in found):
-        what = f"{path}: all {len(found):,} sentences have one word"
-        advice = "name the column that numbers the sentences, such as --column sentence=sentence_id"
-        warn(f"{what}. Where each row is a word of a sentence, {advice}.")
-    return found
+        tags_in_row = None
+        if tags is not None:
+            tags_in_row = _words(row["tags"], where, tags, numbers=True)
+            if len(tags_in_row) != len(words_in_row):
+                both = f"{counted(len(words_in_row), 'word')} and {counted(len(tags_in_row), 'tag')}"
+                raise InputError(f"{where} has {both}; give every word one.")
+        sentences.append(TaggedSentence(words_in_row, tags_in_row, len(sentences)))
+        has_lists |= isinstance(row["words"], list)
+    if len(sentences) > 1 and not has_lists and all(len(sentence.words) == 1 for sentence in sentences):
+        warn(
+            f"{path}: all {len(sentences):,} sentences have one word. Where each row is a word of a "
+            "sentence, name the column that numbers the sentences, such as --column sentence=sentence_id."
+        )
+    return sentences
 
 
 def _sentence_column(
@@ -183,26 +284,35 @@ def _sentence_column(
     if header is False:
         return None
     words, tags = others
-    names = _header(path, delimiter)
-    called = [name for name in names if re.sub("[^a-z]", "", name.lower()) in SENTENCE_COLUMNS]
-    usual = [name for name in called if name not in (words, tags)]
-    if len(usual) != 1 or as_words:
-        return usual[0] if len(usual) == 1 else None
-    before, is_repeated = None, False
+    usual = []
+    for name in _header(path, delimiter, others):
+        letters = re.sub("[^a-z]", "", name.lower())
+        if letters in SENTENCE_COLUMNS and name not in (words, tags):
+            usual.append(name)
+    if len(usual) != 1:
+        return None
+    if as_words:
+        return usual[0]
+    before = None
+    is_repeated = False
     for _, _, row in _records(path, {"sentence": usual[0], "tags": tags}, delimiter, header, lists=True):
-        number, tag = row["sentence"], row["tags"]
+        tag = row["tags"]
         if isinstance(tag, list | dict) or (tag is not None and len(tag.split()) > 1):
             return None
+        number = row["sentence"]
         is_repeated |= number in (None, "", before)
         before = number
     return usual[0] if is_repeated else None
 
 
-def _header(path: Path, delimiter: str | None) -> list[str]:
+def _header(path: Path, delimiter: str | None, columns: Iterable[Column | None]) -> list[str]:
     """Return the names of the columns of a table: its first row, or the keys of its first object."""
     if suffix_of(path) in JSON_LINES and delimiter is None:
-        return list(next(json_lines(path), (0, {}))[1])
-    return next(iter(table_rows(path, _delimiter(path, delimiter))), (0, []))[1]
+        _, keys = next(json_lines(path), (0, {}))
+        return list(keys)
+    table = table_rows(path, _delimiter(path, delimiter, columns))
+    _, names = next(table, (0, []))
+    return names
 
 
 def _sentences_of_rows(
@@ -218,30 +328,28 @@ def _sentences_of_rows(
     if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists=False)
     else:
-        records = _of_table(path, columns, _delimiter(path, delimiter), header, blank=True)
-    rows_of: list[list[tuple[str, str | None]]] = [[]]  # of each sentence
-    current, has_blank = "", False
-    seen: dict[str, int] = {}  # lines on which numbers of sentences come first
-    again: tuple[str, int] | None = None  # one that comes again, and its line
+        records = _of_table(path, columns, delimiter, header, blank=True)
+    sentences: list[list[tuple[str, str | None]]] = [[]]  # words and tags of each
+    current = ""  # the number of the sentence
+    has_blank = False
+    first_line: dict[str, int] = {}  # on which each number comes first
+    again: tuple[str, int] | None = None  # a number that comes again after others, and its line
     for line, row in records:
-        where, is_blank = f"{path}, line {line}", all(cell is None for cell in row.values())
+        is_blank = all(cell is None for cell in row.values())
         number = (row["sentence"] or "").strip()
-        if is_blank or (number and number != current):
-            rows_of += [[]] if rows_of[-1] else []
-            has_blank |= is_blank
+        is_next = bool(number) and number != current
+        if (is_blank or is_next) and sentences[-1]:
+            sentences.append([])
         if is_blank:
+            has_blank = True
             continue
-        if number and number != current:
+        if is_next:
             current = number
-            if seen.setdefault(number, line) != line and again is None:
+            if first_line.setdefault(number, line) != line and again is None:
                 again = number, line
-        word, tag = (row["words"] or "").strip(), row["tags"]
-        if not word:
-            raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
-        if tags is not None and not (tag or "").strip():
-            raise InputError(f"{where}: the column {tags!r} has no tag; give every word one.")
-        rows_of[-1].append((word, None if tags is None else str(tag).strip()))
-    if not (filled := list(filter(None, rows_of))):
+        sentences[-1].append(_word_and_tag(row, f"{path}, line {line}", words, tags))
+    filled = [pairs for pairs in sentences if pairs]
+    if not filled:
         raise InputError(f"{path} has no rows; check the file.")
     if sentence is None and not has_blank:
         advice = "name the column that numbers them, --column sentence=NAME, or put a blank row between them"
@@ -249,13 +357,34 @@ def _sentences_of_rows(
             f"{path} has a word in each row, and nothing tells where its sentences end; {advice}."
         )
     if again is not None:
-        what = f"{path}, line {again[1]}: the sentence {again[0]!r} comes again after others"
-        warn(f"{what}, and is taken for another one; sort the rows where it is the same.")
-    found = []
-    for number, one in enumerate(filled):
-        given = None if tags is None else tuple(str(tag) for _, tag in one)
-        found.append(TaggedSentence(tuple(word for word, _ in one), given, number))
-    return found
+        number, line = again
+        warn(
+            f"{path}, line {line}: the sentence {number!r} comes again after others, and is taken for "
+            "another one; sort the rows where it is the same."
+        )
+    tagged = []
+    for document, pairs in enumerate(filled):
+        of_words = tuple(word for word, _ in pairs)
+        of_tags = None
+        if tags is not None:
+            of_tags = tuple(str(tag) for _, tag in pairs)
+        tagged.append(TaggedSentence(of_words, of_tags, document))
+    return tagged
+
+
+def _word_and_tag(
+    row: dict[str, Any], where: str, words: Column, tags: Column | None
+) -> tuple[str, str | None]:
+    """Return the word in a row and its tag, None where there are none."""
+    word = (row["words"] or "").strip()
+    if not word:
+        raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
+    if tags is None:
+        return word, None
+    tag = (row["tags"] or "").strip()
+    if not tag:
+        raise InputError(f"{where}: the column {tags!r} has no tag; give every word one.")
+    return word, tag
 
 
 def read_questions(
@@ -273,29 +402,53 @@ def read_questions(
 
     Parameters
     ----------
-    question, context, answer : columns by name or by number, from 1. An empty answer (in JSON Lines also null
-        or an empty list) says that the paragraph has none; in JSON Lines a list has several, and an object
-        has them as "text" beside their "answer_start". `answer` None where it is not known.
-    start : the column of the number of characters before the answer; None, or an empty one, takes the first
-        place where it stands.
-    id : the column of ids; None counts the rows from 0.
-    delimiter, header : as in `read_texts`.
+    path : str or Path
+        A table or JSON Lines, which may be compressed.
+    question, context : str or int
+        Columns by name or by number, from 1.
+    answer : str or int, default "answer"
+        That of the answer; None where it is not known. An empty one (in JSON Lines also null or an empty
+        list) says that the paragraph has none; in JSON Lines a list has several, and an object has them as
+        "text" beside their "answer_start".
+    start : str or int, optional
+        The column of the number of characters before the answer; None, or an empty one, takes the first place
+        where it stands.
+    id : str or int, optional
+        The column of ids; None counts the rows from 0.
+    delimiter, header
+        As in `read_texts`.
+
+    Returns
+    -------
+    list of Question
+        In the order of the file.
+
+    Raises
+    ------
+    InputError
+        When the file can't be read, has no rows, two with the same id, or an answer that does not stand where
+        it should; a `MissingColumn` when there is no such column.
     """
     path = Path(path)
     if start is not None and answer is None:
         raise InputError(f"start={start!r} needs the column of the answer; give answer=...")
     columns = {"question": question, "context": context, "answer": answer, "start": start, "id": id}
-    found: list[Question] = []
-    lines: dict[str, int] = {}
+    questions: list[Question] = []
+    first_line: dict[str, int] = {}  # of each id
     for line, where, row in _records(path, columns, delimiter, header, lists=True):
         name = row["id"]
-        if (before := lines.setdefault(name, line)) != line:
+        before = first_line.setdefault(name, line)
+        if before != line:
             raise InputError(f"{where}: the id {name[:60]!r} is that of line {before}; give each its own.")
-        asked, paragraph = _text(row["question"], where, question), _text(row["context"], where, context)
-        answers = [] if answer is None else answers_in(row["answer"], row["start"], paragraph, where, answer)
-        impossible = None if answer is None else not answers
-        found.append(Question(name, asked, paragraph, tuple(answers), impossible))
-    return found
+        question_text = _text(row["question"], where, question)
+        paragraph = _text(row["context"], where, context)
+        answers: list[Answer] = []
+        impossible = None
+        if answer is not None:
+            answers = answers_in(row["answer"], row["start"], paragraph, where, answer)
+            impossible = not answers
+        questions.append(Question(name, question_text, paragraph, tuple(answers), impossible))
+    return questions
 
 
 def _records(
@@ -308,11 +461,13 @@ def _records(
     if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists)
     else:
-        records = _of_table(path, columns, _delimiter(path, delimiter), header)
+        records = _of_table(path, columns, delimiter, header)
     number = -1
     for number, (line, row) in enumerate(records):
         id = row.get("id")
-        yield line, f"{path}, line {line}", row | {"id": str(number if id is None else id)}
+        if id is None:
+            id = number
+        yield line, f"{path}, line {line}", row | {"id": str(id)}
     if number < 0:
         raise InputError(f"{path} has no rows; check the file.")
 
@@ -327,20 +482,26 @@ def _of_json(path: Path, columns: Columns, lists: bool) -> Records:
                 raise InputError(message) if number else MissingColumn(message, role, path)
             cell = None if column is None else value[column]
             as_it_is = cell is None or isinstance(cell, str) or (lists and isinstance(cell, list | dict))
-            if not as_it_is and not (isinstance(cell, int | float) and math.isfinite(cell)):
-                what = f"the column {column!r} is {short(cell)}, expected a text or a number"
-                raise InputError(f"{path}, line {line}: {what}; correct it.")
-            row[role] = cell if as_it_is else json.dumps(cell, ensure_ascii=False)
+            if as_it_is:
+                row[role] = cell
+                continue
+            if not (isinstance(cell, int | float) and math.isfinite(cell)):
+                raise InputError(
+                    f"{path}, line {line}: the column {column!r} is {short(cell)}, "
+                    "expected a text or a number; correct it."
+                )
+            row[role] = json.dumps(cell, ensure_ascii=False)
         yield line, row
 
 
 def _of_table(
-    path: Path, columns: Columns, delimiter: str, header: bool | None, blank: bool = False
+    path: Path, columns: Columns, delimiter: str | None, header: bool | None, blank: bool = False
 ) -> Records:
     """Yield the cells of every row by role; with `blank` also of rows without any, as None."""
     if header is None:
-        header = any(column is not None and _number(column) is None for column in columns.values())
-    places = None
+        header = bool(_names(columns.values()))
+    delimiter = _delimiter(path, delimiter, columns.values() if header else ())
+    places: dict[str, int | None] | None = None  # of the columns by role, from 0
     width = 0
     for line, row in table_rows(path, delimiter, blank=blank):
         if blank and not any(cell.strip() for cell in row):
@@ -348,44 +509,52 @@ def _of_table(
                 yield line, dict.fromkeys(places)
             continue
         if places is None:
-            width, where = len(row), (path, row, header, delimiter)
-            places = {role: _place(role, column, *where) for role, column in columns.items()}
+            width = len(row)
+            places = {}
+            for role, column in columns.items():
+                places[role] = _place(role, column, path, row, header, delimiter)
             _require_own_columns(path, places)
             if header:
                 continue
         if len(row) != width:
-            both = f"{counted(len(row), 'column')} and the first row has {width}"
-            advice = f"check the delimiter {delimiter!r}, and the quotation marks of columns that hold one."
-            raise InputError(f"{path}, line {line} has {both}; {advice}")
+            raise InputError(
+                f"{path}, line {line} has {counted(len(row), 'column')} and the first row has {width}; "
+                f"check the delimiter {delimiter!r}, and the quotation marks of columns that hold one."
+            )
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
 
 
 def _require_own_columns(path: Path, columns: Columns) -> None:
     """Raise InputError when one column would be two things."""
-    of: dict[Column, str] = {}
+    role_of: dict[Column, str] = {}
     for role, column in columns.items():
-        if column is not None and of.setdefault(column, role) != role:
-            raise InputError(f"{path}: {of[column]} and {role} are one column; give each its own.")
+        if column is None:
+            continue
+        other = role_of.setdefault(column, role)
+        if other != role:
+            raise InputError(f"{path}: {other} and {role} are one column; give each its own.")
 
 
 def _place(
     role: str, column: Column | None, path: Path, first: list[str], header: bool, delimiter: str
 ) -> int | None:
+    """Return the place of a column in rows, from 0, by the header or by its number; None for no column."""
     if column is None:
         return None
-    if header and str(column) in first:
-        if first.count(str(column)) > 1:
+    name = str(column)
+    if header and name in first:
+        if first.count(name) > 1:
             raise InputError(f"{path} has several columns {column!r}; give the one that is meant by number.")
-        return first.index(str(column))
+        return first.index(name)
     number = _number(column)
     if number is not None and 1 <= abs(number) <= len(first):
         return number - 1 if number > 0 else len(first) + number
     there = f"its header is {shown(first)}" if header else f"it has {counted(len(first), 'column')}"
     advice = "name a column or give its number, from 1."
-    others = [sign for sign in ",;\t|" if sign != delimiter]
-    if len(first) == 1 and (other := max(others, key=first[0].count)) in first[0]:
-        wrong = f"its columns look parted by {other!r} and not {delimiter!r}"
-        advice = f"{wrong}: give --column delimiter={other!r}."
+    if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
+        advice = (
+            f"its columns look parted by {other!r} and not {delimiter!r}: give --column delimiter={other!r}."
+        )
     raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
 
 
@@ -396,13 +565,26 @@ def _number(column: Column) -> int | None:
     return None
 
 
-def _delimiter(path: Path, delimiter: str | None) -> str:
-    delimiter = DELIMITERS.get(suffix_of(path)) if delimiter is None else delimiter
+def _names(columns: Iterable[Column | None]) -> list[str]:
+    """Return the columns that are given by name, and not by number."""
+    return [str(column) for column in columns if column is not None and _number(column) is None]
+
+
+def _delimiter(path: Path, delimiter: str | None, columns: Iterable[Column | None]) -> str:
+    """Return what stands between the columns of a table, as it is given or as suffix and header say.
+
+    The header is looked at where columns are given by name.
+    """
+    if delimiter is None:
+        delimiter = DELIMITERS.get(suffix_of(path))
+        if delimiter and path.is_file() and (names := _names(columns)):  # a pipe can't be read again
+            return delimiter_in(path, delimiter, names)
     if delimiter is None:
         next(byte_pieces(path))  # names a spreadsheet as what it is
         none = f"none of the suffixes {' '.join([*DELIMITERS, *JSON_LINES])}"
         raise InputError(f"{path.name} has {none}; give its delimiter (--column delimiter=,).")
-    delimiter = "\t" if delimiter == r"\t" else delimiter  # as a shell hands it on
+    if delimiter == r"\t":  # as a shell hands it on
+        delimiter = "\t"
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise InputError(f"delimiter={delimiter!r} can't part columns; give one character, such as ';'.")
     return delimiter
@@ -420,19 +602,29 @@ def _label(cell: Any, where: str, column: Column, numeric: bool) -> str | float:
     cell = cell.strip()
     if not numeric:
         return cell
-    if (value := number_in(cell)) is None:
+    value = number_in(cell)
+    if value is None:
         raise InputError(f"{where}: the column {column!r} is {cell[:60]!r}, expected a number.")
     return value
 
 
 def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str, ...]:
-    if as_list != isinstance(cell, list) or (not as_list and cell.strip()[:1] + cell.strip()[-1:] == "[]"):
+    """Return the labels in a cell in alphabetical order; () where there is none."""
+    is_proper = isinstance(cell, list) == as_list
+    if is_proper and not as_list:
+        text = cell.strip()
+        is_proper = text[:1] + text[-1:] != "[]"  # a list written as text
+    if not is_proper:
         wanted = 'a list such as ["sport", "art"]' if as_list else f"names with {SEPARATOR} between them"
         raise InputError(f"{where}: the column {column!r} is {short(cell)}, expected {wanted}.")
-    names = cell if as_list else cell.split(SEPARATOR) if cell.strip() else []
+    names = cell
+    if not as_list:
+        names = cell.split(SEPARATOR) if cell.strip() else []
     if not all(isinstance(name, str) and name.strip() and SEPARATOR not in name for name in names):
-        what = f"the column {column!r} is {short(cell)}, which holds something that is no name"
-        raise InputError(f"{where}: {what}; give names that are not empty and have no {SEPARATOR}.")
+        raise InputError(
+            f"{where}: the column {column!r} is {short(cell)}, which holds something that is no name; "
+            f"give names that are not empty and have no {SEPARATOR}."
+        )
     names = [name.strip() for name in names]
     if len(set(names)) < len(names):
         raise InputError(f"{where}: the column {column!r} is {short(cell)}; name each label once.")
@@ -450,43 +642,74 @@ def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) 
     if isinstance(cell, dict):
         raise InputError(f"{where}: the column {column!r} is an object; give a text or a list of words.")
     if re.match(r"""\s*\[['"]""", cell or ""):  # as pandas writes a list or an array
-        advice = (
-            "write the table as JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between"
-        )
         raise InputError(
-            f"{where}: the column {column!r} is a list written as text, {short(cell)}; {advice}."
+            f"{where}: the column {column!r} is a list written as text, {short(cell)}; write the table as "
+            "JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between."
         )
     return tuple((cell or "").split())
 
 
 def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
-    """Return the answers that a cell holds: one, a list, or an object of texts and places; none if empty."""
+    """Return the answers that a cell holds: one, a list, or an object of texts and places.
+
+    Parameters
+    ----------
+    cell : Any
+        A text, a list of them, an object with "text" and perhaps "answer_start", or None.
+    start : Any
+        The place of the answer, or a list of places; None takes the first place where it stands. That of an
+        object takes its place.
+    context : str
+        The paragraph.
+    where : str
+        The place in the file, with which errors begin.
+    column : str or int
+        As it was given, for errors.
+
+    Returns
+    -------
+    list of Answer
+        Without empty ones.
+
+    Raises
+    ------
+    InputError
+        When the cell is something else, or an answer does not stand in the paragraph at its place.
+    """
     if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
         if "text" not in cell:
             keys = shown(list(cell))
             raise InputError(f"{where}: the object {column!r} has no 'text', its keys are {keys}.")
-        cell, start = cell.get("text"), cell.get("answer_start")
-    texts = cell if isinstance(cell, list) else [] if cell is None else [cell]
+        start = cell.get("answer_start")
+        cell = cell.get("text")
+    texts = cell
+    if not isinstance(cell, list):
+        texts = [] if cell is None else [cell]
     if not all(isinstance(text, str) for text in texts):
         raise InputError(f"{where}: the list {column!r} holds something that is no text.")
-    starts = start if isinstance(start, list) else [start] * len(texts)
+    starts = start
+    if not isinstance(start, list):
+        starts = [start] * len(texts)
     if len(starts) != len(texts):
         both = f"{counted(len(texts), 'answer')} and {counted(len(starts), 'place')}"
         raise InputError(f"{where} has {both}; give each answer one.")
-    pairs = zip(texts, starts, strict=True)
-    return [_answer(text, place, context, where) for text, place in pairs if text.strip()]
+    answers = []
+    for text, place in zip(texts, starts, strict=True):
+        if text.strip():
+            answers.append(_answer(text, place, context, where))
+    return answers
 
 
 def _answer(text: str, start: Any, context: str, where: str) -> Answer:
     if start is None or not str(start).strip():
-        found = Answer(text.strip(), context.find(text.strip()))
+        answer = Answer(text.strip(), context.find(text.strip()))
         place = "in its paragraph"
     else:
         number = _number(start) if isinstance(start, str | int) else None
         if number is None:
             raise InputError(f"{where}: the place {start!r} of the answer is not a number of characters.")
-        found = locate(context, text, number)
+        answer = locate(context, text, number)
         place = f"at character {number} of its paragraph"
-    if found.start < 0:
+    if answer.start < 0:
         raise InputError(f"{where}: the answer {text[:60]!r} does not stand {place}; correct one of them.")
-    return found
+    return answer

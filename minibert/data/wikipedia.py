@@ -39,32 +39,63 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
     """Yield the passages of each article, one a line; with `tells`, warn of articles that can't be parsed.
 
     Redirects, disambiguations and pages that are not in namespace 0 are none.
+
+    Parameters
+    ----------
+    file : Path
+        A dump in XML, which may be compressed.
+    progress : callable, optional
+        Hears how many bytes of the file on the disk have been read.
+    tells : bool, default False
+        Whether to warn.
+
+    Yields
+    ------
+    str
+        The passages of an article; "" where it has none.
+
+    Raises
+    ------
+    InputError
+        When mwparserfromhell is not installed, or the file can't be read or is no dump.
     """
     try:
         from mwparserfromhell import parse
     except ImportError as error:
         message = f"{file} needs mwparserfromhell to be read; pip install mwparserfromhell."
         raise InputError(message) from error
-    hidden, broken, first = {"file", "image", "category"}, 0, ""  # hidden before the colon of a link
+    hidden = {"file", "image", "category"}  # a link with one of these before its colon
+    broken = 0
+    first = ""  # of the broken ones
     for page in _pages(file, hidden, progress):
-        text, title = page.get("text", ""), page.get("title", "")
-        elsewhere = page.get("ns", "0") != "0" or page.get("model", "wikitext") != "wikitext"
-        if elsewhere or "redirect" in page or "(disambiguation)" in title or _NO_ARTICLE.search(text):
+        if not _is_article(page):
             continue
+        text = page.get("text", "")
         try:
             if len(text) > LONGEST or _unclosed(text) * len(text) > MOST_WORK:
                 raise ValueError("too long, or too many brackets that nothing closes")
             yield "\n".join(passages(parse(text, skip_style_tags=True), hidden))
         except Exception as error:  # whatever a parser makes of one article among millions
-            broken, first = broken + 1, first or f"{title!r} ({error or type(error).__name__})"
+            broken += 1
+            first = first or f"{page.get('title', '')!r} ({error or type(error).__name__})"
     if broken and tells:
         warn(f"{file}: left out {counted(broken, 'article')} that could not be parsed, first {first}.")
+
+
+def _is_article(page: dict[str, str]) -> bool:
+    """Return whether a page is in namespace 0, of wikitext, no redirect and no disambiguation."""
+    if page.get("ns", "0") != "0" or page.get("model", "wikitext") != "wikitext":
+        return False
+    if "redirect" in page or "(disambiguation)" in page.get("title", ""):
+        return False
+    return not _NO_ARTICLE.search(page.get("text", ""))
 
 
 def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, str]]:
     """Yield each page, of its elements the last; add to `hidden` what files and categories are called."""
     parser = expat.ParserCreate()
-    parser.buffer_text, parser.buffer_size = True, 1 << 14
+    parser.buffer_text = True
+    parser.buffer_size = 1 << 14
     page: dict[str, str] = {}
     inside: list[str] = []
     parts: list[str] = []
@@ -74,7 +105,9 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
         raise InputError(f"{file} is XML, but no dump of a Wikipedia; give that, or plain text.")
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        inside.append("hidden" if name == "namespace" and attributes.get("key") in ("6", "14") else name)
+        if name == "namespace" and attributes.get("key") in ("6", "14"):  # files, categories
+            name = "hidden"
+        inside.append(name)
         parts.clear()
         if inside[0] != "mediawiki" or len(inside) > 16:
             refuse()
@@ -84,7 +117,8 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
             parts.append(data)
 
     def end(_: str) -> None:
-        if (name := inside.pop()) == "hidden":
+        name = inside.pop()
+        if name == "hidden":
             hidden.add("".join(parts).lower())
         elif name == "page":
             done.append(page.copy())
@@ -92,8 +126,10 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
         elif name in ("title", "ns", "redirect", "model", "text"):
             page[name] = "".join(parts)
 
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = text, refuse  # which defines entities
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = text
+    parser.StartDoctypeDeclHandler = refuse  # which defines entities
     given = 0
     for data in byte_pieces(file, progress=progress):
         try:
@@ -109,30 +145,53 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
 
 def _unclosed(text: str) -> int:
     """Count brackets and tags that are not closed, or close nothing."""
-    waiting, lost = [""], -1
+    waiting = [""]  # what opened; "" is none, so that there is a last one
+    lost = 0  # what closes nothing
     for bracket in _BRACKET.findall(text):
         if bracket[0] == "<" and bracket[-1] == ">":  # a whole <br>, which needs no end
             continue
-        if (opens := _OPENS.get(bracket[:2])) is None:
+        opens = _OPENS.get(bracket[:2])
+        if opens is None:
             waiting.append(bracket[0])
         elif waiting[-1] == opens:
             waiting.pop()
         else:
             lost += 1
-    return lost + len(waiting)
+    return lost + len(waiting) - 1
 
 
 def passages(code: Any, hidden: set[str]) -> list[str]:
-    """Return the paragraphs of a page of wikitext, as mwparserfromhell parsed it."""
+    """Return the paragraphs of a page of wikitext.
+
+    Parameters
+    ----------
+    code : mwparserfromhell.wikicode.Wikicode
+        As mwparserfromhell parsed the page.
+    hidden : set of str
+        What files and categories are called, in lower case: links to them are not text.
+
+    Returns
+    -------
+    list of str
+        Those that have a letter, and no markup that is broken.
+    """
     lines = _flat(code, hidden).split("\n")
-    paragraphs = groupby(lines, lambda line: bool(line.strip()) and LIST not in line)
-    texts = [_STYLE.sub("", unescape(" ".join(group))) for is_text, group in paragraphs if is_text]
-    return [" ".join(one.split()) for one in texts if any(map(str.isalpha, one)) and not _LEFT.search(one)]
+    texts = []
+    for is_text, group in groupby(lines, lambda line: bool(line.strip()) and LIST not in line):
+        if not is_text:
+            continue
+        paragraph = unescape(" ".join(group))
+        paragraph = _STYLE.sub("", paragraph)
+        if any(map(str.isalpha, paragraph)) and not _LEFT.search(paragraph):
+            texts.append(" ".join(paragraph.split()))
+    return texts
 
 
 def _flat(code: Any, hidden: set[str]) -> str:
     """Return what a reader of the page sees in running text."""
-    return "".join(_seen(node, type(node).__name__, hidden) for node in (code.nodes if code else ()))
+    if not code:
+        return ""
+    return "".join(_seen(node, type(node).__name__, hidden) for node in code.nodes)
 
 
 def _seen(node: Any, kind: str, hidden: set[str]) -> str:
@@ -142,14 +201,20 @@ def _seen(node: Any, kind: str, hidden: set[str]) -> str:
         return _flat(node.title, hidden)
     if kind == "Wikilink":
         place, colon, _ = str(node.title).strip().partition(":")
-        shown = not colon or not (place.strip().lower() in hidden or _LANGUAGE.fullmatch(place))
-        return _flat(node.text or node.title, hidden).removeprefix(":") if shown else ""
+        if colon and (place.strip().lower() in hidden or _LANGUAGE.fullmatch(place)):
+            return ""
+        return _flat(node.text or node.title, hidden).removeprefix(":")
+    if kind == "Heading":
+        return "\n\n"
     if kind != "Tag":  # a template, its argument, or a comment
-        return "\n\n" if kind == "Heading" else ""
-    if (name := str(node.tag).strip().lower()) in DROPPED:
+        return ""
+    name = str(node.tag).strip().lower()
+    if name in DROPPED:
         return "\n\n" if name in BREAKS else ""
     if node.wiki_markup and node.wiki_markup[0] in "*#:;":
         return LIST
     if name in ("li", "dt", "dd"):  # one that nothing closes takes the rest of its line
-        return f"\n{LIST}" + "\n" * (not node.self_closing)
-    return " " if name == "br" else _flat(node.contents, hidden)
+        return f"\n{LIST}" if node.self_closing else f"\n{LIST}\n"
+    if name == "br":
+        return " "
+    return _flat(node.contents, hidden)

@@ -1,7 +1,7 @@
 """The training loop, the same for every task: batches, and what is minimised, are given to it.
 
-What a step does is in `step.py`. A run stops at the end of a step only, and a checkpoint holds all that the
-next step depends on, so a resumed run is exactly the same run.
+What a step does is in `core/step.py`. A run stops at the end of a step only, and a checkpoint holds all that
+the next step depends on, so a resumed run is exactly the same run.
 """
 
 import math
@@ -10,10 +10,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minibert.base.errors import STOPPED_BY, DivergedError, RunError, Stopped, handle_signals, restore_signals
 from minibert.base.model_names import kept_steps
@@ -43,15 +43,35 @@ class State:
     plan: dict[str, Any] = field(default_factory=dict)  # what the run decided once and keeps to; JSON
 
     def save(self, folder: str | Path) -> Path:
-        """Write a checkpoint into `folder`, atomically."""
+        """Write a checkpoint into a folder, atomically.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where the checkpoints of the run lie; the name of the file tells the step.
+
+        Returns
+        -------
+        Path
+            The file that was written.
+        """
         path = checkpoint_path(folder, self.step)
-        save_checkpoint(path, self.params, self.optimizer, {name: getattr(self, name) for name in STATE})
+        fields = {name: getattr(self, name) for name in STATE}
+        save_checkpoint(path, self.params, self.optimizer, fields)
         return path
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take over everything from a checkpoint."""
-        self.params, self.optimizer.updates = checkpoint.params, checkpoint.updates
-        self.optimizer.m, self.optimizer.v = checkpoint.m, checkpoint.v
+        """Take over everything from a checkpoint.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint
+            As `load_checkpoint` read it; its arrays become those of this state, they are not copied.
+        """
+        self.params = checkpoint.params
+        self.optimizer.updates = checkpoint.updates
+        self.optimizer.m = checkpoint.m
+        self.optimizer.v = checkpoint.v
         vars(self).update(checkpoint.state)
 
 
@@ -82,102 +102,207 @@ class Loop:
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
     """Train from `state.step` to `loop.total_steps`, in place.
 
-    Raise DivergedError when the loss or the gradient is not a finite number: the parameters are not touched
-    by it, and the last checkpoint, if there is one, is intact; RunError when a checkpoint or the metrics
-    cannot be written, or a step needs more memory than there is; KeyboardInterrupt after Ctrl-C, or SIGTERM
-    or SIGHUP where they are handled, once the step is finished and a checkpoint is written.
+    The state is brought up to date for evaluations and checkpoints, and at the end.
 
-    The `state` is brought up to date for evaluations and checkpoints, and at the end; `batches` has the batch
-    of each step from `state.step` on, with the position in the data after it.
+    Parameters
+    ----------
+    ops : Ops
+        The engine; its runtime says what takes the steps, and which process writes.
+    state : State
+        Where the training stands: new, or restored from a checkpoint.
+    batches : iterable of (Batch, position)
+        The batch of each step from `state.step` on, with the position in the data after it. A thread takes
+        them a little ahead of their use.
+    objective : Objective
+        What is minimised.
+    loop : Loop
+        How far, how fast, and what to do on the way.
+    log : Log
+        Hears of every step, and of evaluations.
+
+    Raises
+    ------
+    DivergedError
+        When the loss or the gradient is not a finite number. The parameters are not touched by it, and the
+        last checkpoint, if there is one, is intact.
+    RunError
+        When a checkpoint or the metrics cannot be written, or a step needs more memory than there is.
+    Stopped
+        A KeyboardInterrupt, after Ctrl-C, or SIGTERM or SIGHUP where they are handled, once the step is
+        finished and a checkpoint is written.
     """
-    if (runtime := runtime_of(ops)).is_main_process:
+    runtime = runtime_of(ops)
+    if runtime.is_main_process:
         prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
     steps = start(ops, state.params, state.optimizer, objective)
-    clock = saved_at = since = time.monotonic()
-    # Steps whose metrics have not been read: number (from 1), batch, rate, whether it compiles, metrics.
-    unread: deque[tuple[int, Batch, float, bool, Mapping[str, float]]] = deque()
+    unread = _UnreadSteps(state, log)
+    saved_at = unread.clock
 
-    def prepared(batch: Batch, loop: Loop) -> Any:
-        with memory_explained(batch, loop):
-            return steps.prepare(batch, loop.accumulate)
-
-    def ahead(batches: Batches, loop: Loop) -> Generator[Any, None, None]:
-        items = ((batch, prepared(batch, loop), position) for batch, position in batches)
-        return open_ones.enter_context(closing(prefetch(items)))
-
-    def read(all_but: int = 0) -> None:
-        """Wait for the metrics of steps, and log them."""
-        nonlocal clock, since
-        while len(unread) > all_but:
-            number, batch, rate, compiling, values = unread.popleft()
-            try:
-                with memory_explained(batch, loop):
-                    metrics = dict(values)
-                require_finite(metrics, number, rate, loop)
-            except RunError:
-                state.step = number - 1  # the last that succeeded
-                raise
-            tokens = round(metrics.pop("tokens", batch.T))
-            state.tokens += tokens
-            clock, before = time.monotonic(), clock
-            state.seconds += clock - before
-            metrics |= {"learning_rate": rate, "tokens": state.tokens, "seconds": round(state.seconds, 3)}
-            operations = loop.operations(batch) if loop.operations else 0.0
-            log.step(number, tokens, metrics, 0.0 if compiling else clock - since, operations)
-            since = clock
-
-    with fetched_at_the_end(steps, state), ExitStack() as open_ones, Interrupt() as interrupt:
-        waiting = ahead(batches, loop)
+    with fetched_at_the_end(steps, state), ExitStack() as threads, Interrupt() as interrupt:
+        ready = threads.enter_context(_prefetched(steps, batches, loop))
         while state.step < loop.total_steps:
+            # The run may be planned anew: other batches to go on with, another loop.
             if loop.review and state.step == loop.review_step:
-                read()
-                waiting.close()
+                unread.read(loop)
+                ready.close()
                 batches, loop = loop.review(state)
-                waiting = ahead(batches, loop)
-            if not unread:
-                since = time.monotonic()  # evaluations and checkpoints of the step before are not counted
-            batch, micro_batches, position = next(waiting)
-            if compiling := steps.needs_compiling(micro_batches):
-                read()
+                ready = threads.enter_context(_prefetched(steps, batches, loop))
+
+            # The batch, cut into micro-batches.
+            unread.begin_step()
+            batch, micro_batches, position = next(ready)
+            compiling = steps.needs_compiling(micro_batches)
+            if compiling:
+                unread.read(loop)
                 log.tell(compiling_text(batch))
+
+            # The step.
             rate = loop.rate(state.step)
             with memory_explained(batch, loop):
                 if loop.change and (change := loop.change(state, position)):
-                    read()
+                    unread.read(loop)
                     state.params = steps.fetch()
                     change()
                     steps.renew()
-                values = steps.step(micro_batches, state.step, rate)
-            state.step, state.position = state.step + 1, position
-            unread.append((state.step, batch, rate, compiling, values))
-            read(steps.behind)
-            at_end = state.step == loop.total_steps
-            look = loop.evaluate_steps and state.step % loop.evaluate_steps == 0
-            if loop.evaluate and (look or (at_end and loop.evaluate_at_end)):
-                read()
+                metrics = steps.step(micro_batches, state.step, rate)
+            state.step += 1
+            state.position = position
+
+            # Its metrics; a device is given the next step before they are read.
+            unread.add(_UnreadStep(state.step, batch, rate, compiling, metrics))
+            unread.read(loop, all_but=steps.behind)
+
+            # Evaluation.
+            if loop.evaluate and _is_evaluated(state.step, loop):
+                unread.read(loop)
                 state.params = steps.fetch()
                 log.record(state.step, loop.evaluate(state))
-            stop = runtime.any_rank(bool(interrupt.asked))
-            due = at_end or (loop.save_steps and state.step % loop.save_steps == 0)  # by the count
-            if runtime.any_rank(bool(stop or due or clock - saved_at >= loop.save_seconds)):
-                read()
+
+            # The checkpoint: by the count of steps, by the clock, or as the run is to stop.
+            stops = runtime.any_rank(bool(interrupt.asked))
+            is_due = _is_saved(state.step, loop) or unread.clock - saved_at >= loop.save_seconds
+            if runtime.any_rank(bool(stops or is_due)):
+                unread.read(loop)
                 state.params = steps.fetch()
                 if runtime.is_main_process:
-                    log.keep()
-                    state.save(loop.folder)
-                    prune(loop.folder, loop.keep, state.step)
-                    if loop.after_checkpoint:
-                        loop.after_checkpoint(state)
+                    _save(state, loop, log)
                 saved_at = time.monotonic()
-            if stop and runtime.is_main_process:
-                say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
-            if stop:
+            if stops:
+                if runtime.is_main_process:
+                    say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
                 raise Stopped(interrupt.asked)
+
+
+class _UnreadStep(NamedTuple):
+    """A step that was taken, or only dispatched to a device: reading its metrics waits for it."""
+
+    number: int  # from 1
+    batch: Batch
+    rate: float
+    compiling: bool  # whether it compiles: its time says nothing of the speed of others
+    metrics: Mapping[str, float]
+
+
+class _UnreadSteps:
+    """Steps whose metrics have not been read; reading logs them, and counts tokens and time in the state."""
+
+    def __init__(self, state: State, log: Log) -> None:
+        self._state = state
+        self._log = log
+        self._steps: deque[_UnreadStep] = deque()
+        self.clock = time.monotonic()  # when the last step was read
+        self._since = self.clock  # from when the time of the next step counts
+
+    def begin_step(self) -> None:
+        """Let the time of a step count from now, so that evaluations and checkpoints before it do not."""
+        if not self._steps:
+            self._since = time.monotonic()
+
+    def add(self, step: _UnreadStep) -> None:
+        """Add a step, the latest."""
+        self._steps.append(step)
+
+    def read(self, loop: Loop, all_but: int = 0) -> None:
+        """Wait for the metrics of all steps but the last `all_but`, and log them."""
+        while len(self._steps) > all_but:
+            self._read_one(self._steps.popleft(), loop)
+
+    def _read_one(self, step: _UnreadStep, loop: Loop) -> None:
+        state = self._state
+        try:
+            with memory_explained(step.batch, loop):
+                metrics = dict(step.metrics)
+            require_finite(metrics, step.number, step.rate, loop)
+        except RunError:
+            state.step = step.number - 1  # the last that succeeded
+            raise
+        before = self.clock
+        tokens = round(metrics.pop("tokens", step.batch.T))
+        state.tokens += tokens
+        self.clock = time.monotonic()
+        state.seconds += self.clock - before
+        metrics["learning_rate"] = step.rate
+        metrics["tokens"] = state.tokens
+        metrics["seconds"] = round(state.seconds, 3)
+        seconds = 0.0 if step.compiling else self.clock - self._since
+        operations = loop.operations(step.batch) if loop.operations else 0.0
+        self._log.step(step.number, tokens, metrics, seconds, operations)
+        self._since = self.clock
+
+
+def _prefetched(
+    steps: Steps, batches: Batches, loop: Loop
+) -> AbstractContextManager[Generator[Any, None, None]]:
+    """Return a context in which a thread prepares batches ahead of the steps: batch, micro-batches, position.
+
+    Leaving it, or closing the generator, ends the thread.
+    """
+
+    def prepared(batch: Batch) -> Any:
+        with memory_explained(batch, loop):
+            return steps.prepare(batch, loop.accumulate)
+
+    return closing(prefetch((batch, prepared(batch), position) for batch, position in batches))
+
+
+def _is_evaluated(step: int, loop: Loop) -> bool:
+    """Return whether there is an evaluation after a step, from 1."""
+    if step == loop.total_steps and loop.evaluate_at_end:
+        return True
+    return loop.evaluate_steps != 0 and step % loop.evaluate_steps == 0
+
+
+def _is_saved(step: int, loop: Loop) -> bool:
+    """Return whether there is a checkpoint after a step, from 1, whatever the clock says."""
+    if step == loop.total_steps:
+        return True
+    return loop.save_steps != 0 and step % loop.save_steps == 0
+
+
+def _save(state: State, loop: Loop, log: Log) -> None:
+    """Write a checkpoint, with the record up to it on the disk first, and remove those that are too old."""
+    log.keep()
+    state.save(loop.folder)
+    prune(loop.folder, loop.keep, state.step)
+    if loop.after_checkpoint:
+        loop.after_checkpoint(state)
 
 
 @contextmanager
 def fetched_at_the_end(steps: Steps, state: State) -> Iterator[None]:
-    """Bring the state up to date when training ends, unless it failed: what it has then may be gone."""
+    """Bring the state up to date when training ends, unless it failed: what it has then may be gone.
+
+    Parameters
+    ----------
+    steps : Steps
+        Those of the training, which have the parameters.
+    state : State
+        Its `params` are set, at the end or on a KeyboardInterrupt.
+
+    Yields
+    ------
+    None
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -188,48 +313,120 @@ def fetched_at_the_end(steps: Steps, state: State) -> Iterator[None]:
 
 @contextmanager
 def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
-    """Turn a MemoryError of a step into a RunError that says how large the step is and what would fit."""
+    """Turn a MemoryError of a step into a RunError that says how large the step is and what would fit.
+
+    Parameters
+    ----------
+    batch : Batch
+        Of the step. A MemoryError may tell by an attribute `times` how many times too large it is.
+    loop : Loop
+        Of which `accumulate` and `folder` count.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    RunError
+        In the place of a MemoryError.
+    """
     try:
         yield
     except MemoryError as error:
-        count = min(loop.accumulate, batch.E)
-        more = count * 2 ** math.ceil(math.log2(max(2, getattr(error, "times", 2))))
-        advice = f"--accumulate {min(more, batch.E)}" if count < batch.E else "shorter sequences"
+        micro_batches = min(loop.accumulate, batch.E)
+        times = max(2, getattr(error, "times", 2))
+        more = micro_batches * 2 ** math.ceil(math.log2(times))
+        advice = "shorter sequences"
+        if micro_batches < batch.E:
+            advice = f"--accumulate {min(more, batch.E)}"
         raise RunError(
             f"There is not enough memory for a step of {batch.S:,} sequences of up to {batch.lengths.max()} "
-            f"tokens in {count:,} micro-batches of up to {-(-batch.E // count):,}: "
+            f"tokens in {micro_batches:,} micro-batches of up to {-(-batch.E // micro_batches):,}: "
             f"{error or 'the system has none left'}. Try {advice}, or --engine jax with --recompute, or on "
             f"several devices with --fsdp; {_kept(loop)}."
         ) from error
 
 
 def compiling_text(batch: Batch) -> str:
-    """Return what is reported before a step that has to be compiled."""
-    what = f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens"
-    return f"{what}, which may take a minute the first time."
+    """Return what is reported before a step that has to be compiled.
+
+    Parameters
+    ----------
+    batch : Batch
+        Of the step.
+
+    Returns
+    -------
+    str
+        A sentence.
+    """
+    return (
+        f"Compiling a step of {batch.S:,} sequences of up to {batch.lengths.max()} tokens, "
+        "which may take a minute the first time."
+    )
 
 
 def _kept(loop: Loop) -> str:
-    return "the last checkpoint is intact" if kept_steps(loop.folder) else "there is no checkpoint yet"
+    if kept_steps(loop.folder):
+        return "the last checkpoint is intact"
+    return "there is no checkpoint yet"
 
 
 def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: Loop) -> None:
-    """Raise DivergedError where the loss or the gradient of a step, from 1, is not finite."""
+    """Refuse to go on where the loss or the gradient of a step is not finite.
+
+    Parameters
+    ----------
+    metrics : mapping from str to float
+        Of the step, "loss" and "gradient_norm" among them.
+    step : int
+        Its number, from 1.
+    rate : float
+        The learning rate that it had.
+    loop : Loop
+        Tells, for the advice, where checkpoints lie and whether a new run can start from one.
+
+    Raises
+    ------
+    DivergedError
+        When one of them is infinite or not a number.
+    """
     for what, value in (("loss", metrics["loss"]), ("gradient", metrics["gradient_norm"])):
-        if not math.isfinite(value):
-            advice = "Start again in another --out with a lower learning rate or a longer warm-up"
-            if loop.reusable and any(step for step, _ in kept_steps(loop.folder)):
-                advice += f", if you like from the weights of that checkpoint: --model {loop.folder.parent}"
-            how = f"The {what} of step {step} is {value} at learning rate {rate:.2e}"
-            raise DivergedError(f"{how}; {_kept(loop)}. {advice}.")
+        if math.isfinite(value):
+            continue
+        advice = "Start again in another --out with a lower learning rate or a longer warm-up"
+        if loop.reusable and any(number for number, _ in kept_steps(loop.folder)):
+            advice += f", if you like from the weights of that checkpoint: --model {loop.folder.parent}"
+        raise DivergedError(
+            f"The {what} of step {step} is {value} at learning rate {rate:.2e}; {_kept(loop)}. {advice}."
+        )
 
 
 def prefetch(items: Iterable[Any], depth: int = 4) -> Generator[Any, None, None]:
-    """Yield the same items in the same order, made by one thread a little ahead of their use."""
+    """Yield the same items in the same order, made by one thread a little ahead of their use.
+
+    What fails while an item is made is raised where the item is asked for.
+
+    Parameters
+    ----------
+    items : iterable
+        Iterated over in the thread only.
+    depth : int, default 4
+        How many items are made ahead.
+
+    Yields
+    ------
+    Any
+        The items. Closing the generator ends the thread.
+    """
     source = iter(items)
     with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as worker:
         waiting = deque(worker.submit(next, source, _END) for _ in range(depth))
-        while (item := waiting.popleft().result()) is not _END:
+        while True:
+            item = waiting.popleft().result()
+            if item is _END:
+                return
             waiting.append(worker.submit(next, source, _END))
             yield item
 
@@ -245,7 +442,7 @@ class Interrupt:
     asked = ""  # the name of the signal
 
     def __enter__(self) -> "Interrupt":
-        self._before: dict[int, Any] = {}  # one may come at once
+        self._before: dict[int, Any] = {}  # a signal may come at once
         # Where a signal is ignored, or ends the process, what handles it is no function.
         self._before = handle_signals(("SIGINT", *STOPPED_BY), self._note, replaces=callable)
         return self

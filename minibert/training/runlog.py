@@ -39,9 +39,22 @@ class RunLog(AbstractContextManager["RunLog"]):
     """Write down and show how a run goes.
 
     `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
-    from a checkpoint then has one line for every step, as if it had never stopped. Speeds are also shown as
-    shares of the `peak` in GFLOP/s; `on_log` is called with the number of each step and what is recorded of
-    it, named as `grouped` does. Where `show` is False, there are files only.
+    from a checkpoint then has one line for every step, as if it had never stopped.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of the run; made if it does not exist.
+    step : int
+        Steps that the run has done.
+    total : int
+        The step that it ends with.
+    show : bool, default True
+        Whether somebody watches; else there are files only.
+    peak : float, optional
+        GFLOP/s that the machine reaches at most; speeds are also shown as shares of it.
+    on_log : callable, optional
+        Called with the number of each step and what is recorded of it, named as `grouped` does.
     """
 
     def __init__(
@@ -69,7 +82,10 @@ class RunLog(AbstractContextManager["RunLog"]):
                 raise
         self._bar = bar(show, total=total, initial=step, bar_format=BAR)
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
-        self._first, self._peak, self._show, self._on_log = step, peak, show, on_log
+        self._peak = peak
+        self._show = show
+        self._on_log = on_log
+        self._first = step  # from which on the time that is left is estimated
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
 
@@ -84,7 +100,15 @@ class RunLog(AbstractContextManager["RunLog"]):
                     file.close()
 
     def record(self, step: int, values: dict[str, float]) -> None:
-        """Append a line to `metrics.jsonl`, flushed in case of a crash; RunError when the disk is full."""
+        """Append a line to `metrics.jsonl`, flushed in case of a crash; `writing` raises where that fails.
+
+        Parameters
+        ----------
+        step : int
+            Steps done.
+        values : dict from str to float
+            What is recorded of it, by name.
+        """
         with writing(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
@@ -103,30 +127,55 @@ class RunLog(AbstractContextManager["RunLog"]):
         require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
-        """Let the run end with another step than was planned."""
+        """Let the run end with another step than was planned.
+
+        Parameters
+        ----------
+        total : int
+            The last step.
+        """
         self._bar.total = total
 
     def tell(self, text: str) -> None:
-        """Write one sentence for the person watching, if there is one."""
+        """Write one sentence for the person watching, if there is one.
+
+        Parameters
+        ----------
+        text : str
+            The sentence.
+        """
         if self._show:
             say(text)
 
     def step(
         self, step: int, tokens: int, values: dict[str, float], seconds: float = 0.0, operations: float = 0.0
     ) -> None:
-        """Record one step of training, from 1, and show its losses, accuracies and rate.
+        """Record one step of training, and show its losses, accuracies and rate.
 
-        It took `seconds` (0: it says nothing of the speed of others) for so many floating-point `operations`.
+        Parameters
+        ----------
+        step : int
+            Its number, from 1.
+        tokens : int
+            How many the step took in.
+        values : dict from str to float
+            Its metrics, "learning_rate" among them.
+        seconds : float, default 0.0
+            How long it took; 0 where that says nothing of the speed of others.
+        operations : float, default 0.0
+            Useful floating-point operations of the step; 0 where they are not counted.
         """
-        spent = {"step_tokens": tokens, "step_operations": operations, "step_seconds": seconds}
-        spent = spent if seconds else {}
+        spent: dict[str, float] = {}
+        if seconds:
+            spent = {"step_tokens": tokens, "step_operations": operations, "step_seconds": seconds}
         for name, value in (values | spent).items():
             before = self._smooth.get(name, value)
             self._smooth[name] = SMOOTHING * before + (1 - SMOOTHING) * value
         self._smooth["learning_rate"] = values["learning_rate"]
         self.record(step, values | self._speed(spent))
         if not seconds:  # nor of the time that is left
-            self._first, self._began = step, time.monotonic()
+            self._first = step
+            self._began = time.monotonic()
         if not self._bar.disable:
             self._bar.set_postfix_str(self._values_text(), refresh=False)
             self._bar.update(step - self._bar.n)
@@ -134,7 +183,8 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._shown = time.monotonic()
             left = ""
             if step > self._first:
-                rest = (self._shown - self._began) / (step - self._first) * (self._bar.total - step)
+                seconds_a_step = (self._shown - self._began) / (step - self._first)
+                rest = seconds_a_step * (self._bar.total - step)
                 left = f"  {tqdm.format_interval(rest)} left"
             say(f"step {step:,}/{self._bar.total:,}  {self._values_text()}{left}")
 
@@ -146,18 +196,24 @@ class RunLog(AbstractContextManager["RunLog"]):
         for name in parts or losses:
             accuracy = self._smooth.get(name.removesuffix("loss") + "accuracy")
             text = f"{name.replace('_', ' ')} {self._smooth[name]:.3f}"
-            shown.append(text if accuracy is None else f"{text} ({accuracy:.0%})")
+            if accuracy is not None:
+                text += f" ({accuracy:.0%})"
+            shown.append(text)
         speed = self._speed(self._smooth)
-        shown += [text.format(speed[name]) for name, text in SPEEDS.items() if name in speed]
-        return "  ".join([*shown, f"rate {self._smooth['learning_rate']:.1e}"])
+        for name, form in SPEEDS.items():
+            if name in speed:
+                shown.append(form.format(speed[name]))
+        shown.append(f"rate {self._smooth['learning_rate']:.1e}")
+        return "  ".join(shown)
 
     def _speed(self, spent: dict[str, float]) -> dict[str, float]:
         """Compute tokens and operations a second, and their share of the machine's peak, as far as known."""
         if "step_seconds" not in spent:
             return {}
-        speed = {"tokens_per_second": round(spent["step_tokens"] / spent["step_seconds"], 1)}
+        seconds = spent["step_seconds"]
+        speed = {"tokens_per_second": round(spent["step_tokens"] / seconds, 1)}
         if spent["step_operations"]:
-            rate = spent["step_operations"] / spent["step_seconds"] / 1e9
+            rate = spent["step_operations"] / seconds / 1e9
             speed["useful_gflops"] = round(rate, 2)
             if self._peak:
                 speed["peak_share"] = round(rate / self._peak, 4)
@@ -166,6 +222,16 @@ class RunLog(AbstractContextManager["RunLog"]):
 
 def grouped(values: dict[str, float]) -> dict[str, float]:
     """Name what is recorded by groups, as loggers show them: `train/`, `eval/` and `speed/`.
+
+    Parameters
+    ----------
+    values : dict from str to float
+        By the names that `metrics.jsonl` has.
+
+    Returns
+    -------
+    dict from str to float
+        The same values in the same order. A beginning such as "held_out_" becomes `eval/`.
 
     Examples
     --------
@@ -177,22 +243,43 @@ def grouped(values: dict[str, float]) -> dict[str, float]:
         group = "speed/" if name in SPEEDS else "train/"
         for beginning in MEASURED:
             if name.startswith(beginning):
-                group, name = "eval/", name.removeprefix(beginning)
+                group = "eval/"
+                name = name.removeprefix(beginning)
         named[group + name] = value
     return named
 
 
 def bar(show: bool, **options: Any) -> Any:
-    """Make a progress bar of tqdm's, in a notebook with widgets a widget; without a terminal it is hidden."""
+    """Make a progress bar of tqdm's, in a notebook with widgets a widget.
+
+    Parameters
+    ----------
+    show : bool
+        Whether somebody watches; without a terminal it is hidden even so.
+    **options
+        Further arguments of tqdm.
+
+    Returns
+    -------
+    tqdm
+        Its `disable` tells whether it is hidden.
+    """
     kind: Any = tqdm
     if "ipykernel" in sys.modules:
         with warnings.catch_warnings(action="ignore"):  # of a notebook without ipywidgets, which gets lines
             kind = import_module("tqdm.auto").tqdm
-    return kind(disable=None if show else True, leave=False, **options)
+    disable = None if show else True  # None: where there is no terminal
+    return kind(disable=disable, leave=False, **options)
 
 
 def say(text: str) -> None:
-    """Write a sentence for the person watching to the error stream, above a progress bar if there is one."""
+    """Write a sentence for the person watching to the error stream, above a progress bar if there is one.
+
+    Parameters
+    ----------
+    text : str
+        The sentence; what can't be read there is escaped, as `printable_text` does.
+    """
     with suppress(OSError):  # of a terminal that was closed: nobody is watching
         tqdm.write(printable_text(text), file=sys.stderr)
         sys.stderr.flush()
@@ -201,42 +288,74 @@ def say(text: str) -> None:
 class Progress(AbstractContextManager["Progress"]):
     """Show how much is done, and how long the rest will take.
 
-    It is counted in a `unit` such as "tokens", with or without a `total`; `show=False` says nothing.
+    Parameters
+    ----------
+    total : int or None
+        How much there is to do; None where it is not known.
+    unit : str
+        What is counted, such as "tokens".
+    show : bool, default True
+        False says nothing.
     """
 
     def __init__(self, total: int | None, unit: str, show: bool = True) -> None:
         self._unit = unit
-        form = {"bar_format": PROGRESS_BAR.format(unit)} if total else {"unit": f" {unit}"}
-        self._bar = bar(show, total=total, unit_scale=True, **({"unit": ""} | form))
+        form = {"unit": f" {unit}"}
+        if total:
+            form = {"unit": "", "bar_format": PROGRESS_BAR.format(unit)}
+        self._bar = bar(show, total=total, unit_scale=True, **form)
         self._lines = show and self._bar.disable  # no terminal
-        self._total, self._done = total, 0
+        self._total = total
+        self._done = 0
         self._began = self._shown = time.monotonic()
 
     def __exit__(self, *_: Any) -> None:
         self._bar.close()
 
     def add(self, count: int) -> None:
-        """Count what more is done."""
+        """Count what more is done.
+
+        Parameters
+        ----------
+        count : int
+            So many units since the last call.
+        """
         self._done += count
         self._bar.update(count)
         now = time.monotonic()
         if self._lines and now - self._shown > QUIET_SECONDS:
             self._shown = now
             rate = self._done / (now - self._began)
-            share, left = "", ""
+            share = ""
+            left = ""
             if self._total and self._done:
                 share = f" of {self._total:,}"
-                left = f", {tqdm.format_interval((self._total - self._done) / rate)} left"
+                rest = (self._total - self._done) / rate
+                left = f", {tqdm.format_interval(rest)} left"
             say(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     """Return the lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out.
 
-    Raise InputError when it can't be read; a `MissingFile` when it is not there.
+    Parameters
+    ----------
+    folder : str or Path
+        Of the run.
+
+    Returns
+    -------
+    list of dict from str to float
+        In the order of the file, each with its "step".
+
+    Raises
+    ------
+    InputError
+        When the file can't be read; a `MissingFile` when it is not there.
     """
     lines = []
-    for line in b"".join(byte_pieces(Path(folder) / METRICS, streams=False)).split(b"\n"):
+    data = b"".join(byte_pieces(Path(folder) / METRICS, streams=False))
+    for line in data.split(b"\n"):
         with suppress(ValueError):
             values = parse_json(line.decode("utf-8"))
             if fits(values, dict[str, float]) and fits(values, {"step": int}):
@@ -247,7 +366,14 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
 class EventFile:
     """Write TensorBoard events at once: SummaryWriter, with a queue between, waits for ever on a full disk.
 
-    The folder is made if it does not exist. TensorBoard forgets what earlier files say of steps after `step`.
+    TensorBoard forgets what earlier files say of steps after `step`.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it does not exist.
+    step : int
+        Steps that the run has done.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
@@ -259,16 +385,29 @@ class EventFile:
         finally:
             if hides:
                 del sys.modules["torch"]
-        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._event = event_pb2.Event
+        self._summary = summary_pb2.Summary
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
-        self._writer, self._flushed = RecordWriter(str(folder / name)), 0.0
+        self._writer = RecordWriter(str(folder / name))
+        self._flushed = 0.0
         self._append(file_version="brain.Event:2")
-        self._append(step=step + 1, session_log=event_pb2.SessionLog(status=event_pb2.SessionLog.START))
+        begins = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._append(step=step + 1, session_log=begins)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Write one event with all values of a step."""
-        scalars = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        """Write one event with all values of a step.
+
+        Parameters
+        ----------
+        step : int
+            Steps done.
+        values : dict from str to float
+            By the names that TensorBoard shows.
+        """
+        scalars = []
+        for name, value in values.items():
+            scalars.append(self._summary.Value(tag=name, simple_value=value))
         self._append(step=step, summary=self._summary(value=scalars))
         if time.monotonic() - self._flushed > QUIET_SECONDS:  # it waits for the disk: not after every step
             self._writer.flush()
@@ -279,7 +418,8 @@ class EventFile:
         self._writer.close()
 
     def _append(self, **fields: Any) -> None:
-        self._writer.write(self._event(wall_time=time.time(), **fields).SerializeToString())
+        event = self._event(wall_time=time.time(), **fields)
+        self._writer.write(event.SerializeToString())
 
 
 class NoLog:

@@ -16,17 +16,54 @@ class Steps(Protocol):
     behind: int  # how many steps may be unread, so that a device always has work
 
     def prepare(self, batch: Batch, count: int) -> Any:
-        """Cut a batch into `count` micro-batches, or one for each example if these are fewer."""
+        """Cut a batch into micro-batches, laid out as the engine computes them.
+
+        Parameters
+        ----------
+        batch : Batch
+            Of one step.
+        count : int
+            How many micro-batches; one for each example if these are fewer.
+
+        Returns
+        -------
+        Any
+            What `step` takes.
+        """
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Tell whether `step` would have to compile first, which may take a minute."""
+        """Tell whether `step` would have to compile first, which may take a minute.
+
+        Parameters
+        ----------
+        micro_batches : Any
+            As `prepare` returns them.
+
+        Returns
+        -------
+        bool
+            Always False where nothing is compiled.
+        """
 
     def step(self, micro_batches: Any, number: int, rate: float) -> Mapping[str, float]:
-        """Take step `number`, from 0, at this learning rate, and return the metrics of the whole batch.
+        """Take a step: gradients, their norm, clipping, update.
 
-        On a device it is only dispatched: reading the metrics waits for it, and raises what failed.
-        "gradient_norm" is among them, before clipping. Where it or the loss is not finite, training is over:
-        on a host nothing has been changed then.
+        On a device it is only dispatched: reading the metrics waits for it, and raises what failed. Where the
+        loss or the gradient is not finite, training is over: on a host nothing has been changed then.
+
+        Parameters
+        ----------
+        micro_batches : Any
+            As `prepare` returns them.
+        number : int
+            Of the step, from 0.
+        rate : float
+            Its learning rate.
+
+        Returns
+        -------
+        mapping from str to float
+            The metrics of the whole batch, among them "loss" and "gradient_norm", before clipping.
         """
 
     def fetch(self) -> FlatParameters:
@@ -37,6 +74,23 @@ class Steps(Protocol):
 
 
 def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> Steps:
-    """Begin, or go on, from parameters and moments; the host's steps, unless the engine has its own."""
-    own = getattr(runtime_of(ops), "steps", HostSteps)
-    return own(ops, params, optimizer, objective)
+    """Begin, or go on, from parameters and moments.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    params : FlatParameters
+        Changed in place by steps on a host.
+    optimizer : Optimizer
+        With its moments, and how many updates it has made.
+    objective : Objective
+        What is minimised.
+
+    Returns
+    -------
+    Steps
+        Those of the host, unless the engine has its own.
+    """
+    steps_type = getattr(runtime_of(ops), "steps", HostSteps)
+    return steps_type(ops, params, optimizer, objective)

@@ -24,8 +24,23 @@ NAMED = 6  # missing parts that are named one by one
 def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> TokenShards:
     """Open what `write_shards` or `minibert data` made, all its parts, or what `link_shards` points at.
 
-    A `tokenizer` is checked to be the one that the ids were made with. Raise InputError when there are no
-    shards, a part is missing or damaged, or they belong to another vocabulary.
+    Parameters
+    ----------
+    folder : str or Path
+        Of one whole, of its parts, or with a link to another folder.
+    tokenizer : Tokenizer, optional
+        Checked to be the one that the ids were made with.
+
+    Returns
+    -------
+    TokenShards
+        Parts are joined in their order.
+
+    Raises
+    ------
+    InputError
+        When there are no shards, a part is missing or damaged, they belong to another vocabulary, or a link
+        leads to another link or to other shards than those that it was made for.
     """
     folder = Path(folder)
     if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold
@@ -35,8 +50,10 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
         recorded = _read_link(folder)
         place = Path(recorded["folder"])
         if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
-            what = f"names {place}, which holds no shards but names another folder"
-            raise InputError(f"{folder / ELSEWHERE} {what}; tell with --shards where they are.")
+            raise InputError(
+                f"{folder / ELSEWHERE} names {place}, which holds no shards but names another folder; "
+                "tell with --shards where they are."
+            )
         shards = open_shards(place, tokenizer)
         _require_same(recorded, shards)
         return shards
@@ -46,60 +63,125 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
 
 
 def vocabulary_of(folder: str | Path) -> Tokenizer:
-    """Load the tokenizer of shards that `minibert data` made."""
+    """Load the tokenizer of shards that `minibert data` made.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of one whole, or of parts, of which the first is taken.
+
+    Returns
+    -------
+    Tokenizer
+        As it was saved beside them.
+
+    Raises
+    ------
+    InputError
+        When no such shards are there.
+    """
     folder = Path(folder)
-    place = next(iter(parts_in(folder).values()), folder)
+    places = parts_in(folder).values()
+    place = next(iter(places), folder)
     if not (place / MANIFEST).exists():
         raise InputError(f"{folder} holds no token shards with a vocabulary; make them with minibert data.")
     return Tokenizer.from_pretrained(place)
 
 
 def missing_parts(parts: Collection[Part]) -> str:
-    """Name the parts that are not among some of them, for a person; "" when none is missing."""
+    """Name the parts that are not among some of them, for a person.
+
+    Parameters
+    ----------
+    parts : collection of Part
+        Those that are there, at least one, all of the same number of parts.
+
+    Returns
+    -------
+    str
+        The first few by name; "" when none is missing.
+    """
     count = next(iter(parts)).parts
-    every = (Part(number, count) for number in range(1, count + 1))
-    return some_of([str(part) for part in every if part not in parts], NAMED)
+    missing = []
+    for number in range(1, count + 1):
+        part = Part(number, count)
+        if part not in parts:
+            missing.append(str(part))
+    return some_of(missing, NAMED)
 
 
 class JoinedShards(TokenShards):
-    """Parts of shards as one, one after another, each memory-mapped as it is."""
+    """Parts of shards as one, one after another, each memory-mapped as it is.
+
+    Parameters
+    ----------
+    folder : Path
+        Which holds the parts.
+    parts : dict from Part to Path
+        Each with its folder, in order, as `parts_in` finds them.
+    tokenizer : Tokenizer, optional
+        Checked to be the one that the ids were made with.
+
+    Raises
+    ------
+    InputError
+        When a part is missing or damaged, parts are not of one whole, or none has text.
+    """
 
     def __init__(self, folder: Path, parts: dict[Part, Path], tokenizer: Tokenizer | None = None):
         self.folder = folder
-        one, *others = {part.parts for part in parts}
+        count, *others = {part.parts for part in parts}
         if others:
-            raise InputError(f"{self.folder} holds parts of {one} and of {others[0]}; keep those of one N.")
+            raise InputError(f"{self.folder} holds parts of {count} and of {others[0]}; keep those of one N.")
         if missing := missing_parts(parts):
             advice = "make what is missing with minibert data --part, of the same corpus."
             raise InputError(f"{self.folder} lacks part {missing} of its token shards; {advice}")
-        manifests = {place: Manifest.read(place) for place in parts.values()}
-        first, *rest = manifests.items()
-        for place, manifest in rest:
-            first[1].require_same_source(manifest, place)
-        opened = []  # those that have text
-        for (part, place), manifest in zip(parts.items(), manifests.values(), strict=True):
-            shards = TokenShards(place, tokenizer) if (place / META).exists() else None
-            made = (shards.n_documents if shards else 0), *part
-            if made != (manifest.documents, manifest.part, manifest.parts):
-                raise self._damaged(f"{place / MANIFEST} is not of the part that lies beside it")
-            opened += [shards] if shards else []
+        opened = self._open(parts, tokenizer)
         if not opened:
-            raise InputError(f"The {one} parts in {self.folder} hold no token; make them of files with text.")
+            raise InputError(
+                f"The {count} parts in {self.folder} hold no token; make them of files with text."
+            )
+        first = opened[0]
         for shards in opened[1:]:
-            if (shards.vocab_size, shards.vocab_sha256) != (opened[0].vocab_size, opened[0].vocab_sha256):
-                raise self._damaged(f"{shards.folder} belongs to another vocabulary than {opened[0].folder}")
-        self.n_documents, self.n_sentences, self.n_tokens = (
-            sum(getattr(one, f"n_{name}") for one in opened) for name in COUNTS
-        )
-        self.vocab_size, self.vocab_sha256 = opened[0].vocab_size, opened[0].vocab_sha256
-        self.tokens = EndToEnd([one.tokens for one in opened])
-        self.sentence_lengths = EndToEnd([one.sentence_lengths for one in opened])
-        self.token_ends = _continued([one.token_ends for one in opened])
-        self.sentence_ends = _continued([one.sentence_ends for one in opened])
+            if (shards.vocab_size, shards.vocab_sha256) != (first.vocab_size, first.vocab_sha256):
+                raise self._damaged(f"{shards.folder} belongs to another vocabulary than {first.folder}")
+        self.n_documents = sum(shards.n_documents for shards in opened)
+        self.n_sentences = sum(shards.n_sentences for shards in opened)
+        self.n_tokens = sum(shards.n_tokens for shards in opened)
+        self.vocab_size = first.vocab_size
+        self.vocab_sha256 = first.vocab_sha256
+        self.tokens = EndToEnd([shards.tokens for shards in opened])
+        self.sentence_lengths = EndToEnd([shards.sentence_lengths for shards in opened])
+        self.token_ends = _continued([shards.token_ends for shards in opened])
+        self.sentence_ends = _continued([shards.sentence_ends for shards in opened])
+
+    def _open(self, parts: dict[Part, Path], tokenizer: Tokenizer | None) -> list[TokenShards]:
+        """Open the parts that have text, after it was checked that all are of the same source."""
+        manifests = {part: Manifest.read(place) for part, place in parts.items()}
+        first, *rest = parts
+        for part in rest:
+            manifests[first].require_same_source(manifests[part], parts[part])
+        opened = []
+        for part, place in parts.items():
+            documents = 0
+            if (place / META).exists():
+                shards = TokenShards(place, tokenizer)
+                documents = shards.n_documents
+                opened.append(shards)
+            manifest = manifests[part]
+            if (documents, *part) != (manifest.documents, manifest.part, manifest.parts):
+                raise self._damaged(f"{place / MANIFEST} is not of the part that lies beside it")
+        return opened
 
 
 class EndToEnd:
-    """Arrays (n,) as if they were one. A slice, or a list of places, is fetched from where it lies."""
+    """Arrays (n,) as if they were one. A slice, or a list of places, is fetched from where it lies.
+
+    Parameters
+    ----------
+    arrays : sequence of (n,)
+        At least one, all of the same type.
+    """
 
     def __init__(self, arrays: Sequence[np.ndarray]):
         self.arrays = arrays
@@ -114,27 +196,44 @@ class EndToEnd:
             begin, end, step = where.indices(len(self))
             number = int(np.searchsorted(self.ends, begin, "right"))
             if begin < end <= self.ends[number]:  # all of it is in one array
-                before = int(self.ends[number]) - len(self.arrays[number])
-                return self.arrays[number][begin - before : end - before : step]
+                array = self.arrays[number]
+                before = int(self.ends[number]) - len(array)
+                return array[begin - before : end - before : step]
             where = np.arange(begin, end, step)
-        found = np.empty(len(where), self.arrays[0].dtype)
-        part = np.searchsorted(self.ends, where, "right")
-        borders = np.flatnonzero(np.diff(part, prepend=-1, append=-1)).tolist()
+        values = np.empty(len(where), self.arrays[0].dtype)
+        number_of = np.searchsorted(self.ends, where, "right")  # (m,) the array of each place
+        changes = np.diff(number_of, prepend=-1, append=-1)
+        borders = np.flatnonzero(changes).tolist()
         for begin, end in pairwise(borders):  # places in one array: a span of text at least, often many
-            number = part[begin]
+            number = number_of[begin]
             array = self.arrays[number]
-            found[begin:end] = array[where[begin:end] - (self.ends[number] - len(array))]
-        return found
+            before = self.ends[number] - len(array)
+            values[begin:end] = array[where[begin:end] - before]
+        return values
 
 
 def _continued(ends: list[np.ndarray]) -> np.ndarray:  # each (n,) -> (sum of n,)
     """Count the ends of documents in each part on from the part before."""
-    before = np.cumsum([0, *(one[-1] for one in ends[:-1])])
-    return np.concatenate([one + start for one, start in zip(ends, before, strict=True)])
+    totals = [of_part[-1] for of_part in ends[:-1]]
+    before = np.cumsum([0, *totals])
+    return np.concatenate([of_part + start for of_part, start in zip(ends, before, strict=True)])
 
 
 def link_shards(folder: Path, shards: TokenShards) -> None:
-    """Let `open_shards(folder)` open shards that lie elsewhere, as long as they are the same."""
+    """Let `open_shards(folder)` open shards that lie elsewhere, as long as they are the same.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it does not exist; the link is a file in it.
+    shards : TokenShards
+        Those that lie elsewhere.
+
+    Raises
+    ------
+    InputError
+        When the folder holds shards of its own, or a link to shards that are not the same.
+    """
     recorded = _identity(shards) | {"folder": str(shards.folder.absolute())}
     if (folder / ELSEWHERE).exists():
         known = _read_link(folder)
@@ -153,13 +252,21 @@ def _read_link(folder: Path) -> dict[str, Any]:
 
 
 def _identity(shards: TokenShards) -> dict[str, Any]:
-    return {name: getattr(shards, f"n_{name}") for name in COUNTS} | {"vocab_sha256": shards.vocab_sha256}
+    return {
+        "documents": shards.n_documents,
+        "sentences": shards.n_sentences,
+        "tokens": shards.n_tokens,
+        "vocab_sha256": shards.vocab_sha256,
+    }
 
 
 def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
     """Raise InputError when shards are not the recorded ones. It is their size that is compared."""
     if not _identity(shards).items() <= recorded.items():
-        found = f"{counted(shards.n_documents, 'document')} and {counted(shards.n_tokens, 'token')}"
-        known = f"{recorded['documents']:,} and {recorded['tokens']:,}, or another vocabulary"
-        what = f"are not those that the run began with: {found}, where those were {known}"
-        raise InputError(f"The token shards in {shards.folder} {what}; tell with --shards where those are.")
+        documents = counted(shards.n_documents, "document")
+        tokens = counted(shards.n_tokens, "token")
+        raise InputError(
+            f"The token shards in {shards.folder} are not those that the run began with: {documents} and "
+            f"{tokens}, where those were {recorded['documents']:,} and {recorded['tokens']:,}, or another "
+            "vocabulary; tell with --shards where those are."
+        )

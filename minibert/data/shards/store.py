@@ -42,17 +42,48 @@ Group: TypeAlias = tuple[list[str], list[int]]  # sentences; how many stand befo
 
 
 def vocabulary_hash(vocab: Iterable[str]) -> str:
-    """Hash the pieces, one a line (SHA-256), to tell vocabularies apart."""
-    return hashlib.sha256("\n".join(vocab).encode("utf-8", "surrogatepass")).hexdigest()
+    """Hash the pieces, one a line (SHA-256), to tell vocabularies apart.
+
+    Parameters
+    ----------
+    vocab : iterable of str
+        The pieces in the order of their ids.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    lines = "\n".join(vocab)
+    return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "TokenShards":
     """Tokenize a corpus into a folder of shards. The folder appears when it is complete, or not at all.
 
-    The stream is one of `data.corpus.sentences`. Sentences without tokens and documents without sentences are
-    left out; a document of more than 131,072 tokens becomes several, cut between sentences. Return the
-    shards, opened. Raise InputError when the corpus holds no token, or `folder` holds something already;
-    RunError when the disk is full or the folder can't be written.
+    Sentences without tokens and documents without sentences are left out; a document of more than 131,072
+    tokens becomes several, cut between sentences.
+
+    Parameters
+    ----------
+    stream : iterable of str or None
+        Sentences with None between documents, such as a `data.corpus.SentenceStream`.
+    tokenizer : Tokenizer
+        Whose ids are written, without [CLS] and [SEP].
+    folder : str or Path
+        It must not exist, or be empty.
+
+    Returns
+    -------
+    TokenShards
+        The shards, opened.
+
+    Raises
+    ------
+    InputError
+        When the folder holds something already; an `EmptyCorpusError` when the corpus holds no token.
+    RunError
+        When the disk is full or the folder can't be written.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -62,27 +93,55 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
 
 
 def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
-    """Fill a folder as `write_shards` does; return how many documents, or raise EmptyCorpusError for none."""
+    """Fill a folder as `write_shards` does.
+
+    Parameters
+    ----------
+    stream : iterable of str or None
+        Sentences with None between documents.
+    tokenizer : Tokenizer
+        Whose ids are written.
+    place : Path
+        The folder, which exists.
+
+    Returns
+    -------
+    int
+        How many documents were written.
+
+    Raises
+    ------
+    EmptyCorpusError
+        When the corpus holds no token; the folder then has files without content.
+    """
     written = WrittenTokens(tokenizer)
 
     def encode(group: Group) -> BatchEncoding:
-        return tokenizer.encode_batch(group[0], add_special_tokens=False, threads=1)
+        sentences, _ = group
+        return tokenizer.encode_batch(sentences, add_special_tokens=False, threads=1)
 
     with ExitStack() as stack:
         names = ("tokens.bin", "sentences.bin", "documents.bin")
         files = [stack.enter_context(open(place / name, "wb")) for name in names]
         writer = _Writer(files, token_type(tokenizer.vocab_size))
-        # In a thread of its own, beside the reading.
-        for (_, borders), batch in in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD):
+        # Encoding is in a thread of its own, beside the reading.
+        encoded = in_order(encode, _groups(stream), threads=1, ahead=GROUPS_AHEAD)
+        for (_, borders), batch in encoded:
             written.add(batch)
             writer.add(batch.ids, batch.cu_seqlens, borders)
         writer.close()
     if not writer.n_documents:
         raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
     written.warn()
-    counts = {name: getattr(writer, f"n_{name}") for name in COUNTS[:3]}
-    vocabulary = {"vocab_size": tokenizer.vocab_size, "vocab_sha256": vocabulary_hash(tokenizer.vocab)}
-    meta = {"format": FORMAT, "version": VERSION} | counts | vocabulary
+    meta: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tokens": writer.n_tokens,
+        "sentences": writer.n_sentences,
+        "documents": writer.n_documents,
+        "vocab_size": tokenizer.vocab_size,
+        "vocab_sha256": vocabulary_hash(tokenizer.vocab),
+    }
     meta["crc32"] = writer.crc32 | {META: _crc32_of_meta(meta)}
     (place / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     return writer.n_documents
@@ -91,12 +150,15 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
 def _crc32_of_meta(meta: dict[str, Any]) -> int:
     """Return the checksum of all that meta.json says but the checksums."""
     rest = {name: value for name, value in meta.items() if name != "crc32"}
-    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+    text = json.dumps(rest, sort_keys=True)
+    return zlib.crc32(text.encode())
 
 
 def _groups(stream: Stream) -> Iterator[Group]:
     """Yield what is encoded together: about BUFFERED characters, at the end fewer or none."""
-    sentences, borders, waiting = list[str](), list[int](), 0
+    sentences: list[str] = []
+    borders: list[int] = []
+    waiting = 0  # characters
     for sentence in stream:
         if sentence is None:
             borders.append(len(sentences))
@@ -105,12 +167,25 @@ def _groups(stream: Stream) -> Iterator[Group]:
         waiting += len(sentence)
         if waiting >= BUFFERED:
             yield sentences, borders
-            sentences, borders, waiting = [], [], 0
+            sentences = []
+            borders = []
+            waiting = 0
     yield sentences, borders
 
 
 def token_type(vocab_size: int) -> np.dtype:
-    """Return the narrowest type on the disk that holds every id."""
+    """Return the narrowest type on the disk that holds every id.
+
+    Parameters
+    ----------
+    vocab_size : int
+        How many ids there are.
+
+    Returns
+    -------
+    dtype
+        uint16 up to 65,536 pieces, else uint32, little-endian.
+    """
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
@@ -118,7 +193,8 @@ class _Writer:
     """Three growing files, their checksums and the counts."""
 
     def __init__(self, files: Sequence[BinaryIO], dtype: np.dtype):
-        self.files, self.dtype = files, dtype
+        self.files = files
+        self.dtype = dtype
         self.crc32 = {Path(file.name).name: 0 for file in files}
         self.n_tokens = self.n_sentences = self.n_documents = 0
         self.begin = 0  # tokens before the current document
@@ -128,30 +204,40 @@ class _Writer:
         """Write sentences; `borders` tells how many of them stand before each border of documents."""
         ends = self.n_tokens + ends.astype(np.int64)
         stops = ends[borders].tolist()
-        long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)  # too long to be counted: in parts
-        parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in long]
+        too_long = np.flatnonzero(np.diff(ends) > LONGEST_SENTENCE)  # to be counted: in parts
+        parts = [np.arange(ends[i], ends[i + 1], LONGEST_SENTENCE) for i in too_long]
         ends = np.unique(np.concatenate([ends, *parts]))  # a sentence without tokens is none
-        documents = []
-        for stop, border in [*((stop, True) for stop in stops), (self.n_tokens + len(ids), False)]:
-            while stop - self.begin > LONGEST_DOCUMENT:
-                self.begin = int(ends[np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1])
-                documents.append(self.begin)
-            if border and stop > self.begin:
+        documents: list[int] = []
+        for stop in stops:
+            self._cut_document(stop, ends, documents)
+            if stop > self.begin:
                 self.begin = stop
                 documents.append(stop)
-        self._write(ids, np.diff(ends), documents, self.n_sentences + np.searchsorted(ends, documents))
+        self._cut_document(self.n_tokens + len(ids), ends, documents)  # the last one may go on
+        sentence_ends = self.n_sentences + np.searchsorted(ends, documents)
+        self._write(ids, np.diff(ends), documents, sentence_ends)
+
+    def _cut_document(self, stop: int, ends: np.ndarray, documents: list[int]) -> None:
+        """Cut the current document, as far as `stop`, while it is too long; add where to `documents`."""
+        while stop - self.begin > LONGEST_DOCUMENT:
+            number = np.searchsorted(ends, self.begin + LONGEST_DOCUMENT, "right") - 1
+            self.begin = int(ends[number])
+            documents.append(self.begin)
 
     def close(self) -> None:
         """End the last document."""
         if self.n_tokens > self.begin:
-            self._write(np.array([], int), np.array([], int), [self.n_tokens], [self.n_sentences])
+            nothing = np.array([], int)
+            self._write(nothing, nothing, [self.n_tokens], [self.n_sentences])
 
     def _write(self, ids: np.ndarray, lengths: np.ndarray, token_ends: Any, sentence_ends: Any) -> None:
-        documents = np.stack([token_ends, sentence_ends], axis=1).astype("<u8")
-        arrays = ids.astype(self.dtype), lengths.astype("<u2"), documents
-        for file, (name, before), array in zip(self.files, self.crc32.items(), arrays, strict=True):
+        documents = np.stack([token_ends, sentence_ends], axis=1)
+        arrays = [ids.astype(self.dtype), lengths.astype("<u2"), documents.astype("<u8")]
+        for file, array in zip(self.files, arrays, strict=True):
             data = array.tobytes()
-            self.crc32[name] = zlib.crc32(data, before)  # of what was meant, whatever the disk keeps
+            name = Path(file.name).name
+            # Of what was meant, whatever the disk keeps.
+            self.crc32[name] = zlib.crc32(data, self.crc32[name])
             file.write(data)
         self.n_tokens += len(ids)
         self.n_sentences += len(lengths)
@@ -162,19 +248,36 @@ class TokenShards:
     """A folder of shards, memory-mapped: pages come in as they are read.
 
     Opening reads every file once to compare its checksum, some 2 GB a second from memory; shards of version
-    0.1 have none. A `tokenizer` is checked to be the one that the ids were made with. Raise InputError when
-    the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
+    0.1 have none.
+
+    Parameters
+    ----------
+    folder : str or Path
+        As `write_shards` made it.
+    tokenizer : Tokenizer, optional
+        Checked to be the one that the ids were made with.
 
     Attributes
     ----------
-    tokens : (n_tokens,) every token; `sentence_lengths` (n_sentences,) tokens in each sentence.
-    token_ends, sentence_ends : (n_documents,) tokens and sentences up to the end of each document.
+    tokens : (n_tokens,) uint16 or uint32
+        Every token.
+    sentence_lengths : (n_sentences,) uint16
+        Tokens in each sentence.
+    token_ends, sentence_ends : (n_documents,) int64
+        Tokens and sentences up to the end of each document.
+
+    Raises
+    ------
+    InputError
+        When the folder is not one of shards, is cut short or damaged, or belongs to another vocabulary.
     """
 
     def __init__(self, folder: str | Path, tokenizer: Tokenizer | None = None):
         self.folder = Path(folder)
         meta = self._read_meta()
-        self.n_tokens, self.n_sentences, self.n_documents = (meta[name] for name in COUNTS[:3])
+        self.n_tokens: int = meta["tokens"]
+        self.n_sentences: int = meta["sentences"]
+        self.n_documents: int = meta["documents"]
         self.vocab_size: int = meta["vocab_size"]
         self.vocab_sha256: str = meta["vocab_sha256"]
         self._crc32: dict[str, int] = meta.get("crc32") or {}
@@ -185,9 +288,8 @@ class TokenShards:
         ends = self._map("documents.bin", np.dtype("<u8"), 2 * self.n_documents)
         ends = ends.reshape(-1, 2).astype(np.int64)  # 16 bytes a document, in memory
         self.token_ends, self.sentence_ends = np.ascontiguousarray(ends.T)
-        for own, total in ((self.token_ends, self.n_tokens), (self.sentence_ends, self.n_sentences)):
-            if own[-1] != total or own[0] < 1 or np.any(np.diff(own) < 1):
-                raise self._damaged("documents.bin does not rise to the counts of meta.json")
+        self._require_rising(self.token_ends, self.n_tokens)
+        self._require_rising(self.sentence_ends, self.n_sentences)
 
     @property
     def document_lengths(self) -> np.ndarray:  # (n_documents,) int64
@@ -199,36 +301,95 @@ class TokenShards:
         """Sentences in each document."""
         return np.diff(self.sentence_ends, prepend=0)
 
-    def document(self, index: int) -> tuple[np.ndarray, np.ndarray]:  # -> tokens (n,) int32, ends (k,) int64
-        """Return the tokens of a document, and where each of its sentences ends in them."""
+    def document(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens of a document, and where each of its sentences ends in them.
+
+        Parameters
+        ----------
+        index : int
+            Its number, from 0.
+
+        Returns
+        -------
+        tokens : (n,) int32
+        ends : (k,) int64
+            The last is `n`.
+
+        Raises
+        ------
+        InputError
+            When there is no such document, or its sentences or tokens are damaged.
+        """
         begin, ends = self.sentences_of(index)
         tokens = self.tokens[begin : begin + int(ends[-1])].astype(np.int32)
         self.check_ids(tokens)
         return tokens, ends
 
-    def sentences_of(self, index: int) -> tuple[int, np.ndarray]:  # -> begin, ends (k,) int64
-        """Return where a document begins in `tokens`, and where its sentences end, counted from there."""
+    def sentences_of(self, index: int) -> tuple[int, np.ndarray]:
+        """Return where a document begins in `tokens`, and where its sentences end, counted from there.
+
+        Parameters
+        ----------
+        index : int
+            Its number, from 0.
+
+        Returns
+        -------
+        begin : int
+        ends : (k,) int64
+
+        Raises
+        ------
+        InputError
+            When there is no such document, or its sentences do not add up to its tokens.
+        """
         if not 0 <= index < self.n_documents:
             raise InputError(f"document={index} is none of the {self.n_documents} in {self.folder}.")
-        begin = int(self.token_ends[index - 1]) if index else 0
-        first = int(self.sentence_ends[index - 1]) if index else 0
-        lengths = self.sentence_lengths[first : int(self.sentence_ends[index])]
+        begin = first = 0
+        if index:
+            begin = int(self.token_ends[index - 1])
+            first = int(self.sentence_ends[index - 1])
+        last = int(self.sentence_ends[index])
+        lengths = self.sentence_lengths[first:last]
         ends = np.cumsum(lengths, dtype=np.int64)
         if begin + int(ends[-1]) != self.token_ends[index] or not lengths.all():
             raise self._damaged(f"the sentences of document {index} don't add up to its tokens")
         return begin, ends
 
-    def check_ids(self, tokens: np.ndarray) -> None:  # tokens (n,)
-        """Raise InputError when a token is none of the vocabulary's."""
+    def check_ids(self, tokens: np.ndarray) -> None:
+        """Refuse tokens that are none of the vocabulary's.
+
+        Parameters
+        ----------
+        tokens : (n,) whole numbers
+            Read from the shards.
+
+        Raises
+        ------
+        InputError
+            When one is outside of the vocabulary.
+        """
         if tokens.size and int(tokens.max()) >= self.vocab_size:
             raise self._damaged(f"token {int(tokens.max())} is outside its vocabulary of {self.vocab_size}")
 
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Raise InputError when the ids were made with another vocabulary than the tokenizer's."""
+        """Require that the ids were made with the vocabulary of a tokenizer.
+
+        Parameters
+        ----------
+        tokenizer : Tokenizer
+            Whose pieces are compared, by their hash.
+
+        Raises
+        ------
+        InputError
+            When they were made with another one.
+        """
         if vocabulary_hash(tokenizer.vocab) != self.vocab_sha256:
-            both = f"({self.vocab_size} pieces) than the tokenizer's ({tokenizer.vocab_size})"
-            other = f"belong to another vocabulary {both}; write them again, or give the right one."
-            raise InputError(f"The token shards in {self.folder} {other}")
+            raise InputError(
+                f"The token shards in {self.folder} belong to another vocabulary ({self.vocab_size} pieces) "
+                f"than the tokenizer's ({tokenizer.vocab_size}); write them again, or give the right one."
+            )
 
     def _read_meta(self) -> dict[str, Any]:
         try:
@@ -238,8 +399,10 @@ class TokenShards:
         if meta.get("format") != FORMAT:
             raise InputError(f"{self.folder} holds no token shards; make them with minibert data.")
         if meta.get("version") != VERSION:
-            versions = f"version {meta.get('version')!r}, this minibert reads {VERSION}"
-            raise InputError(f"The token shards in {self.folder} have {versions}; write them again.")
+            raise InputError(
+                f"The token shards in {self.folder} have version {meta.get('version')!r}, "
+                f"this minibert reads {VERSION}; write them again."
+            )
         if wrong := misfit(meta, FIELDS):
             raise self._damaged(f"in {META} {wrong}")
         for name in COUNTS:
@@ -258,11 +421,17 @@ class TokenShards:
             crc32 = crc32_of(path) if self._crc32 else None
         except OSError as error:
             raise self._damaged(f"{name} can't be read ({error.strerror})") from error
-        if size != (expected := count * dtype.itemsize):
+        expected = count * dtype.itemsize
+        if size != expected:
             raise self._damaged(f"{name} has {size:,} bytes where meta.json means {expected:,}")
         if crc32 != self._crc32.get(name):
             raise self._damaged(f"the checksum of {name} differs")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+    def _require_rising(self, ends: np.ndarray, total: int) -> None:
+        """Raise InputError unless ends of documents (n_documents,) rise from 1 or more to the total."""
+        if ends[-1] != total or ends[0] < 1 or np.any(np.diff(ends) < 1):
+            raise self._damaged("documents.bin does not rise to the counts of meta.json")
 
     def _damaged(self, what: str) -> InputError:
         return InputError(f"The token shards in {self.folder} are damaged: {what}; write them again.")
