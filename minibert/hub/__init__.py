@@ -24,15 +24,41 @@ from minibert.hub.tensorflow.google import (
 from minibert.model.params import Head, Parameters
 from minibert.model.targets import targets_of
 
-__all__ = ["CONFIG_FILE", "LABELLED", "WEIGHTS_FILE", "LoadReport", "google_differences", "hidden_size"]
-__all__ += ["fields_in", "kind_in_config", "load", "load_hf", "load_labels", "load_tf", "save_hf", "save_tf"]
-__all__ += ["to_hf", "weights_of"]
+__all__ = [
+    "CONFIG_FILE",
+    "LABELLED",
+    "WEIGHTS_FILE",
+    "LoadReport",
+    "fields_in",
+    "google_differences",
+    "hidden_size",
+    "kind_in_config",
+    "load",
+    "load_hf",
+    "load_labels",
+    "load_tf",
+    "save_hf",
+    "save_tf",
+    "to_hf",
+    "weights_of",
+]
 
 
 def weights_of(source: str | Path) -> Path | None:
-    """Return the path of the weights that `load` would read, a file or a prefix of TensorFlow's, if any."""
-    source, checkpoint = locate(source)
-    return checkpoint or hugging_face.weights_in(source) or find_checkpoint(source)
+    """Return the path of the weights that `load` would read.
+
+    Parameters
+    ----------
+    source : str or Path
+        As of `load`.
+
+    Returns
+    -------
+    Path or None
+        A file, or of TensorFlow's checkpoints the path without endings; None where there are no weights.
+    """
+    folder, checkpoint = locate(source)
+    return checkpoint or hugging_face.weights_in(folder) or find_checkpoint(folder)
 
 
 def hidden_size(source: str | Path) -> int | None:
@@ -49,16 +75,16 @@ def hidden_size(source: str | Path) -> int | None:
         The width H; None where there is no BERT that can be read, of which `load` says why.
     """
     try:
-        path, checkpoint = weights_of(source), locate(source).checkpoint
-        if path is None:
+        weights = weights_of(source)
+        if weights is None:
             return None
-        if path == checkpoint:
-            params = load_checkpoint(path, warn=lambda text: None).params
+        if weights == locate(source).checkpoint:
+            params = load_checkpoint(weights, warn=lambda text: None).params
             return params.config.H if isinstance(params, Parameters) else None
-        is_tensorflow = path.name not in hugging_face.WEIGHTS
+        is_tensorflow = weights.name not in hugging_face.WEIGHTS
         names = (TF_CONFIG_FILE, CONFIG_FILE) if is_tensorflow else (CONFIG_FILE,)
-        paths = [path.with_name(name) for name in names]
-        config_path = next((one for one in paths if one.exists()), paths[0])
+        paths = [weights.with_name(name) for name in names]
+        config_path = next((path for path in paths if path.exists()), paths[0])
         return BertConfig.from_dict(read_config(config_path)).H
     except InputError:
         return None
@@ -69,11 +95,13 @@ def fields_in(source: str | Path) -> dict[str, Any]:
 
     Parameters
     ----------
-    source : as of `load`.
+    source : str or Path
+        As of `load`.
 
     Returns
     -------
-    dict; {} where there is none.
+    dict
+        As they stand in the file; {} where there is none.
 
     Raises
     ------
@@ -81,10 +109,12 @@ def fields_in(source: str | Path) -> dict[str, Any]:
         When it is damaged.
     """
     folder = locate(source).folder
-    folder = folder if folder.is_dir() else folder.parent
-    paths = (folder / name for name in (CONFIG_FILE, "bert_config.json"))
-    path = next((path for path in paths if path.is_file()), None)
-    return {} if path is None else read_config(path)
+    if not folder.is_dir():
+        folder = folder.parent
+    for name in (CONFIG_FILE, TF_CONFIG_FILE):
+        if (folder / name).is_file():
+            return read_config(folder / name)
+    return {}
 
 
 def kind_in_config(source: str | Path) -> str | None:
@@ -92,12 +122,14 @@ def kind_in_config(source: str | Path) -> str | None:
 
     Parameters
     ----------
-    source : as of `load`.
+    source : str or Path
+        As of `load`.
 
     Returns
     -------
-    str, "pretraining" for a checkpoint of a run, or where there is no configuration; None where it names no
-    class of transformers': then only the tensors tell.
+    str or None
+        "pretraining" for a checkpoint of a run, or where there is no configuration; None where it names no
+        class of transformers': then only the tensors tell.
 
     Raises
     ------
@@ -105,7 +137,9 @@ def kind_in_config(source: str | Path) -> str | None:
         When the configuration is damaged.
     """
     fields = fields_in(source)
-    return "pretraining" if not fields or locate(source).checkpoint else kind_named(fields)
+    if not fields or locate(source).checkpoint:
+        return "pretraining"
+    return kind_named(fields)
 
 
 def load(
@@ -116,18 +150,36 @@ def load(
     What the file lacks of the pooler and the head has its initial value. A masked-LM head whose decoder is
     not the word embeddings counts as lacking; `params.decoder` is that decoder. The report says what is
     lacking, which tensors of the file were of no use, and which were changed. A warning counts those of no
-    use that lie in the encoder, such as adapters or layers beyond the configuration's. Raise InputError when
-    a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors of the
-    encoder are missing, a shape is not the configuration's, or a weight is not a finite number.
+    use that lie in the encoder, such as adapters or layers beyond the configuration's.
 
     Parameters
     ----------
-    source : a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and
-        an index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
+    source : str or Path
+        A folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or several files and an
+        index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
         endings will do, too; or `RUN@STEP`, a checkpoint of that step in the folder of a run.
-    head : what is to stand on the encoder. Left out, it is what was saved: by the architecture that the
+    dtype : NumPy dtype, default float32
+        Of the parameters.
+    head : Head or None
+        What is to stand on the encoder. Left out, it is what was saved: by the architecture that the
         configuration names or, where it names none, by the tensors.
-    dtype, seed : of the parameters, and of the initial values of what the file lacks.
+    seed : int, default 0
+        Of the initial values of what the file lacks.
+
+    Returns
+    -------
+    config : BertConfig
+        The configuration in the file.
+    params : Parameters
+        The weights, with the head.
+    report : LoadReport
+        What file and model did not have in common.
+
+    Raises
+    ------
+    InputError
+        When a file is missing, truncated, hostile or foreign, or a run has not kept that step; when tensors
+        of the encoder are missing, a shape is not the configuration's, or a weight is not a finite number.
     """
     path = weights_of(source)
     place = locate(source)
@@ -136,7 +188,8 @@ def load(
         params = checkpoint.params
         if not isinstance(params, Parameters):
             raise InputError(f"{path} holds LSTMs on a frozen BERT and no BERT; name the model below them.")
-        if targets := targets_of(checkpoint.state.get("plan", {})):
+        targets = targets_of(checkpoint.state.get("plan", {}))
+        if targets:
             params = targets.folded(params)
         fields = hugging_face.fields_of(params.config, params.head)
         return load_source(Source(path, path, fields, to_hf(params), {}), dtype, head, seed)
@@ -145,4 +198,5 @@ def load(
         if not Path(source).is_dir():
             raise no_such_model(source)
     is_tensorflow = path is not None and path.name not in hugging_face.WEIGHTS
-    return (load_tf if is_tensorflow else load_hf)(place.folder, dtype, head, seed)
+    read = load_tf if is_tensorflow else load_hf
+    return read(place.folder, dtype, head, seed)

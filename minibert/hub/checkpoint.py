@@ -32,13 +32,22 @@ BUFFERS = ("params", "m", "v")
 
 
 def _is_count(value: Any) -> bool:
+    """Return whether a value of JSON is a whole number from 0 on."""
     return type(value) is int and value >= 0
+
+
+def _is_position(value: Any) -> bool:
+    """Return whether a value is a place in the data: None, a count, or a list of counts."""
+    if value is None:
+        return True
+    counts = value if isinstance(value, list) else [value]
+    return all(map(_is_count, counts))
 
 
 # What a run may store beside the buffers, and what each of them has to be.
 STATE: dict[str, Callable[[Any], bool]] = {
     "step": _is_count,
-    "position": lambda x: x is None or all(map(_is_count, x if isinstance(x, list) else [x])),
+    "position": _is_position,
     "seconds": lambda x: type(x) in (int, float) and 0 <= x < math.inf,
     "tokens": _is_count,
     "plan": lambda x: isinstance(x, dict),
@@ -47,29 +56,73 @@ STATE: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What stands in one file."""
+    """Hold what stands in one file.
 
-    params: FlatParameters  # of a BERT with its head or of a tagger of LSTMs
-    m: np.ndarray  # (N,) the optimizer's moments
-    v: np.ndarray
-    updates: int  # how many the optimizer has made
-    state: dict[str, Any]  # what the run stored beside them, some or all of `STATE`, as JSON gives it back
+    Attributes
+    ----------
+    params : FlatParameters
+        Of a BERT with its head or of a tagger of LSTMs, N numbers.
+    m, v : (N,) float
+        The optimizer's moments.
+    updates : int
+        How many the optimizer has made.
+    state : dict
+        What the run stored beside them, some or all of `STATE`, as JSON gives it back.
+    """
+
+    params: FlatParameters
+    m: np.ndarray  # (N,)
+    v: np.ndarray  # (N,)
+    updates: int
+    state: dict[str, Any]
 
 
 def checkpoint_path(folder: str | Path, step: int) -> Path:
-    """Name the checkpoint after `step` steps; names sort like the steps."""
+    """Name the checkpoint after a number of steps; names sort like the steps.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the checkpoints of a run lie.
+    step : int
+        How many steps the run has made.
+
+    Returns
+    -------
+    Path
+        As in step-000000100.safetensors.
+    """
     return Path(folder) / f"step-{step:09d}.safetensors"
 
 
 def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, state: dict[str, Any]) -> None:
-    """Write a checkpoint, atomically; raise RunError when the disk is full or the folder cannot be written.
+    """Write a checkpoint, atomically, its dtypes kept.
 
-    Dtypes are kept. `optimizer` has `m`, `v` (N,) and `updates`; `state` has `step` and more of `STATE`.
+    Parameters
+    ----------
+    path : str or Path
+        The file, as `checkpoint_path` names it.
+    params : FlatParameters
+        The parameters, N numbers.
+    optimizer : Optimizer
+        Its moments `m` and `v`, (N,), and its count of `updates` are stored.
+    state : dict
+        "step" and more of `STATE`.
+
+    Raises
+    ------
+    RunError
+        When the disk is full or the folder cannot be written.
     """
-    tensors = dict(zip(BUFFERS, map(np.asarray, (params.flat, optimizer.m, optimizer.v)), strict=True))
+    tensors = {
+        "params": np.asarray(params.flat),
+        "m": np.asarray(optimizer.m),
+        "v": np.asarray(optimizer.v),
+    }
     header = {"format": FORMAT, **params.description, "updates": optimizer.updates, "state": state}
     header["crc32"] = {name: zlib.crc32(tensor.data) for name, tensor in tensors.items()}
-    header["crc32"]["header"] = _checksum(json.loads(json.dumps(header)))  # as a reader has it
+    as_read = json.loads(json.dumps(header))
+    header["crc32"]["header"] = _checksum(as_read)
     # One entry only: safetensors keeps no order among several, and the same run is to write the same bytes.
     atomic_tensors(path, tensors, {"minibert": json.dumps(header, sort_keys=True)})
 
@@ -84,19 +137,38 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Read a checkpoint back, bit for bit.
 
-    Raise InputError when the file is missing, truncated, altered, no checkpoint of minibert, or of another
-    `config` or count of `numbers` in its position than are given. `warn` hears of a header without checksum.
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    config : BertConfig, BilstmConfig or None
+        The configuration that it must have; any by default.
+    warn : callable
+        Called with a sentence when the header has no checksum of itself, as in files of earlier versions.
+    numbers : int or None
+        How many numbers its position in the data must have, where it has one; any by default.
+
+    Returns
+    -------
+    Checkpoint
+        What `save_checkpoint` was given.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, truncated, altered, not a checkpoint of minibert, or of another
+        configuration or position.
     """
     path = Path(path)
     header, tensors = _contents(path)
     try:
-        signed = _require_whole(header, tensors)
+        has_own_checksum = _require_whole(header, tensors)
         _require_state(path, header, numbers)
         params = _parameters(header, tensors["params"])
     except (ValueError, TypeError, RecursionError) as error:
         reason = str(error).rstrip(".")
         raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
-    if not signed:
+    if not has_own_checksum:
         old = f"{path} is of an earlier version, which kept no checksum of step, position and configuration"
         warn(f"{old}; they are taken as they stand there.")
     _require_config(path, params.config, config)
@@ -105,11 +177,16 @@ def load_checkpoint(
 
 def _require_config(path: Path, stored: Any, config: Any) -> None:
     """Raise InputError when a checkpoint is of another configuration than the one that is given."""
-    if config is not None and stored != config:
-        there, here = stored.to_dict(), config.to_dict()
-        names = [name for name in here if here[name] != there.get(name)]
-        differing = "; ".join(f"{name}={there.get(name)!r} there, {here[name]!r} here" for name in names)
-        raise InputError(f"{path} is of another configuration ({differing}); use the folder of that run.")
+    if config is None or stored == config:
+        return
+    there = stored.to_dict()
+    here = config.to_dict()
+    differences = []
+    for name in here:
+        if here[name] != there.get(name):
+            differences.append(f"{name}={there.get(name)!r} there, {here[name]!r} here")
+    listed = "; ".join(differences)
+    raise InputError(f"{path} is of another configuration ({listed}); use the folder of that run.")
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -119,7 +196,8 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
         open_file(path).close()  # the library says only that a file is not there
         with safe_open(path, framework="numpy") as file:
-            if (text := (file.metadata() or {}).get("minibert")) is not None:
+            text = (file.metadata() or {}).get("minibert")
+            if text is not None:
                 header = parse_json(text)
                 tensors = {name: file.get_tensor(name) for name in BUFFERS}
     except InputError:  # which says what the file is
@@ -132,7 +210,8 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if text is None:
         advice = "it is not a checkpoint of minibert. To start from its weights, use --model with its folder."
         raise InputError(f"{path} holds no training state; {advice}")
-    if (written := header.get("format") if isinstance(header, dict) else None) != FORMAT:
+    written = header.get("format") if isinstance(header, dict) else None
+    if written != FORMAT:
         raise InputError(f"{path} has format {written!r}, not {FORMAT!r}; use the version that wrote it.")
     return header, tensors
 
@@ -142,11 +221,12 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
 
     Return whether the header has a checksum of its own; those of the first versions have none.
     """
-    if lacking := [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]:
+    lacking = [name for name, kind in HEADER.items() if not isinstance(header.get(name), kind)]
+    if lacking:
         raise ValueError(f"its header lacks {', '.join(lacking)}")
     checksums = header["crc32"]
-    own = checksums.pop("header", None)
-    if own is not None and own != _checksum(header):
+    header_checksum = checksums.pop("header", None)
+    if header_checksum is not None and header_checksum != _checksum(header):
         raise ValueError("the checksum of its header differs")
     if checksums.keys() != set(BUFFERS):
         raise ValueError(f"it has checksums of {', '.join(checksums)}, expected {', '.join(BUFFERS)}")
@@ -156,7 +236,7 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
     for name, tensor in tensors.items():
         if zlib.crc32(tensor.data) != checksums[name]:
             raise ValueError(f"the checksum of {name} differs")
-    return own is not None
+    return header_checksum is not None
 
 
 def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> None:
@@ -165,9 +245,11 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
     for name, value in state.items():
         if name not in STATE or not STATE[name](value):
             raise ValueError(f"{name}={value!r:.60} in its state is nothing that a run stores")
-    place = state.get("position")
-    if None not in (numbers, place) and not (isinstance(place, list) and len(place) == numbers):
-        raise ValueError(f"position={place!r:.60} in its state is not one of {numbers} numbers")
+    position = state.get("position")
+    if numbers is not None and position is not None:
+        has_numbers = isinstance(position, list) and len(position) == numbers
+        if not has_numbers:
+            raise ValueError(f"position={position!r:.60} in its state is not one of {numbers} numbers")
     step = state.get("step")
     if step != header["updates"] or step_of(path) not in (None, step):
         raise ValueError(f"its state is that of step {step}, after {header['updates']} updates")
@@ -181,7 +263,8 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
         return bilstm.BilstmParameters(tagger, flat)
     config = BertConfig.from_dict(header["config"])
     head = header.get("head", PRETRAINING)  # files of version 0.1 know no other
-    if not isinstance(head, list | tuple) or not 2 <= len(head) <= 4 or type(head[1]) is not int:
+    is_head = isinstance(head, list | tuple) and 2 <= len(head) <= 4 and type(head[1]) is int
+    if not is_head:
         raise ValueError(f"head={head!r:.60} is none")
     head = Head(*head)
     _require_count(flat, partial(parameter_table, head=head), config, "num_hidden_layers")
@@ -194,14 +277,31 @@ def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config
     From the second layer on all are alike, so two tables tell the length of any: a damaged header may ask for
     more layers than there is memory to list.
     """
-    one, two = (sum(entry.size for entry in table(replace(config, **{layers: n}))) for n in (1, 2))
-    count = one + (getattr(config, layers) - 1) * (two - one)
+
+    def count_with(n_layers: int) -> int:
+        entries = table(replace(config, **{layers: n_layers}))
+        return sum(entry.size for entry in entries)
+
+    first = count_with(1)
+    each_further = count_with(2) - first
+    count = first + (getattr(config, layers) - 1) * each_further
     if flat.shape != (count,):
         raise ValueError(f"params has shape {flat.shape}, but its configuration has {count:,} parameters.")
 
 
 def checkpoints(folder: str | Path) -> list[Path]:
-    """List the checkpoints in a folder by step, the oldest first; whether they are whole is not checked."""
+    """List the checkpoints in a folder; whether they are whole is not checked.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the checkpoints of a run lie.
+
+    Returns
+    -------
+    list of Path
+        By step, the oldest first; [] where there is no such folder.
+    """
     return [path for _, path in kept_steps(folder)]
 
 
@@ -210,8 +310,26 @@ def latest(
 ) -> Checkpoint | None:
     """Load the newest checkpoint that can be read; None when there is no checkpoint at all.
 
-    The arguments are those of `load_checkpoint`; `warn` is called for every damaged file passed over, too.
-    Raise RunError when there are checkpoints and none can be read: better to stop than to start anew unasked.
+    Parameters
+    ----------
+    folder : str or Path
+        Where the checkpoints of a run lie.
+    config, numbers
+        As for `load_checkpoint`.
+    warn : callable
+        As for `load_checkpoint`; called for every damaged file passed over, too.
+
+    Returns
+    -------
+    Checkpoint or None
+        The newest whole one.
+
+    Raises
+    ------
+    InputError
+        When that one is of another configuration.
+    RunError
+        When there are checkpoints and none can be read: better to stop than to start anew unasked.
     """
     paths = checkpoints(folder)
     for path in reversed(paths):
@@ -232,8 +350,22 @@ def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     """Remove all but the newest `keep` checkpoints (0: remove none).
 
     Those beyond `step`, where the run stands, do not count: it would have resumed there if they were whole.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the checkpoints of a run lie.
+    keep : int
+        How many are kept; 0 keeps all.
+    step : int or None
+        Where the run stands; by default all checkpoints count.
     """
-    done = [path for at, path in kept_steps(folder) if (step is None or at <= step) and path.is_file()]
-    for path in done[:-keep] if keep else []:
+    if not keep:
+        return
+    paths = []
+    for number, path in kept_steps(folder):
+        if (step is None or number <= step) and path.is_file():
+            paths.append(path)
+    for path in paths[:-keep]:
         with writing(path, "removed"):
             path.unlink(missing_ok=True)

@@ -38,20 +38,31 @@ def save_hf(
     dtype: str = "float32",
     omit: Collection[str] = (),
 ) -> None:
-    """Write a folder that `transformers` loads as it is: `AutoModelForPreTraining` or the task's own class.
-
-    Raise InputError when the labels are not as many as the outputs, or a weight is beyond the range of
-    float16; RunError when the disk is full or the folder cannot be written.
+    """Write a folder that `transformers` loads as it is: `AutoModelForPreTraining` or the class of the task.
 
     Parameters
     ----------
-    folder : made if it does not exist; a model that is there is replaced, each file in one step.
-    config, params : of the model, with any head. LSTMs below it, as `finetune --bilstm` trains them, are read
-        by minibert only: `transformers` knows none, leaves them out and computes something else.
-    labels : names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
-    dtype : "float32", which every reader of such folders expects, "float16" or "bfloat16".
-    omit : Hugging Face's names of tensors to leave out: what only has its initial value. A masked-LM head
-        with a decoder of its own, `params.decoder`, is written all the same.
+    folder : str or Path
+        Made if it does not exist; a model that is there is replaced, each file in one step.
+    config : BertConfig
+        Of the model.
+    params : Parameters
+        Of the model, with any head. LSTMs below it, as `finetune --bilstm` trains them, are read by minibert
+        only: `transformers` knows none, leaves them out and computes something else.
+    labels : sequence of str
+        Names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
+    dtype : {"float32", "float16", "bfloat16"}
+        "float32" is what every reader of such folders expects.
+    omit : collection of str
+        Hugging Face's names of tensors to leave out: what only has its initial value; by default none. A
+        masked-LM head with a separate decoder, `params.decoder`, is written all the same.
+
+    Raises
+    ------
+    InputError
+        When the labels are not as many as the outputs, or a weight is beyond the range of float16.
+    RunError
+        When the disk is full or the folder cannot be written.
     """
     folder = Path(folder)
     if params.decoder is not None:
@@ -59,21 +70,48 @@ def save_hf(
     fields = fields_of(config, params.head, labels, omit)
     tensors = {name: value for name, value in to_hf(params).items() if name not in omit}
     if params.decoder is not None and params.head.kind == "pretraining":
-        tensors[DECODER], tensors[DECODER_BIAS] = params.decoder, params["mlm.output_bias"]
+        tensors[DECODER] = params.decoder
+        tensors[DECODER_BIAS] = params["mlm.output_bias"]
         fields["tie_word_embeddings"] = False
     stored = {name: narrowed(name, value, dtype) for name, value in tensors.items()}
+    if dtype != "float32":
+        fields["dtype"] = dtype
     atomic_tensors(folder / WEIGHTS_FILE, stored, {"format": "pt"})
-    atomic_json(folder / CONFIG_FILE, fields if dtype == "float32" else fields | {"dtype": dtype})
+    atomic_json(folder / CONFIG_FILE, fields)
 
 
 def fields_of(
     config: BertConfig, head: Head, labels: Sequence[str] = (), omit: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the fields of a `config.json` that tell `transformers` which of its models this is."""
+    """Return the fields of a `config.json` that tell `transformers` which of its models this is.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Of the encoder.
+    head : Head
+        What stands on it.
+    labels, omit
+        As for `save_hf`. Where the masked-LM head or that of next sentences is left out of pre-training's,
+        the class is one without it.
+
+    Returns
+    -------
+    dict
+        The configuration with "architectures" and, by the kind of head, labels and problem type.
+
+    Raises
+    ------
+    InputError
+        When there are labels and they are not as many as the outputs, or two of them are equal.
+    """
     if labels and (head.kind not in LABELLED or len(labels) != head.outputs):
-        what = f"{counted(len(labels), 'label')} {'does' if len(labels) == 1 else 'do'} not fit"
-        what += f" a head of kind {head.kind!r} with {counted(head.outputs, 'output')}"
-        raise InputError(f"{what}; give one for each class or tag, and none to other heads.")
+        verb = "does" if len(labels) == 1 else "do"
+        outputs = counted(head.outputs, "output")
+        raise InputError(
+            f"{counted(len(labels), 'label')} {verb} not fit a head of kind {head.kind!r} with {outputs}; "
+            "give one for each class or tag, and none to other heads."
+        )
     if len(set(labels)) < len(labels):
         raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
     kind = KINDS[head.kind]
@@ -98,29 +136,76 @@ def load_hf(
 
     Tensors may be float16, bfloat16, float32 or float64, their names those of early checkpoints
     (`LayerNorm.gamma`), without the prefix `bert.` too. `model.safetensors` goes before `pytorch_model.bin`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The one with `config.json`.
+    dtype, head, seed
+        As for `hub.load`.
+
+    Returns
+    -------
+    tuple of BertConfig, Parameters and LoadReport
+        As from `hub.load`.
+
+    Raises
+    ------
+    InputError
+        When the folder has no weights, and as from `hub.load`.
     """
     folder = Path(folder)
     fields = read_config(folder / CONFIG_FILE)
-    if (path := weights_in(folder)) is None:
+    path = weights_in(folder)
+    if path is None:
         raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
     read: Reader = read_tensors
     if path.name.startswith(PICKLED_FILE):
         from minibert.hub.pytorch.pickled import read_pickled as read
-    tensors, others = _read_parts(path, read) if path.name.endswith(INDEX) else read(path)
-    return load_source(Source(path, folder / CONFIG_FILE, fields, tensors, others), dtype, head, seed)
+    if path.name.endswith(INDEX):
+        tensors, others = _read_parts(path, read)
+    else:
+        tensors, others = read(path)
+    source = Source(path, folder / CONFIG_FILE, fields, tensors, others)
+    return load_source(source, dtype, head, seed)
 
 
 def load_labels(folder: str | Path) -> tuple[str, ...]:
-    """Load the labels that a fine-tuned model was saved with, in the order of its outputs, if it has any."""
+    """Load the labels that a fine-tuned model was saved with.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The one with `config.json` or `bert_config.json`.
+
+    Returns
+    -------
+    tuple of str
+        In the order of the outputs; () if it has none.
+    """
     folder = Path(folder)
-    paths = (folder / name for name in (CONFIG_FILE, "bert_config.json"))
-    path = next((path for path in paths if path.exists()), folder / CONFIG_FILE)
+    paths = [folder / CONFIG_FILE, folder / "bert_config.json"]
+    path = next((path for path in paths if path.exists()), paths[0])
     return labels_of(read_config(path), path)
 
 
 def weights_in(folder: Path) -> Path | None:
-    """Return the file that the weights of a folder are read from, if there is one."""
-    return next((folder / name for name in WEIGHTS if (folder / name).exists()), None)
+    """Return the file that the weights of a folder are read from.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of a model.
+
+    Returns
+    -------
+    Path or None
+        The first of `WEIGHTS` that is there, an index where there are several files; None without any.
+    """
+    for name in WEIGHTS:
+        if (folder / name).exists():
+            return folder / name
+    return None
 
 
 def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
@@ -131,20 +216,41 @@ def _read_parts(index: Path, read: Reader) -> tuple[Tensors, dict[str, str]]:
     for name in sorted(set(places.values())):
         if Path(name).name != name:
             raise InputError(f"{index} names the file {name!r}, not one of its folder; get the model anew.")
-        held = [tensor for tensor, place in places.items() if place == name]
-        found, unread = read(index.parent / name)
-        tensors |= {tensor: found[tensor] for tensor in held if tensor in found}
-        others |= {tensor: unread[tensor] for tensor in held if tensor in unread}
-        if lost := [tensor for tensor in held if tensor not in found and tensor not in unread]:
-            lacking = f"lacks {lost[0]}, which {index.name} says it has"
-            raise InputError(f"{index.parent / name} {lacking}; {COPY_AGAIN}.")
+        part_tensors, part_others = read(index.parent / name)
+        for tensor, place in places.items():
+            if place != name:
+                continue
+            if tensor in part_tensors:
+                tensors[tensor] = part_tensors[tensor]
+            elif tensor in part_others:
+                others[tensor] = part_others[tensor]
+            else:
+                lacking = f"lacks {tensor}, which {index.name} says it has"
+                raise InputError(f"{index.parent / name} {lacking}; {COPY_AGAIN}.")
     return tensors, others
 
 
 def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     """Read the floating-point tensors of a safetensors file; of others, such as position_ids, only the types.
 
-    The library checks the header against the file. The tensors are views of the file mapped into memory.
+    The library checks the header against the file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    tensors : dict of str to array
+        Views of the file mapped into memory, in its precision; bfloat16 as float32, which is a copy.
+    others : dict of str to str
+        Names of the other tensors, with their types as safetensors calls them.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or is damaged.
     """
     try:
         open_file(path).close()  # the library says only that a file is not there
@@ -152,12 +258,15 @@ def read_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
         data = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
-        header, tensors = parse_json(data[8:begin].tobytes().decode()), {}
+        header = parse_json(data[8:begin].tobytes().decode())
+        tensors = {}
         for name, kind in kinds.items():
             if kind in FLOATS:
                 first, last = header[name]["data_offsets"]
                 flat = data[begin + first : begin + last].view(FLOATS[kind])
-                tensors[name] = (widened(flat) if kind == "BF16" else flat).reshape(header[name]["shape"])
+                if kind == "BF16":
+                    flat = widened(flat)
+                tensors[name] = flat.reshape(header[name]["shape"])
     except InputError:  # which says what the file is
         raise
     except OSError as error:

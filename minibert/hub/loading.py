@@ -44,7 +44,7 @@ RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetun
 
 
 class LoadReport(NamedTuple):
-    """What a checkpoint and the model did not have in common."""
+    """Say what a checkpoint and the model did not have in common."""
 
     # Hugging Face's names of what the file lacks of pooler and head: initial values. The masked-LM head is
     # among it where its decoder is not the word embeddings: only `Bert` can use it, by `params.decoder`.
@@ -54,7 +54,7 @@ class LoadReport(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a folder holds."""
+    """Hold what a folder has of a model."""
 
     path: Path  # of the weights, which errors name
     config_path: Path
@@ -64,55 +64,127 @@ class Source(NamedTuple):
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the fields of a configuration."""
+    """Return the fields of a configuration.
+
+    Parameters
+    ----------
+    path : Path
+        The `config.json` or `bert_config.json`.
+
+    Returns
+    -------
+    dict
+        The fields as they stand there.
+
+    Raises
+    ------
+    InputError
+        When the file is missing or damaged; of a run that is not finished, with how to go on with it.
+    """
     try:
         return read_json(path, advice=COPY_AGAIN)
     except MissingFile as error:
-        command = next((one for file, one in RUNS.items() if (path.parent / file).exists()), "")
-        unfinished = f"the run there is not finished: {command} --resume --out {path.parent}"
-        advice = unfinished if command else "give the folder of a BERT"
+        advice = "give the folder of a BERT"
+        for file, command in RUNS.items():
+            if (path.parent / file).exists():
+                advice = f"the run there is not finished: {command} --resume --out {path.parent}"
+                break
         raise InputError(f"{path} is missing; {advice}.") from error
 
 
 def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the labels of a configuration in the order of their numbers; () if it has none."""
-    if (stored := fields.get("id2label")) is None:
+    """Return the labels of a configuration.
+
+    Parameters
+    ----------
+    fields : dict
+        Of the configuration.
+    path : Path
+        Where it lies, for the error.
+
+    Returns
+    -------
+    tuple of str
+        In the order of their numbers; () if it has none.
+
+    Raises
+    ------
+    InputError
+        When labels are not strings, or are not numbered from 0 on.
+    """
+    stored = fields.get("id2label")
+    if stored is None:
         return ()
-    if not fits(stored, dict[str, str]) or stored.keys() != set(map(str, range(len(stored)))):
+    numbers = [str(number) for number in range(len(stored))] if fits(stored, dict[str, str]) else None
+    if numbers is None or stored.keys() != set(numbers):
         raise InputError(f"{path}: id2label={short(stored)} does not number strings from 0 on; {COPY_AGAIN}.")
-    return tuple(stored[str(number)] for number in range(len(stored)))
+    return tuple(stored[number] for number in numbers)
 
 
 def load_source(
     source: Source, dtype: Any, head: Head | None, seed: int
 ) -> tuple[BertConfig, Parameters, LoadReport]:
-    """Check everything against the configuration, then fill the parameters; `hub.load` says the rest."""
+    """Check everything against the configuration, then fill the parameters.
+
+    Parameters
+    ----------
+    source : Source
+        Configuration and tensors; the tensors are taken out of it, for the memory.
+    dtype : NumPy dtype
+        Of the parameters.
+    head : Head or None
+        What is to stand on the encoder; None for what was saved.
+    seed : int
+        Of the initial values of what the file lacks.
+
+    Returns
+    -------
+    tuple of BertConfig, Parameters and LoadReport
+        As from `hub.load`.
+
+    Raises
+    ------
+    InputError
+        When configuration and tensors do not go together, or a weight is not a finite number.
+    """
     try:
         config = BertConfig.from_dict(source.fields)
     except InputError as error:
         raise InputError(f"{source.config_path}: {error}") from error
     tensors, decoder = _canonical(source.path, source.tensors)
-    head, other = _choose_head(source, config, tensors, head)
+    head, of_another_head = _choose_head(source, config, tensors, head)
     missing = _check(source, config, head, tensors)
     params = Parameters(config, dtype=dtype, head=head)
-    there = [(theirs, part, tensors.pop(theirs)) for _, theirs, part in parts(params) if theirs in tensors]
-    with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(lambda one: _fill(source.path, *one), there))  # errors are raised by what list reads
+    _fill_all(source.path, params, tensors)
     reset(params, [ours for ours, _ in missing], seed)
-    if beyond := sorted(name for name in tensors if name.startswith("bert.encoder.")):
-        what = f"for which the BERT of {source.config_path.name} has no place, the first is {beyond[0]}"
-        many = f"{counted(len(beyond), 'tensor')} of the encoder {what}"
-        warn(f"{source.path} has {many}; without what is left out it computes something else.")
+    beyond = sorted(name for name in tensors if name.startswith("bert.encoder."))
+    if beyond:
+        warn(
+            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
+            f"{source.config_path.name} has no place, the first is {beyond[0]}; "
+            "without what is left out it computes something else."
+        )
     lacking = [theirs for _, theirs in missing]
     if decoder is not None and head == PRETRAINING:
-        _fill(source.path, DECODER, untied := np.empty(decoder.shape, params.flat.dtype), decoder)
+        untied = np.empty(decoder.shape, params.flat.dtype)
+        _fill(source.path, DECODER, untied, decoder)
         untied.flags.writeable = False
         params.decoder = untied
         lacking += [name for name in to_hf(params) if name.startswith(MASKED_LM) and name not in lacking]
     elif decoder is not None:
         tensors[DECODER] = decoder
-    unused = tuple(sorted([*tensors, *other]))
-    return config, params, LoadReport(tuple(lacking), unused)
+    unused = sorted([*tensors, *of_another_head])
+    return config, params, LoadReport(tuple(lacking), tuple(unused))
+
+
+def _fill_all(path: Path, params: Parameters, tensors: Tensors) -> None:
+    """Fill the parameters by several threads; tensors that were used are taken out."""
+    fills = []
+    for _, theirs, part in parts(params):
+        if theirs in tensors:
+            fills.append((theirs, part, tensors.pop(theirs)))
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(lambda fill: _fill(path, *fill), fills))  # errors are raised by what list reads
 
 
 def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None]:
@@ -120,18 +192,19 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
 
     Return them, and the decoder of the masked LM where it is another matrix than the word embeddings.
     """
-    found: Tensors = {}
+    renamed: Tensors = {}
     decoder: np.ndarray | None = None
     while tensors:
         name, tensor = tensors.popitem()
-        if (name := _full_name(name)) in found:
+        name = _full_name(name)
+        if name in renamed:
             raise InputError(f"{path} has {name} twice, under two spellings; remove one of them.")
-        found[name] = tensor
+        renamed[name] = tensor
     for second, first in TIED.items():
-        if second not in found:
+        if second not in renamed:
             continue
-        tensor = found.pop(second)
-        other = found.setdefault(first, tensor)
+        tensor = renamed.pop(second)
+        other = renamed.setdefault(first, tensor)
         if other.shape != tensor.shape:
             shapes_ = f"{tensor.shape} and {other.shape}"
             raise InputError(f"{path}: {second} differs from {first} in its shape, {shapes_}; {COPY_AGAIN}.")
@@ -140,15 +213,16 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
         if second == DECODER:
             decoder = tensor
         else:
-            found[first] = tensor  # which transformers computes with
+            renamed[first] = tensor  # which transformers computes with
     for beginning, kind in _FOREIGN.items():
-        if any(name.startswith(beginning) for name in found):
+        if any(name.startswith(beginning) for name in renamed):
             advice = "give a BERT, or a model of its architecture such as MiniLM or TinyBERT."
             raise InputError(f"{path} holds weights of {kind}, which computes differently; {advice}")
-    return found, decoder
+    return renamed, decoder
 
 
 def _full_name(name: str) -> str:
+    """Return the modern name of a tensor, with the prefix of a whole model."""
     for pattern, replacement in SPELLINGS:
         name = pattern.sub(replacement, name)
     return name
@@ -179,27 +253,37 @@ def _choose_head(
 def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
     """Return the head that was saved, None where minibert has no loss for it, and whether that is certain."""
     has_lstm = any(name.startswith(LSTM) for name in tensors)
-    names = source.fields.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    if name in (KINDS["pretraining"].architecture, *_PRETRAINED):
+    architecture = _architecture(source.fields)
+    if architecture in (KINDS["pretraining"].architecture, *_PRETRAINED):
         return PRETRAINING, True
     for kind, row in KINDS.items():
-        if name == row.architecture and row.outputs is not None and not row.names_outputs:
+        if architecture == row.architecture and row.outputs is not None and not row.names_outputs:
             return Head(kind, row.outputs, has_lstm), True
     outputs = _outputs(source, tensors)
     pool = "attention" if POOL_QUERY in tensors else ""
-    one = Head("regress" if outputs == 1 else "classify", outputs, has_lstm, pool)
-    if name == KINDS["tag"].architecture:
-        return Head("tag", outputs, has_lstm), True
-    if name == KINDS["classify"].architecture:
-        if (problem := source.fields.get("problem_type")) == KINDS["multilabel"].problem_type:
+    whole_text = Head("regress" if outputs == 1 else "classify", outputs, has_lstm, pool)
+    tagger = Head("tag", outputs, has_lstm)
+    if architecture == KINDS["tag"].architecture:
+        return tagger, True
+    if architecture == KINDS["classify"].architecture:
+        problem = source.fields.get("problem_type")
+        if problem == KINDS["multilabel"].problem_type:
             return Head("multilabel", outputs, has_lstm), True
-        return None if outputs > 1 and problem == "regression" else one, True
+        if outputs > 1 and problem == "regression":
+            return None, True
+        return whole_text, True
     if "qa_outputs.weight" in tensors:
         return Head("span", 2, has_lstm), False
     if "classifier.weight" not in tensors:
         return PRETRAINING, False
-    return one if "bert.pooler.dense.weight" in tensors else Head("tag", outputs, has_lstm), False
+    has_pooler = "bert.pooler.dense.weight" in tensors
+    return whole_text if has_pooler else tagger, False
+
+
+def _architecture(fields: dict[str, Any]) -> Any:
+    """Return the first class of transformers' that a configuration names; None where it names none."""
+    names = fields.get("architectures")
+    return names[0] if isinstance(names, list) and names else None
 
 
 def kind_named(fields: dict[str, Any]) -> str | None:
@@ -207,19 +291,22 @@ def kind_named(fields: dict[str, Any]) -> str | None:
 
     Parameters
     ----------
-    fields : of a `config.json`.
+    fields : dict
+        Of a `config.json`.
 
     Returns
     -------
-    str, one of `KINDS`, "classify" for all three that answer for a whole text; None where it names no class,
-    or one of somebody's own.
+    str or None
+        One of `KINDS`, "classify" for all three that answer for a whole text; None where it names no class,
+        or a custom one.
     """
-    names = fields.get("architectures")
-    name = names[0] if isinstance(names, list) and names else None
-    if name in _PRETRAINED:
+    architecture = _architecture(fields)
+    if architecture in _PRETRAINED:
         return PRETRAINING.kind
-    # Where several kinds have one class, the first stands for them.
-    return next((kind for kind, row in KINDS.items() if name == row.architecture), None)
+    for kind, row in KINDS.items():
+        if architecture == row.architecture:  # where several kinds have one class, the first stands for them
+            return kind
+    return None
 
 
 def _outputs(source: Source, tensors: Tensors) -> int:
@@ -229,7 +316,8 @@ def _outputs(source: Source, tensors: Tensors) -> int:
     if weight is None or weight.ndim != 2 or not len(weight):
         return labels or 2  # Hugging Face's own default
     if labels and labels != len(weight):
-        rows, names = counted(len(weight), "row"), counted(labels, "label")
+        rows = counted(len(weight), "row")
+        names = counted(labels, "label")
         both = f"has {rows}, {source.config_path.name} names {names}; take both files from one model."
         raise InputError(f"{source.path}: classifier.weight {both}")
     return len(weight)
@@ -237,8 +325,10 @@ def _outputs(source: Source, tensors: Tensors) -> int:
 
 def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
     """Compare with the configuration before memory is taken; return both names of what is missing."""
-    path, file = source.path, source.config_path.name
-    if config.L > (count := len(tensors) + len(source.others)):
+    path = source.path
+    file = source.config_path.name
+    count = len(tensors) + len(source.others)
+    if config.L > count:
         few = f"{counted(count, 'tensor')}, too few for num_hidden_layers={config.L} of {file}"
         raise InputError(f"{path} has {few}; give the folder of one complete model.")
     missing = []
@@ -253,12 +343,14 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
         if theirs in others:
             advice = "save the model with weights in float32, float16 or bfloat16."
             raise InputError(f"{path} holds {theirs} as {others[theirs]}, which is not read; {advice}")
-    if lost := [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]:
+    lost = [theirs for ours, theirs in missing if not ours.startswith(REPLACEABLE)]
+    if lost:
         raise InputError(f"{path} lacks these weights of the encoder: {some_of(lost)}; give a complete BERT.")
     return missing
 
 
 def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None:
+    """Copy a tensor into its part of the parameters; raise InputError when a number is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite in float32 is refused
         part[...] = tensor
         row = part.ravel("K")

@@ -15,12 +15,15 @@ from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
 
 # Second names of one tensor, which some files carry beside the first or in its place.
-DECODER, DECODER_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
+DECODER = "cls.predictions.decoder.weight"
+DECODER_BIAS = "cls.predictions.decoder.bias"
 TIED = {DECODER: "bert.embeddings.word_embeddings.weight", DECODER_BIAS: "cls.predictions.bias"}
 MASKED_LM = "cls.predictions."  # as the names of the masked-LM head begin
 LINEAR = "weight"  # as ours of linear layers end; embeddings are tables, alike in both layouts
 REPLACEABLE = ("pooler", "mlm", "nsp", "lstm", "head")  # what a model for something else may have lost
-QUERY, POOL_QUERY = "head.query", "classifier.query"  # of attention over windows, which it has not either
+# Of attention over windows, which Hugging Face has no name for either: ours, and that in files.
+QUERY = "head.query"
+POOL_QUERY = "classifier.query"
 # As the parameters of LSTMs begin, which Hugging Face has no counterpart of: they keep names and layout.
 LSTM = "lstm."
 # Names that a bare encoder begins with, and spellings of the first released checkpoints.
@@ -32,29 +35,81 @@ SPELLINGS = (
 
 
 def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
-    """Return parameters, or gradients, under Hugging Face's names and in its layout: views of the buffer."""
+    """Return parameters, or gradients, under Hugging Face's names and in its layout.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of a BERT with its head.
+
+    Returns
+    -------
+    dict of str to array
+        Views of the buffer: what is written into them changes the parameters.
+    """
     return {theirs: part for _, theirs, part in parts(parameters)}
 
 
 def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield our name and theirs of every tensor, with the view of our array that it stands for."""
+    """Pair every tensor of Hugging Face's with the part of our parameters that it stands for.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of a BERT with its head.
+
+    Yields
+    ------
+    tuple
+        Our name, their name, and a view of our array in their layout.
+    """
     for entry in parameters.table:
         names = _theirs(entry, parameters.head)
-        for theirs, part in zip(names, np.split(parameters[entry.name], len(names), axis=-1), strict=True):
-            yield entry.name, theirs, part.T if entry.name.endswith(LINEAR) else part
+        columns = np.split(parameters[entry.name], len(names), axis=-1)
+        for theirs, part in zip(names, columns, strict=True):
+            if entry.name.endswith(LINEAR):
+                part = part.T
+            yield entry.name, theirs, part
 
 
 def shapes(table: list[Entry], head: Head) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield our name, theirs and their shape, with no array made: a configuration may ask for anything."""
+    """List the tensors of a model with no array made: a configuration may ask for anything.
+
+    Parameters
+    ----------
+    table : list of Entry
+        The parameters of the model.
+    head : Head
+        What stands on its encoder.
+
+    Yields
+    ------
+    tuple
+        Our name, their name and their shape.
+    """
     for entry in table:
         names = _theirs(entry, head)
-        shape = (*entry.shape[:-1], entry.shape[-1] // len(names))
+        *outer, width = entry.shape
+        shape = (*outer, width // len(names))
+        if entry.name.endswith(LINEAR):
+            shape = shape[::-1]
         for theirs in names:
-            yield entry.name, theirs, shape[::-1] if entry.name.endswith(LINEAR) else shape
+            yield entry.name, theirs, shape
 
 
 def head_names(head: Head) -> tuple[str, str]:
-    """Return their names of weight and bias of a task's output layer."""
+    """Return Hugging Face's names of weight and bias of a task's output layer.
+
+    Parameters
+    ----------
+    head : Head
+        One that has such a layer, any but that of pre-training.
+
+    Returns
+    -------
+    tuple of two str
+        As in "classifier.weight" and "classifier.bias".
+    """
     layer = KINDS[head.kind].output_layer
     return f"{layer}.weight", f"{layer}.bias"
 
@@ -66,5 +121,6 @@ def _theirs(entry: Entry, head: Head) -> list[str]:
     if entry.name == QUERY:
         return [POOL_QUERY]
     if entry.name.startswith("head."):
-        return [head_names(head)[entry.name == "head.bias"]]
+        weight, bias = head_names(head)
+        return [bias if entry.name == "head.bias" else weight]
     return hugging_face_names(entry.name)

@@ -31,10 +31,16 @@ CHOICES = "BertForMultipleChoice"  # which reads (examples, choices, tokens)
 
 
 def require_libraries() -> None:
-    """Raise InputError, with what to install, where a library is missing."""
+    """Check that the libraries are installed, without importing them.
+
+    Raises
+    ------
+    InputError
+        Where one is missing, with what to install.
+    """
     for name in LIBRARIES:
         if find_spec(name) is None:
-            how = "pip install 'minibert-scratch[onnx]' brings it with the others"
+            how = "pip install '.[onnx]' brings it with the others"
             raise InputError(f"--onnx needs {name}, which is not installed; {how}.")
 
 
@@ -43,12 +49,16 @@ def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:
 
     Parameters
     ----------
-    folder : one of `save_hf`, whose `config.json` names the class of transformers.
-    has_pooler : bool, whether the pooler of a bare encoder was trained; its output is left out otherwise.
+    folder : str or Path
+        One of `save_hf`, whose `config.json` names the class of transformers.
+    has_pooler : bool, default True
+        Whether the pooler of a bare encoder was trained; its output is left out otherwise.
 
     Returns
     -------
-    float, the largest difference between onnxruntime's numbers and those of transformers.
+    float
+        The largest difference between onnxruntime's numbers and those of transformers; of numbers beyond 1 in
+        relation to the largest.
 
     Raises
     ------
@@ -66,23 +76,27 @@ def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:
     outputs = OUTPUTS.get(kind, ("logits",))
     more: dict[str, Any] = {}
     if kind == "BertModel" and not has_pooler:
-        outputs, more = outputs[:1], {"add_pooling_layer": False}
+        outputs = outputs[:1]
+        more["add_pooling_layer"] = False
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     loaded = getattr(transformers, kind).from_pretrained(
         folder, attn_implementation="eager", local_files_only=True, **more
     )
     model = _Outputs.of(torch, loaded.float().eval(), outputs)
-    asked = _inputs(torch, loaded.config, kind)
+    inputs = _inputs(torch, loaded.config, kind)
     names = ("texts", "choices", "tokens") if kind == CHOICES else ("texts", "tokens")
-    axes: dict[str, dict[int, str]] = {name: dict(enumerate(names)) for name in INPUTS}
+    axes: dict[str, dict[int, str]] = {}
+    for name in INPUTS:
+        axes[name] = dict(enumerate(names))
+    for name in outputs:
+        axes[name] = _axes(name)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # what PyTorch says of tracing; the result is compared below
-        right = [one.numpy() for one in model(*asked)]
-        axes |= {name: _axes(name) for name in outputs}
+        expected = _computed(model, inputs)
         torch.onnx.export(
             model,
-            asked,
+            inputs,
             folder / ONNX_FILE,
             input_names=INPUTS,
             output_names=outputs,
@@ -90,28 +104,34 @@ def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:
             opset_version=OPSET,
             dynamo=False,
         )
-        other = _inputs(torch, loaded.config, kind, texts=3, tokens=9)
-        error = max(_difference(folder, asked, right), _difference(folder, other, _computed(model, other)))
+        error = _difference(folder, inputs, expected)
+        # A second batch of another size shows that the axes are free.
+        larger = _inputs(torch, loaded.config, kind, texts=3, tokens=9)
+        error = max(error, _difference(folder, larger, _computed(model, larger)))
     if not error <= TOLERANCE:
         raise RunError(f"{ONNX_FILE} computes something else than transformers: they differ by {error:.2g}.")
     return error
 
 
 class _Outputs:
-    """Makes a module of transformers give out a tuple of some of its outputs."""
+    """Make a module of transformers give out a tuple of some of its outputs."""
 
     @staticmethod
     def of(torch: Any, model: Any, names: tuple[str, ...]) -> Any:
+        """Return a module around a model, which gives the outputs of these names."""
+
         class Outputs(torch.nn.Module):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__()
                 self.model = model
 
             def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-                found = self.model(
-                    input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+                outputs = self.model(
+                    input_ids=input_ids,
+                    attention_mask=attention_mask,
+                    token_type_ids=token_type_ids,
                 )
-                return tuple(found[name] for name in names)
+                return tuple(outputs[name] for name in names)
 
         return Outputs().eval()
 
@@ -120,36 +140,44 @@ def _inputs(torch: Any, config: Any, kind: str, texts: int = 2, tokens: int = 7)
     """Draw ids, a mask with padding at the end of the last text, and types, always the same."""
     draw = np.random.default_rng(tokens)
     tokens = min(tokens, config.max_position_embeddings)
-    shape = (texts, 2, tokens) if kind == CHOICES else (texts, tokens)
+    shape: tuple[int, ...] = (texts, tokens)
+    if kind == CHOICES:
+        shape = (texts, 2, tokens)
     ids = draw.integers(0, config.vocab_size, shape)
     mask = np.ones(shape, np.int64)
-    mask[-1, ..., tokens - tokens // 3 :] = 0
-    types = np.sort(draw.integers(0, min(2, config.type_vocab_size), shape), axis=-1)
-    return tuple(torch.tensor(one) for one in (ids, mask, types))
+    n_padding = tokens // 3
+    mask[-1, ..., tokens - n_padding :] = 0
+    n_types = min(2, config.type_vocab_size)
+    types = np.sort(draw.integers(0, n_types, shape), axis=-1)
+    return torch.tensor(ids), torch.tensor(mask), torch.tensor(types)
 
 
 def _axes(output: str) -> dict[int, str]:
     """Name the axes of an output that depend on the input."""
-    of_tokens = output in ("last_hidden_state", "prediction_logits", "start_logits", "end_logits")
-    return {0: "texts", 1: "tokens"} if of_tokens else {0: "texts"}
+    if output in ("last_hidden_state", "prediction_logits", "start_logits", "end_logits"):
+        return {0: "texts", 1: "tokens"}
+    return {0: "texts"}
 
 
-def _computed(model: Any, asked: tuple[Any, ...]) -> list[np.ndarray]:
-    return [one.numpy() for one in model(*asked)]
+def _computed(model: Any, inputs: tuple[Any, ...]) -> list[np.ndarray]:
+    """Return the outputs of a module of PyTorch as arrays."""
+    return [output.numpy() for output in model(*inputs)]
 
 
-def _difference(folder: Path, asked: tuple[Any, ...], right: list[np.ndarray]) -> float:
-    """Return how far the numbers of onnxruntime are from the right ones."""
+def _difference(folder: Path, inputs: tuple[Any, ...], expected: list[np.ndarray]) -> float:
+    """Return how far the numbers of onnxruntime are from the expected ones."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(folder / ONNX_FILE, options, providers=["CPUExecutionProvider"])
-    known = {one.name for one in session.get_inputs()}
-    given = {name: one.numpy() for name, one in zip(INPUTS, asked, strict=True) if name in known}
-    found = session.run(None, given)
-    errors = [
-        float(np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max()))
-        for ours, theirs in zip(found, right, strict=True)
-    ]
+    known = {node.name for node in session.get_inputs()}  # some may have been optimised away
+    feed = {}
+    for name, tensor in zip(INPUTS, inputs, strict=True):
+        if name in known:
+            feed[name] = tensor.numpy()
+    errors = []
+    for ours, theirs in zip(session.run(None, feed), expected, strict=True):
+        scale = max(1.0, np.abs(theirs).max())
+        errors.append(float(np.abs(ours - theirs).max() / scale))
     return max(errors)

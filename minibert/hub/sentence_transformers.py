@@ -1,7 +1,7 @@
-"""What sentence-transformers makes vectors of texts by: its files beside a BERT, read and written.
+"""How sentence-transformers makes vectors of texts: its files beside a BERT, read and written.
 
 A folder lists modules in `modules.json`. The first is the BERT; it says how texts are read (most tokens,
-lower case, a prompt before each). Those behind it make a vector of the hidden states of a text: a pool, dense
+lower case, a prompt before each). Those after it make a vector of the hidden states of a text: a pool, dense
 layers, LayerNorm, division by the length. Older folders have the BERT itself in a folder `0_Transformer` or
 `0_BERT`.
 """
@@ -9,6 +9,7 @@ layers, LayerNorm, division by the length. Older folders have the BERT itself in
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from reprlib import repr as short
 from typing import Any
@@ -48,21 +49,33 @@ _LAYER_NORM_EPS = 1e-5  # PyTorch's, which that module does not change
 
 
 class NotDone(Exception):
-    """A module does what minibert does not; the text says what, as part of a sentence."""
+    """Say what a module does that minibert does not, as part of a sentence."""
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer on vectors, with a function on what comes out."""
+    """Apply a linear layer to vectors, and a function to what comes out.
 
-    weight: np.ndarray  # (outputs, inputs)
+    Attributes
+    ----------
+    weight : (outputs, inputs) float64
+        PyTorch's layout.
+    bias : (outputs,) float64, or 0.0
+        Added before the function.
+    activation : {"Identity", "Tanh", "ReLU", "Sigmoid", "SiLU"}
+        The function.
+    residual : (outputs, inputs) float64, or None
+        Of what goes around the layer; None: nothing does.
+    """
+
+    weight: np.ndarray
     bias: np.ndarray | float
-    activation: str  # one of `_ACTIVATIONS`
-    residual: np.ndarray | None = None  # (outputs, inputs) of what goes around the layer; None: nothing does
+    activation: str
+    residual: np.ndarray | None = None
 
     # x (S,inputs) -> (S,outputs)
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Return the vectors that come of vectors."""
+        """Return the S vectors that come of S vectors."""
         out = _ACTIVATIONS[self.activation](x @ self.weight.T + self.bias)
         if self.residual is not None:
             out = out + x @ self.residual.T
@@ -70,7 +83,7 @@ class Dense:
 
     @property
     def width(self) -> int:
-        """Numbers in a vector that comes out."""
+        """Return how many numbers a vector has that comes out."""
         return len(self.weight)
 
 
@@ -87,7 +100,7 @@ class Normalize:
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Make the numbers of each vector of mean 0 and variance 1, then scale and shift them."""
+    """Give the numbers of each vector mean 0 and variance 1, then scale and shift them."""
 
     gamma: np.ndarray  # (H,)
     beta: np.ndarray  # (H,)
@@ -102,18 +115,25 @@ class LayerNorm:
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """How a folder of sentence-transformers has texts read, and what it makes of their hidden states.
+    """Say how a folder of sentence-transformers has texts read, and what it makes of their hidden states.
 
     Attributes
     ----------
-    max_length : int, most tokens of a text, [CLS] and [SEP] included; longer ones lose their end.
-    lower_case : bool, whether text is lower-cased before the tokenizer sees it.
-    prompt : str, what stands before every text; "" for nothing.
-    pools : tuple of str, "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; what
-        several give stands side by side.
-    reads_prompt : bool, whether the tokens of the prompt count in the pools.
-    layers : tuple of functions from vectors to vectors, in their order.
-    not_done : tuple of str, what else the folder asks for, each as part of a sentence.
+    max_length : int
+        Most tokens of a text, [CLS] and [SEP] included; longer ones lose their end.
+    lower_case : bool
+        Whether text is lower-cased before the tokenizer sees it.
+    prompt : str
+        What stands before every text; "" for nothing.
+    pools : tuple of str
+        "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; what several give stands
+        side by side.
+    reads_prompt : bool
+        Whether the tokens of the prompt count in the pools.
+    layers : tuple of Dense, Normalize or LayerNorm
+        Functions from vectors to vectors, in their order.
+    not_done : tuple of str
+        What else the folder asks for, each as part of a sentence.
     """
 
     max_length: int
@@ -125,9 +145,23 @@ class SentenceModules:
     not_done: tuple[str, ...] = ()
 
     def width(self, hidden_size: int) -> int:
-        """Return how many numbers a vector has, of a BERT of some hidden size."""
-        widths = [layer.width for layer in self.layers if isinstance(layer, Dense)]
-        return widths[-1] if widths else hidden_size * len(self.pools)
+        """Return how many numbers the vector of a text has.
+
+        Parameters
+        ----------
+        hidden_size : int
+            H of the BERT.
+
+        Returns
+        -------
+        int
+            That of the last dense layer; without one, H for each pool.
+        """
+        width = hidden_size * len(self.pools)
+        for layer in self.layers:
+            if isinstance(layer, Dense):
+                width = layer.width
+        return width
 
     # hidden_states (T,H), cu_seqlens (S+1,) -> (S,width)
     def vectors(
@@ -137,26 +171,30 @@ class SentenceModules:
 
         Parameters
         ----------
-        hidden_states : array (T,H), the last of the BERT, of all sequences end to end.
-        cu_seqlens : array (S+1,) of int; sequence s is rows cu_seqlens[s]:cu_seqlens[s+1].
-        prompt_tokens : int, how many tokens at the beginning of each sequence, [CLS] included, belong to the
-            prompt; left out of the pools where the folder says so.
+        hidden_states : (T,H) float
+            The last of the BERT, of all sequences end to end.
+        cu_seqlens : (S+1,) int
+            Sequence s is rows cu_seqlens[s]:cu_seqlens[s+1].
+        prompt_tokens : int, default 0
+            How many tokens at the beginning of each sequence, [CLS] included, belong to the prompt; left out
+            of the pools where the folder says so.
 
         Returns
         -------
-        array (S,width) of the same type.
+        (S,width) float
+            Of the type of the hidden states; computed in float64.
         """
         skipped = 0 if self.reads_prompt else prompt_tokens
-        dtype = hidden_states.dtype
-        parts = []
-        for begin, end in zip(cu_seqlens[:-1].tolist(), cu_seqlens[1:].tolist(), strict=True):
+        pooled_width = hidden_states.shape[1] * len(self.pools)
+        vectors = np.empty((len(cu_seqlens) - 1, pooled_width))
+        for number, (begin, end) in enumerate(pairwise(cu_seqlens.tolist())):
             first = skipped if skipped < end - begin else 0
             rows = hidden_states[begin:end].astype(np.float64)
-            parts.append(np.concatenate([_pooled(rows, first, pool) for pool in self.pools]))
-        found = np.stack(parts) if parts else np.empty((0, hidden_states.shape[1] * len(self.pools)))
+            pooled = [_pooled(rows, first, pool) for pool in self.pools]
+            vectors[number] = np.concatenate(pooled)
         for layer in self.layers:
-            found = layer(found)
-        return found.astype(dtype)
+            vectors = layer(vectors)
+        return vectors.astype(hidden_states.dtype)
 
 
 # rows (n,H) -> (H,)
@@ -178,17 +216,20 @@ def _pooled(rows: np.ndarray, first: int, pool: str) -> np.ndarray:
 
 
 def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | None:
-    """Read what sentence-transformers makes vectors by from the folder of a model.
+    """Read from the folder of a model how sentence-transformers makes vectors.
 
     Parameters
     ----------
-    model : the folder that was named, which has `modules.json`.
-    config : of the BERT in it.
+    model : str or Path
+        The folder that was named, which has `modules.json`.
+    config : BertConfig
+        Of the BERT in it.
 
     Returns
     -------
-    SentenceModules, or None where the folder has no `modules.json`. What minibert does not do is in its
-    `not_done`, and left out of what it computes.
+    SentenceModules or None
+        None where the folder has no `modules.json`. What minibert does not do is in its `not_done`, and left
+        out of what it computes.
 
     Raises
     ------
@@ -200,12 +241,13 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     if not listed:
         return None
     encoder = locate(folder).folder
-    reading = next((read_json(encoder / name) for name in _encoder_files(encoder)), {})
+    encoder_files = _encoder_files(encoder)
+    reading = read_json(encoder / encoder_files[0]) if encoder_files else {}
     settings = read_json(folder / SETTINGS_FILE) if (folder / SETTINGS_FILE).is_file() else {}
     not_done: list[str] = []
-    prompt = _default_prompt(settings)
-    if (kind := listed[0][0]) not in ("Transformer", "BERT"):
-        not_done.append(f"its first module, {kind}, is read as a plain BERT")
+    first_kind = listed[0][0]
+    if first_kind not in ("Transformer", "BERT"):
+        not_done.append(f"its first module, {first_kind}, is read as a plain BERT")
     if settings.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         not_done.append(f"it is a {settings['model_type']}, whose vectors are of another kind")
     pools: tuple[str, ...] = ()
@@ -240,7 +282,7 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     return SentenceModules(
         max_length=_max_length(encoder, reading, config),
         lower_case=bool(reading.get("do_lower_case", False)),
-        prompt=prompt,
+        prompt=_default_prompt(settings),
         pools=pools,
         reads_prompt=reads_prompt,
         layers=tuple(layers),
@@ -255,11 +297,13 @@ def module_files(folder: str | Path) -> dict[str, bytes]:
 
     Parameters
     ----------
-    folder : the one with `modules.json`; {} is returned where there is none.
+    folder : str or Path
+        The one with `modules.json`.
 
     Returns
     -------
-    dict of names, with / between folders, to what the files hold.
+    dict of str to bytes
+        Names, with / between folders, and what the files hold; {} where there is no `modules.json`.
 
     Raises
     ------
@@ -271,45 +315,73 @@ def module_files(folder: str | Path) -> dict[str, bytes]:
     if not listed:
         return {}
     encoder = locate(folder).folder
-    found = {MODULES_FILE: b"".join(byte_pieces(folder / MODULES_FILE))}
+    files = {MODULES_FILE: _contents(folder / MODULES_FILE)}
     if encoder != folder:
-        modules = _modules(folder)
-        found[MODULES_FILE] = _json_bytes([modules[0] | {"path": ""}, *modules[1:]])
-    settings = [(folder, SETTINGS_FILE), *((encoder, name) for name in _encoder_files(encoder)[:1])]
-    for place, name in settings:
-        if (place / name).is_file():
-            found[name] = b"".join(byte_pieces(place / name))
+        first, *others = _modules(folder)
+        files[MODULES_FILE] = _json_bytes([first | {"path": ""}, *others])
+    settings = [folder / SETTINGS_FILE]
+    settings += [encoder / name for name in _encoder_files(encoder)[:1]]
+    for file in settings:
+        if file.is_file():
+            files[file.name] = _contents(file)
     for _, path in listed[1:]:
-        for file in sorted(path.rglob("*")) if path != folder else ():
+        if path == folder:
+            continue
+        for file in sorted(path.rglob("*")):
             if file.is_file():
-                found[file.relative_to(folder).as_posix()] = b"".join(byte_pieces(file))
-    return found
+                files[file.relative_to(folder).as_posix()] = _contents(file)
+    return files
+
+
+def _contents(file: Path) -> bytes:
+    """Return what a file holds; raise InputError when it can't be read."""
+    return b"".join(byte_pieces(file))
 
 
 def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
     """Write what tells sentence-transformers how to use the model of a folder (any version from 0.3 on).
 
-    The folder is one of `save_hf`; `config.json` says how wide its vectors are. The longest text has `length`
-    tokens, [CLS] and [SEP] included; longer texts lose their end. The pool is "mean" of all tokens, also of
-    these two, or the last hidden state of "cls". Raise InputError when it is another one, the folder has no
-    `config.json`, or the model can't read so many tokens.
+    Parameters
+    ----------
+    folder : str or Path
+        One of `save_hf`; its `config.json` says how wide its vectors are.
+    length : int
+        Most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
+    pool : {"mean", "cls"}
+        The mean of the hidden states of all tokens, also of these two, or that of [CLS].
+
+    Raises
+    ------
+    InputError
+        When the pool is another one, the folder has no `config.json`, or the model can't read so many tokens.
     """
     folder = Path(folder)
     if pool not in POOLS:
         raise InputError(f"$pool is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
     config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
-    if not 2 <= length <= (most := config["max_position_embeddings"]):
+    most = config["max_position_embeddings"]
+    if not 2 <= length <= most:
         raise InputError(f"$length is not possible; give 2 to the model's {most} positions.", length=length)
-    modules = [
-        {"idx": at, "name": str(at), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for at, (path, kind) in enumerate((("", "Transformer"), (POOLING, "Pooling")))
-    ]
+    modules = [_module(0, "", "Transformer"), _module(1, POOLING, "Pooling")]
+    pooling = {
+        "pooling_mode_cls_token": pool == "cls",
+        "pooling_mode_mean_tokens": pool == "mean",
+        "word_embedding_dimension": config["hidden_size"],
+    }
     atomic_json(folder / MODULES_FILE, modules)
     atomic_json(folder / ENCODER_FILE, {"max_seq_length": length, "do_lower_case": False})
     atomic_json(folder / SETTINGS_FILE, {"similarity_fn_name": "cosine"})
-    pooling = {f"pooling_mode_{one}": one.split("_")[0] == pool for one in ("cls_token", "mean_tokens")}
-    width = {"word_embedding_dimension": config["hidden_size"]}
-    atomic_json(folder / POOLING / "config.json", pooling | width)
+    atomic_json(folder / POOLING / CONFIG_FILE, pooling)
+
+
+def _module(number: int, path: str, kind: str) -> dict[str, Any]:
+    """Return an entry of `modules.json`."""
+    return {
+        "idx": number,
+        "name": str(number),
+        "path": path,
+        "type": f"sentence_transformers.models.{kind}",
+    }
 
 
 def _modules(folder: Path) -> list[dict[str, Any]]:
@@ -336,34 +408,39 @@ def _encoder_files(encoder: Path) -> list[str]:
 
 def _default_prompt(settings: dict[str, Any]) -> str:
     """Return what stands before every text that is encoded without more being said."""
-    prompts, name = settings.get("prompts"), settings.get("default_prompt_name")
-    prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
+    prompts = settings.get("prompts")
+    name = settings.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not isinstance(name, str):
+        return ""
+    prompt = prompts.get(name)
     return prompt if isinstance(prompt, str) else ""
 
 
 def _max_length(encoder: Path, reading: dict[str, Any], config: BertConfig) -> int:
     """Return most tokens of a text: as the module says, else the tokenizer, at most the positions."""
     length = reading.get("max_seq_length")
-    if length is None and (path := encoder / "tokenizer_config.json").is_file():
-        length = read_json(path).get("model_max_length")
+    tokenizer_file = encoder / "tokenizer_config.json"
+    if length is None and tokenizer_file.is_file():
+        length = read_json(tokenizer_file).get("model_max_length")
     if not isinstance(length, int | float) or length < 2:
         return config.P
     return int(min(length, config.P))
 
 
 def _gives_all_layers(encoder: Path) -> bool:
-    """Tell whether the BERT hands on the hidden states of all its layers, by its configuration."""
+    """Return whether the BERT hands on the hidden states of all its layers, by its configuration."""
     return bool(read_json(encoder / CONFIG_FILE).get("output_hidden_states"))
 
 
 def _pools(fields: dict[str, Any]) -> tuple[str, ...]:
     """Return the pools that a module asks for, in their order; raise NotDone for one that is not known."""
-    asked = fields.get("pooling_mode")
-    if asked is None:
-        asked = [mode for field, mode in _MODES.items() if fields.get(field)] or ["mean"]
-    pools = [asked] if isinstance(asked, str) else asked
-    if not isinstance(pools, list) or not pools or not all(pool in _MODES.values() for pool in pools):
-        raise NotDone(f"asks for the pool {short(asked)}")
+    mode = fields.get("pooling_mode")
+    if mode is None:
+        mode = [pool for field, pool in _MODES.items() if fields.get(field)] or ["mean"]
+    pools = [mode] if isinstance(mode, str) else mode
+    is_list = isinstance(pools, list) and len(pools) > 0
+    if not is_list or not all(pool in _MODES.values() for pool in pools):
+        raise NotDone(f"asks for the pool {short(mode)}")
     return tuple(pools)
 
 
@@ -381,7 +458,9 @@ def _layer(kind: str, path: Path, fields: dict[str, Any], width: int) -> Dense |
         return Normalize()
     tensors = _tensors(path)
     if kind == "LayerNorm":
-        return LayerNorm(*(_shaped(path, tensors, f"norm.{name}", (width,)) for name in ("weight", "bias")))
+        gamma = _shaped(path, tensors, "norm.weight", (width,))
+        beta = _shaped(path, tensors, "norm.bias", (width,))
+        return LayerNorm(gamma, beta)
     name = fields.get("activation_function", "torch.nn.modules.activation.Tanh")
     library, _, activation = str(name).rpartition(".")
     if activation not in _ACTIVATIONS or not library.startswith("torch."):
@@ -414,14 +493,16 @@ def _tensors(path: Path) -> dict[str, np.ndarray]:
 
 def _shaped(path: Path, tensors: dict[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return a tensor of a module in float64; raise InputError when it has another shape or is not finite."""
-    if name not in tensors or tensors[name].shape != shape:
-        there = f"has shape {tensors[name].shape}" if name in tensors else "is missing"
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != shape:
+        there = "is missing" if tensor is None else f"has shape {tensor.shape}"
         raise InputError(f"{path}: {name} {there}, and {shape} is expected; {AGAIN}.")
-    found = np.asarray(tensors[name], np.float64)
-    if not np.isfinite(found).all():
+    values = np.asarray(tensor, np.float64)
+    if not np.isfinite(values).all():
         raise InputError(f"{path}: {name} has values that are not finite numbers; {AGAIN}.")
-    return found
+    return values
 
 
 def _json_bytes(value: Any) -> bytes:
+    """Return JSON as `atomic_json` writes it."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -15,14 +15,18 @@ def read_tokenizer(
 
     Parameters
     ----------
-    model : its name, as of `hub.load`.
-    config : of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
-    lower_case : whether text is lower-cased before the tokenizer of the folder sees it; accents stay if they
-        did. False leaves all as the folder says.
+    model : str or Path
+        Its name, as of `hub.load`.
+    config : BertConfig or None
+        Of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
+    lower_case : bool, default False
+        Lower-case text before the tokenizer of the folder sees it; accents stay if they did. False leaves all
+        as the folder says.
 
     Returns
     -------
-    Tokenizer.
+    Tokenizer
+        The one in the folder, lower-casing if asked for.
 
     Raises
     ------
@@ -40,8 +44,25 @@ def read_tokenizer(
 
 
 def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:
-    """Raise InputError when the tokenizer has pieces that the model has never seen."""
+    """Refuse a tokenizer with pieces that the model has never seen.
+
+    Parameters
+    ----------
+    config : BertConfig
+        Of the model.
+    tokenizer : Tokenizer
+        The one to use with it; it may have fewer pieces.
+    folder : str or Path
+        Where the vocabulary is from, for the error; by default it is not named.
+
+    Raises
+    ------
+    InputError
+        When it has more than V pieces.
+    """
     if tokenizer.vocab_size > config.V:
-        found = f"The vocabulary{f' in {folder}' if folder else ''} has {tokenizer.vocab_size:,} pieces"
-        advice = "use the vocabulary that it came with."
-        raise InputError(f"{found}, but the model was trained with {config.V:,}; {advice}")
+        place = f" in {folder}" if folder else ""
+        raise InputError(
+            f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces, but the model was trained with "
+            f"{config.V:,}; use the vocabulary that it came with."
+        )

@@ -7,5 +7,18 @@ from minibert.tokenizer.learner import learn_vocab
 from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 from minibert.tokenizer.wordpiece import CASED, Tokenizer, text_rules
 
-__all__ = ["CASED", "COMPAT", "SPECIAL_TOKENS", "TRUNCATION", "BasicTokenizer", "BatchEncoding"]
-__all__ += ["Encoding", "Tokenizer", "WordCounts", "count_files", "count_words", "learn_vocab", "text_rules"]
+__all__ = [
+    "CASED",
+    "COMPAT",
+    "SPECIAL_TOKENS",
+    "TRUNCATION",
+    "BasicTokenizer",
+    "BatchEncoding",
+    "Encoding",
+    "Tokenizer",
+    "WordCounts",
+    "count_files",
+    "count_words",
+    "learn_vocab",
+    "text_rules",
+]

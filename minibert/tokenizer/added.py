@@ -22,7 +22,7 @@ _JOINERS = "\u200c\u200d"
 
 
 class AddedToken(NamedTuple):
-    """A string that is one piece wherever it stands, in the words of Hugging Face's `AddedToken`."""
+    """Describe a string that is one piece wherever it stands, in the words of Hugging Face's `AddedToken`."""
 
     content: str
     special: bool = False  # a control token, such as [SEP]: `split_special_tokens` finds it no more
@@ -33,18 +33,29 @@ class AddedToken(NamedTuple):
 
 
 def is_found_by_cores(token: str) -> bool:
-    """Tell whether the cores find a special token themselves."""
+    """Return whether the cores find a special token themselves.
+
+    Parameters
+    ----------
+    token : str
+        The special token.
+
+    Returns
+    -------
+    bool
+        True for ASCII that begins with a punctuation mark.
+    """
     return token != "" and token.isascii() and is_punctuation(token[0])
 
 
 class _Core(Protocol):
-    """What cuts texts into pieces."""
+    """Name what cuts texts into pieces."""
 
     def encode_texts(self, texts: Any, wanted: Wanted, threads: int | None = None) -> Encoded: ...
 
 
 class _Found(NamedTuple):
-    """An added token in a text."""
+    """Hold an added token in a text."""
 
     begin: int  # in code points
     end: int
@@ -52,54 +63,90 @@ class _Found(NamedTuple):
 
 
 class AddedTokensCore:
-    """A core that finds added tokens, and has another one cut what lies between them.
+    """Find added tokens, and have another core cut what lies between them.
 
     Parameters
     ----------
-    core : what cuts words; it looks for no special token itself.
-    tokens : added tokens by id.
-    basic_tokenizer : whose normalisation text goes through in which the others are found.
+    core : Core or GreedyCore
+        What cuts words; it looks for no special token itself.
+    tokens : mapping of int to AddedToken
+        Added tokens by id.
+    basic_tokenizer : BasicTokenizer
+        Whose normalisation text goes through before normalized tokens are found in it.
     """
 
     def __init__(
         self, core: _Core, tokens: Mapping[int, AddedToken], basic_tokenizer: BasicTokenizer
     ) -> None:
-        self._core, self._basic_tokenizer = core, basic_tokenizer
-        written = {number: token for number, token in tokens.items() if not token.normalized}
-        normalized = {number: token for number, token in tokens.items() if token.normalized}
+        self._core = core
+        self._basic_tokenizer = basic_tokenizer
+        written: dict[int, AddedToken] = {}
+        normalized: dict[int, AddedToken] = {}
+        for number, token in tokens.items():
+            if token.normalized:
+                spelt, _, _ = basic_tokenizer.normalize(token.content)
+                normalized[number] = token._replace(content=spelt)
+            else:
+                written[number] = token
         # By whether special tokens are kept whole.
-        self._written = {keep: _Finder(_kept(written, keep)) for keep in (False, True)}
-        spelt = {
-            number: token._replace(content=basic_tokenizer.normalize(token.content)[0])
-            for number, token in normalized.items()
-        }
-        self._normalized = {keep: _Finder(_kept(spelt, keep)) for keep in (False, True)}
+        self._written = {special: _Finder(_kept(written, special)) for special in (False, True)}
+        self._normalized = {special: _Finder(_kept(normalized, special)) for special in (False, True)}
 
     def encode(self, text: str, special: bool) -> list[int]:
-        """Return the ids of the pieces of one text."""
+        """Return the ids of the pieces of one text.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+        special : bool
+            Keep special tokens whole that are written out in it.
+
+        Returns
+        -------
+        list of int
+            Ids, without [CLS] and [SEP] around them.
+        """
         ids: list[int] = self.encode_texts([text], Wanted(special=special), threads=1).ids.tolist()
         return ids
 
     def encode_texts(
         self, texts: Iterable[str | bytes], wanted: Wanted, threads: int | None = None
     ) -> Encoded:
-        """Encode many texts end to end, as the core beneath does."""
-        decoded, n_invalid = [], 0
+        """Encode many texts end to end, as the core beneath does.
+
+        Parameters
+        ----------
+        texts : iterable of str or bytes
+            Bytes are UTF-8; each stretch of them that is not is read as U+FFFD, and counted.
+        wanted : Wanted
+            What to find, and which ids to put around.
+        threads : int or None
+            How many threads share the work of the core beneath; by default one for each processor core.
+
+        Returns
+        -------
+        Encoded
+            In the order of the texts.
+        """
+        decoded = []
+        n_invalid = 0
         for text in texts:
             if isinstance(text, bytes):
-                raw, text = text, text.decode("utf-8", "replace")
+                raw = text
+                text = raw.decode("utf-8", "replace")
                 n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
             decoded.append(text)
-        found = [self._find(text, wanted.special) for text in decoded]
-        if not any(found):
+        tokens_of_texts = [self._find(text, wanted.special) for text in decoded]
+        if not any(tokens_of_texts):
             encoded = self._core.encode_texts(decoded, wanted._replace(special=False), threads)
             return encoded._replace(n_invalid=n_invalid)
         between: list[str] = []
-        for text, tokens in zip(decoded, found, strict=True):
+        for text, tokens in zip(decoded, tokens_of_texts, strict=True):
             between += _between(text, tokens)
         encoded = self._core.encode_texts(between, Wanted(offsets=wanted.offsets), threads)
         rows = _Rows(encoded, wanted)
-        for tokens in found:
+        for tokens in tokens_of_texts:
             rows.add_text(tokens)
         return rows.encoded(n_invalid)
 
@@ -109,18 +156,19 @@ class AddedTokensCore:
         finder = self._normalized[special]
         if not finder:
             return written
-        found: list[_Found] = []
+        tokens: list[_Found] = []
         begin = 0
-        for token in [*written, None]:
-            part = text[begin : len(text) if token is None else token.begin]
-            spelt, begins, ends = self._basic_tokenizer.normalize(part)
-            for one in finder.find(spelt):
-                first, last = min(begins[one.begin : one.end]), max(ends[one.begin : one.end])
-                found.append(_Found(begin + first, begin + last, one.token_id))
-            if token is not None:
-                found.append(token)
-                begin = token.end
-        return found
+        for written_token in [*written, None]:
+            end = len(text) if written_token is None else written_token.begin
+            spelt, begins, ends = self._basic_tokenizer.normalize(text[begin:end])
+            for token in finder.find(spelt):
+                first = min(begins[token.begin : token.end])
+                last = max(ends[token.begin : token.end])
+                tokens.append(_Found(begin + first, begin + last, token.token_id))
+            if written_token is not None:
+                tokens.append(written_token)
+                begin = written_token.end
+        return tokens
 
 
 def _kept(tokens: Mapping[int, AddedToken], special: bool) -> dict[int, AddedToken]:
@@ -129,7 +177,7 @@ def _kept(tokens: Mapping[int, AddedToken], special: bool) -> dict[int, AddedTok
 
 
 class _Finder:
-    """Finds tokens in a string: the leftmost, of those that begin there the longest, and on behind it."""
+    """Find tokens in a string: the leftmost, of those that begin there the longest, and on behind it."""
 
     def __init__(self, tokens: Mapping[int, AddedToken]) -> None:
         self._ids: dict[str, int] = {}
@@ -137,8 +185,10 @@ class _Finder:
             if token.content:
                 self._ids.setdefault(token.content, number)
         self._single = {token.content for token in tokens.values() if token.single_word}
-        longest_first = sorted(self._ids, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._pattern: re.Pattern[str] | None = None
+        if self._ids:
+            longest_first = sorted(self._ids, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def __bool__(self) -> bool:
         return self._pattern is not None
@@ -150,14 +200,15 @@ class _Finder:
         for match in self._pattern.finditer(text):
             begin, end = match.span()
             if match[0] in self._single:
-                beside = text[max(0, begin - 1) : begin] + text[end : end + 1]
-                if any(map(_is_in_word, beside)):
+                before = text[max(0, begin - 1) : begin]
+                after = text[end : end + 1]
+                if any(map(_is_in_word, before + after)):
                     continue
             yield _Found(begin, end, self._ids[match[0]])
 
 
 def _is_in_word(character: str) -> bool:
-    """Tell whether a character is one of words, as `\\w` of Rust's regular expressions has it."""
+    """Return whether a character is one of words, as `\\w` of Rust's regular expressions has it."""
     return f"a{character}".isidentifier() or character in _JOINERS
 
 
@@ -171,16 +222,18 @@ def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
 
 
 class _Rows:
-    """Puts texts together from the parts that were encoded and the tokens between them.
+    """Put texts together from the parts that were encoded and the tokens between them.
 
     A row is the id of a piece or, with offsets, id, begin, end and number of the word.
     """
 
     def __init__(self, parts: Encoded, wanted: Wanted) -> None:
-        self._wanted, self._bounds = wanted, parts.bounds.tolist()
+        self._wanted = wanted
+        self._bounds = parts.bounds.tolist()
         columns = [parts.ids[:, None]]
         if parts.alignment is not None:
-            columns += [parts.alignment[0], parts.alignment[1][:, None]]
+            offsets, word_ids = parts.alignment
+            columns += [offsets, word_ids[:, None]]
         self._parts = np.hstack(columns)  # (n,1) or (n,4)
         self._rows: list[Any] = []
         self._n_rows = self._n_parts = self._n_texts = 0
@@ -202,13 +255,15 @@ class _Rows:
             self._n_parts += 1
             if token is not None:
                 self._add([[token.token_id, token.begin, token.end, word]])
-                begin, word = token.end, word + 1
+                begin = token.end
+                word += 1
         if wanted.last_id >= 0:
             self._add([[wanted.last_id, 0, 0, -1]])
         self._n_texts += 1
         self._ends.append(self._n_rows)
 
     def _add(self, rows: Any) -> None:
+        """Add rows of four columns, of which the first alone counts where no offsets are wanted."""
         rows = np.asarray(rows, np.int32)[:, : self._parts.shape[1]]
         self._rows.append(rows)
         self._n_rows += len(rows)
@@ -216,5 +271,7 @@ class _Rows:
     def encoded(self, n_invalid: int) -> Encoded:
         """Return all texts."""
         table = np.concatenate(self._rows)
-        alignment = (table[:, 1:3].copy(), table[:, 3].copy()) if self._wanted.offsets else None
+        alignment = None
+        if self._wanted.offsets:
+            alignment = table[:, 1:3].copy(), table[:, 3].copy()
         return Encoded(table[:, 0].copy(), np.array(self._ends, np.int64), alignment, n_invalid)

@@ -42,7 +42,7 @@ Made = TypeVar("Made")
 
 
 class Piece(NamedTuple):
-    """Some text on its way to a counter."""
+    """Hold some text on its way to a counter."""
 
     data: bytes
     raw: bool = True  # bytes of unknown origin, otherwise those of a str
@@ -54,7 +54,16 @@ class Piece(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class WordCounts(Mapping[str, int]):
-    """Words and how often each occurs: a mapping that keeps a million words in three arrays.
+    """Map words to how often each occurs: a mapping that keeps a million words in three arrays.
+
+    Attributes
+    ----------
+    data : bytes
+        The W words in UTF-8, end to end, in ascending order (lone surrogates as "surrogatepass" has them).
+    bounds : (W+1,) int64
+        Word i is data[bounds[i]:bounds[i + 1]].
+    counts : (W,) int64
+        How often each occurs.
 
     Examples
     --------
@@ -63,15 +72,28 @@ class WordCounts(Mapping[str, int]):
     ([('a', 3), ('b', 2)], 2, 5)
     """
 
-    data: bytes  # UTF-8, end to end, in ascending order (lone surrogates as "surrogatepass" has them)
-    bounds: Array  # (W + 1,) int64, word i is data[bounds[i]:bounds[i + 1]]
+    data: bytes
+    bounds: Array  # (W+1,) int64
     counts: Array  # (W,) int64
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> "WordCounts":
         """Copy the counts of any other mapping; return a WordCounts itself.
 
-        Raise InputError when a word is no string or a count no integer of 64 bits.
+        Parameters
+        ----------
+        counts : mapping of str to int
+            Words with how often each occurs, in any order.
+
+        Returns
+        -------
+        WordCounts
+            The same words in ascending order.
+
+        Raises
+        ------
+        InputError
+            When a word is not a string or a count is not an integer of 64 bits.
         """
         if isinstance(counts, WordCounts):
             return counts
@@ -83,48 +105,69 @@ class WordCounts(Mapping[str, int]):
             if not isinstance(count, int | np.integer) or abs(int(count)) >= 1 << 63:
                 raise InputError(f"the count of {word!r} is {count!r}; give integers below 2**63.")
         words = sorted(counts)
-        return cls(*native.end_to_end(words), np.array([counts[word] for word in words], np.int64))
+        data, bounds = native.end_to_end(words)
+        numbers = np.array([counts[word] for word in words], np.int64)
+        return cls(data, bounds, numbers)
 
     def total(self) -> int:
-        """Count all words, each as often as it occurs."""
+        """Return how many words there are, each counted as often as it occurs."""
         return sum(self.counts.tolist())
 
     def characters(self, first: int, last: int) -> tuple[Array, Array]:
-        """Return code points of words first:last end to end (n,), and how many each has (last - first,)."""
-        begin = self.bounds[first]
-        data = self.data[begin : self.bounds[last]]
-        codes = data.decode("utf-8", "surrogatepass").encode("utf-32-le", "surrogatepass")
+        """Return the characters of some words.
+
+        Parameters
+        ----------
+        first, last : int
+            Numbers of the first word, and of the one after the last.
+
+        Returns
+        -------
+        codes : (n,) uint32
+            Code points of the words, end to end.
+        lengths : (last - first,) int64
+            How many code points each word has.
+        """
+        bounds = self.bounds[first : last + 1]
+        data = self.data[bounds[0] : bounds[-1]]
+        text = data.decode("utf-8", "surrogatepass")
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+        # All bytes of a character but its first are 10xxxxxx.
         begins_character = (np.frombuffer(data, np.uint8) & 0xC0) != 0x80
         n_before = np.concatenate([[0], np.cumsum(begins_character)])
-        return np.frombuffer(codes, "<u4"), np.diff(n_before[self.bounds[first : last + 1] - begin])
+        lengths = np.diff(n_before[bounds - bounds[0]])
+        return codes, lengths
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def __iter__(self) -> Iterator[str]:
-        borders = pairwise(self.bounds.tolist())
-        return (self.data[begin:end].decode("utf-8", "surrogatepass") for begin, end in borders)
+        for begin, end in pairwise(self.bounds.tolist()):
+            yield self.data[begin:end].decode("utf-8", "surrogatepass")
 
     def __getitem__(self, word: str) -> int:
-        wanted = word.encode("utf-8", "surrogatepass") if isinstance(word, str) else b""
+        if not isinstance(word, str):
+            raise KeyError(word)
+        wanted = word.encode("utf-8", "surrogatepass")
         place = bisect_left(range(len(self)), wanted, key=self._bytes)
-        if not isinstance(word, str) or place == len(self) or self._bytes(place) != wanted:
+        if place == len(self) or self._bytes(place) != wanted:
             raise KeyError(word)
         return int(self.counts[place])
 
     def items(self) -> Any:
-        """Yield words with their counts, without looking each of them up."""
+        """Return an iterator over words with their counts, which looks none of them up."""
         return zip(self, self.counts.tolist(), strict=True)
 
     def __repr__(self) -> str:
         return f"<WordCounts: {self.total():,} words, {len(self):,} different>"
 
     def _bytes(self, place: int) -> bytes:
+        """Return a word by its place, in UTF-8."""
         return self.data[self.bounds[place] : self.bounds[place + 1]]
 
 
 class CountedFiles(NamedTuple):
-    """What `count_files` found."""
+    """Hold what `count_files` counted."""
 
     words: WordCounts  # to learn from
     held_out: WordCounts  # to measure on; empty with held_out=0
@@ -143,19 +186,35 @@ def count_words(
 ) -> WordCounts:
     """Count how often each word occurs, words being what `basic_tokenizer` makes of the texts.
 
-    Memory grows with the number of different words, not with the length of the text. Raise InputError when
-    a text is neither str nor bytes, an argument is out of range, or core="c" can't be had.
+    Memory grows with the number of different words, not with the length of the text.
 
     Parameters
     ----------
-    texts : any number of texts, each on its own: no word runs from one to the next. Bytes are UTF-8; what is
-        not is read as U+FFFD.
-    basic_tokenizer : the rules; its compat mode also gives the word limit.
-    max_chars : words of more characters are not counted, a tokenizer makes [UNK] of them; by default the
-        limit of the compat mode (200 for "google", 100 for the others).
-    threads : how many count at once; by default as many as there are cores for this process.
-    core : "c", "python", or "auto": C where the extension is built and there is no never_split.
-    special_tokens : no words, nor made of words: left out wherever they are written in the text.
+    texts : iterable of str or bytes
+        Any number of texts, each on its own: no word runs from one to the next. Bytes are UTF-8; what is not
+        is read as U+FFFD.
+    basic_tokenizer : BasicTokenizer
+        The rules; its compat mode also gives the word limit.
+    max_chars : int or None
+        Words of more characters are not counted, a tokenizer makes [UNK] of them; by default the limit of the
+        compat mode (200 for "google", 100 for the others).
+    threads : int or None
+        How many count at once; by default as many as there are cores for this process. Python counts with
+        one.
+    core : {"auto", "c", "python"}
+        "auto" is C where the extension is built and there is no never_split.
+    special_tokens : iterable of str
+        Left out wherever they are written in the text; by default BERT's five.
+
+    Returns
+    -------
+    WordCounts
+        The same for any number of threads and either core.
+
+    Raises
+    ------
+    InputError
+        When a text is neither str nor bytes, an argument is out of range, or core="c" can't be had.
 
     Examples
     --------
@@ -167,7 +226,8 @@ def count_words(
     if not isinstance(texts, Iterable):
         raise InputError(f"texts={short(texts)} is no list of texts; give strings or bytes.")
     special = _finder_of(special_tokens, basic_tokenizer)
-    return _counted(pieces_of_texts(texts), basic_tokenizer, max_chars, threads, core, special=special).words
+    pieces = pieces_of_texts(texts)
+    return _counted(pieces, basic_tokenizer, max_chars, threads, core, special=special).words
 
 
 def count_files(
@@ -187,22 +247,40 @@ def count_files(
 
     Files are read as bytes in pieces that end at white space, so a file needs no memory for its length; a
     stretch without any white space is held whole, up to 64 MiB. About `2 * threads` pieces of 4 MiB are under
-    way at once. Raise InputError for a file that is missing or damaged, or has a longer stretch without white
-    space; for an argument out of range; under `strict` for bytes that are not UTF-8, with the file and the
-    offset of the first one (after decompression).
+    way at once.
 
     Parameters
     ----------
-    paths : files, see `minibert.data.corpus.find_files` for folders and globs. Their order changes nothing.
-    basic_tokenizer, max_chars, threads, core, special_tokens : as for `count_words`.
-    held_out : 0, or a number m from 2 to 2**31: one line of m is counted as held out, namely that whose
-        CRC-32 (of at most its first 256 bytes, without the line end) is a multiple of m. The same line falls
+    paths : iterable of str or Path
+        Files, see `minibert.data.corpus.find_files` for folders and globs. Their order changes nothing.
+    basic_tokenizer, max_chars, threads, core, special_tokens
+        As for `count_words`.
+    held_out : int, default 0
+        0, or a number m from 2 to 2**31: about one line of m is counted as held out, namely those whose
+        CRC-32 (of at most the first 256 bytes, without the line end) is a multiple of m. The same line falls
         on the same side wherever it stands, so text that is repeated is never on both.
-    strict : raise at the first byte that is not UTF-8, instead of counting such stretches.
-    progress : called from the calling thread with the bytes worked off and their total, both on the disk.
+    strict : bool, default False
+        Raise at the first byte that is not UTF-8, instead of counting such stretches.
+    progress : callable or None
+        Called from the calling thread with the bytes worked off and their total, both on the disk.
+    read : callable
+        What reads a file in blocks, called as `byte_pieces` is, which is the default.
+
+    Returns
+    -------
+    CountedFiles
+        Words to learn from and words held out.
+
+    Raises
+    ------
+    InputError
+        For a file that is missing or damaged, or has a longer stretch without white space; for an argument
+        out of range; under `strict` for bytes that are not UTF-8, with the file and the offset of the first
+        one (after decompression).
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    if not isinstance(held_out, int | np.integer) or not (2 <= held_out <= MAX_MODULUS or held_out == 0):
+    is_possible = isinstance(held_out, int | np.integer) and (held_out == 0 or 2 <= held_out <= MAX_MODULUS)
+    if not is_possible:
         raise InputError("$held_out is not possible; give 2 to 2**31, or 0 for none.", held_out=held_out)
     try:
         sizes = [file.stat().st_size for file in files]
@@ -223,10 +301,10 @@ def count_files(
             progress(piece.position, sum(sizes))
 
     special = _finder_of(special_tokens, basic_tokenizer)
-    found = _counted(pieces(), basic_tokenizer, max_chars, threads, core, held_out, done, special)
+    counts = _counted(pieces(), basic_tokenizer, max_chars, threads, core, held_out, done, special)
     if progress is not None:
         progress(sum(sizes), sum(sizes))
-    return found
+    return counts
 
 
 def _counted(
@@ -239,28 +317,35 @@ def _counted(
     done: Callable[[Piece, int], None] = lambda *_: None,
     special: re.Pattern[bytes] | None = None,
 ) -> CountedFiles:
-    """Count over threads, each with a counter of its own; `done` hears of each piece, in order."""
-    max_chars = MAX_CHARS[basic_tokenizer.compat] if max_chars is None else max_chars
+    """Count over threads, each with two counters of its own; `done` is called for each piece, in order."""
+    if max_chars is None:
+        max_chars = MAX_CHARS[basic_tokenizer.compat]
     whole_number("max_chars", max_chars, 1)
-    whole_number("threads", 1 if threads is None else threads, 1)
+    if threads is not None:
+        whole_number("threads", threads, 1)
     if core == "c" and basic_tokenizer.never_split:
         raise InputError("core='c' counts no words of never_split; choose core='python'.")
     in_c = native.choose(core) and not basic_tokenizer.never_split
     new_counter: type[native.Counter] | type[PythonCounter] = native.Counter if in_c else PythonCounter
-    threads = (threads or cores()) if in_c else 1  # Python counts with one at a time anyway
-    free: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+    if not in_c:
+        threads = 1  # Python counts with one at a time anyway
+    elif threads is None:
+        threads = cores()
+    free: SimpleQueue[tuple[Any, Any]] = SimpleQueue()  # counters of training words and of held-out words
     for _ in range(threads):
-        free.put((new_counter(basic_tokenizer, max_chars), new_counter(basic_tokenizer, max_chars)))
+        training_counter = new_counter(basic_tokenizer, max_chars)
+        held_out_counter = new_counter(basic_tokenizer, max_chars)
+        free.put((training_counter, held_out_counter))
 
     def count(piece: Piece) -> int:
         data = piece.data if special is None else special.sub(b" ", piece.data)
-        pair = free.get()
+        counters = free.get()
         try:
             if piece.side == BY_LINE:
-                return pair[0].count_split(pair[1], held_out, data, piece.raw)
-            return pair[piece.side].count(data, piece.raw)
+                return counters[TRAINING].count_split(counters[HELD_OUT], held_out, data, piece.raw)
+            return counters[piece.side].count(data, piece.raw)
         finally:
-            free.put(pair)
+            free.put(counters)
 
     n_bytes = n_invalid = 0
     with closing(in_order(count, pieces, threads, 2 * threads)) as counted:
@@ -268,12 +353,17 @@ def _counted(
             n_bytes += len(piece.data)
             n_invalid += invalid
             done(piece, invalid)
-    words, others = free.get()
+    words, held_out_words = free.get()
     for _ in range(threads - 1):
         more = free.get()  # which frees the one before
-        words.add(more[0])
-        others.add(more[1])
-    return CountedFiles(WordCounts(*words.export()), WordCounts(*others.export()), n_bytes, n_invalid)
+        words.add(more[TRAINING])
+        held_out_words.add(more[HELD_OUT])
+    return CountedFiles(
+        words=WordCounts(*words.export()),
+        held_out=WordCounts(*held_out_words.export()),
+        n_bytes=n_bytes,
+        n_invalid=n_invalid,
+    )
 
 
 def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -> re.Pattern[bytes] | None:
@@ -284,13 +374,22 @@ def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -
     encoded = [token.encode("utf-8", "surrogatepass") for token in tokens]
     longest_first = sorted(encoded, key=len, reverse=True)
     # What all begin with, which is searched for many times faster than alternatives are.
-    same = longest_first[0][: len(commonprefix(longest_first))]
-    endings = b"|".join(re.escape(token[len(same) :]) for token in longest_first)
-    return re.compile(re.escape(same) + b"(?:" + endings + b")")
+    n_common = len(commonprefix(longest_first))
+    beginning = longest_first[0][:n_common]
+    endings = b"|".join(re.escape(token[n_common:]) for token in longest_first)
+    return re.compile(re.escape(beginning) + b"(?:" + endings + b")")
 
 
 class PythonCounter:
-    """The readable twin of `native.Counter`."""
+    """Count words, readably; `native.Counter` is the twin in C.
+
+    Parameters
+    ----------
+    basic_tokenizer : BasicTokenizer
+        The rules that make words of text.
+    max_chars : int
+        Words of more characters are not counted.
+    """
 
     def __init__(self, basic_tokenizer: BasicTokenizer, max_chars: int):
         self._basic_tokenizer = basic_tokenizer
@@ -298,21 +397,56 @@ class PythonCounter:
         self._words: Counter[str] = Counter()
 
     def count(self, data: bytes, raw: bool = True) -> int:
-        """Count the words of a text; return how many stretches of it were not UTF-8."""
+        """Count the words of a text.
+
+        Parameters
+        ----------
+        data : bytes
+            The text in UTF-8.
+        raw : bool, default True
+            Bytes of unknown origin; False for those of a str, whose lone surrogates are allowed.
+
+        Returns
+        -------
+        int
+            How many stretches were not UTF-8; 0 unless `raw`.
+        """
         text = data.decode("utf-8", "replace" if raw else "surrogatepass")
         # What stands between spaces repeats itself so often that each form of it is split only once.
         for chunk, times in Counter(split_at_whitespace(text)).items():
             for word in self._basic_tokenizer.tokenize(chunk):
                 if len(word) <= self._max_chars:
                     self._words[word] += times
-        return text.count("\ufffd") - data.count(b"\xef\xbf\xbd") if raw else 0
+        if not raw:
+            return 0
+        return text.count("\ufffd") - data.count(b"\xef\xbf\xbd")  # but for those that stand there
 
     def count_split(self, held_out: "PythonCounter", modulus: int, data: bytes, raw: bool = True) -> int:
-        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into `held_out`."""
-        sides: tuple[list[bytes], list[bytes]] = ([], [])
+        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into another counter.
+
+        Parameters
+        ----------
+        held_out : PythonCounter
+            The other counter.
+        modulus : int
+            About one line of so many is held out.
+        data, raw
+            As for `count`.
+
+        Returns
+        -------
+        int
+            How many stretches were not UTF-8; 0 unless `raw`.
+        """
+        training_lines: list[bytes] = []
+        held_out_lines: list[bytes] = []
         for line in data.split(b"\n"):
-            sides[zlib.crc32(line[:CRC_BYTES]) % modulus == 0].append(line)
-        return self.count(b"\n".join(sides[0]), raw) + held_out.count(b"\n".join(sides[1]), raw)
+            if zlib.crc32(line[:CRC_BYTES]) % modulus == 0:
+                held_out_lines.append(line)
+            else:
+                training_lines.append(line)
+        n_invalid = self.count(b"\n".join(training_lines), raw)
+        return n_invalid + held_out.count(b"\n".join(held_out_lines), raw)
 
     def export(self) -> tuple[bytes, Array, Array]:
         """Return words end to end in the order of their bytes, borders (n+1,) and counts (n,)."""
@@ -321,7 +455,23 @@ class PythonCounter:
 
 
 def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
-    """Join texts with line ends until a piece is full."""
+    """Join texts with line ends until a piece is full.
+
+    Parameters
+    ----------
+    texts : iterable of str or bytes
+        Any number of texts.
+
+    Yields
+    ------
+    Piece
+        Several texts, all str or all bytes, of some 2 MiB together; a longer text is a piece by itself.
+
+    Raises
+    ------
+    InputError
+        When a text is neither str nor bytes.
+    """
     waiting: list[bytes] = []
     size, raw = 0, True
     for number, text in enumerate(texts):
@@ -329,16 +479,40 @@ def pieces_of_texts(texts: Iterable[str | bytes]) -> Iterator[Piece]:
             raise InputError(f"texts[{number}]={short(text)} is {type(text).__name__}; give str or bytes.")
         if waiting and (size > PIECE_BYTES // 2 or isinstance(text, bytes) != raw):
             yield Piece(b"\n".join(waiting), raw)
-            waiting, size = [], 0
-        raw = isinstance(text, bytes)
-        waiting.append(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+            waiting = []
+            size = 0
         size += len(text) + 1
+        raw = isinstance(text, bytes)
+        if isinstance(text, str):
+            text = text.encode("utf-8", "surrogatepass")
+        waiting.append(text)
     if waiting:
         yield Piece(b"\n".join(waiting), raw)
 
 
 def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pieces) -> Iterator[Piece]:
-    """Cut a file into pieces that end after white space; with `held_out` after a line, if that is shorter."""
+    """Cut a file into pieces that end after white space; with `held_out` after a line, if that is shorter.
+
+    Parameters
+    ----------
+    file : Path
+        The file, plain or compressed.
+    held_out : int
+        The modulus by which lines are held out, or 0. Where a line is longer than a piece, each of its pieces
+        goes where the line goes.
+    read : callable
+        What reads the file in blocks, as `byte_pieces` does.
+
+    Yields
+    ------
+    Piece
+        With its offset in the text and the position on the disk.
+
+    Raises
+    ------
+    InputError
+        When more than 64 MiB have no white space.
+    """
     separators = b"\n" if held_out else b" \n\t\r"
     waiting: list[bytes] = []  # what follows the last separator so far
     side = BY_LINE if held_out else TRAINING
@@ -357,7 +531,9 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
         in_line = held_out and side != BY_LINE  # a long one, which began in a block before
         if in_line and (end := block.find(b"\n") + 1):
             yield taken(b"".join([*waiting, block[:end]]))
-            waiting, block, side = [], block[end:], BY_LINE
+            waiting = []
+            block = block[end:]
+            side = BY_LINE
         ends = separators if side == BY_LINE or not held_out else b" \t\r"
         if cut := 1 + max(map(block.rfind, ends)):  # behind the last of them; 0 if there is none
             yield taken(b"".join([*waiting, block[:cut]]))
@@ -378,7 +554,24 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
 def in_order(
     work: Callable[[Item], Made], items: Iterable[Item], threads: int, ahead: int
 ) -> Generator[tuple[Item, Made], None, None]:
-    """Yield items in order with what is made of each; threads work off up to `ahead` of them meanwhile."""
+    """Work off items by threads, and give them back in order.
+
+    Parameters
+    ----------
+    work : callable
+        What is done with an item, in a thread.
+    items : iterable
+        The items, read one by one as results are taken.
+    threads : int
+        How many threads work.
+    ahead : int
+        How many items may be under way beyond the one that is waited for.
+
+    Yields
+    ------
+    tuple
+        The item and what `work` made of it. An exception of `work` comes where its item would.
+    """
     pool = ThreadPoolExecutor(threads)
     under_way: deque[tuple[Item, Future[Made]]] = deque()
     try:

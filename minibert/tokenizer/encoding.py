@@ -24,29 +24,62 @@ Pieces = list[str] | dict[int, str]  # by id
 
 
 class LongPair(InputError):
-    """Pair number `pair`, from 0, can't be cut to fit, for a `reason`."""
+    """Say which pair can't be cut to fit, and why.
+
+    Parameters
+    ----------
+    pair : int
+        Number of the pair, from 0.
+    reason : str
+        The rest of the sentence that begins with "pair N"; may name arguments, as in "$max_length".
+    **arguments
+        Values of the arguments that the reason names.
+    """
 
     def __init__(self, pair: int, reason: str, **arguments: Any) -> None:
         super().__init__(f"pair {pair} {reason}", **arguments)
-        self.pair, self.reason = pair, reason
+        self.pair = pair
+        self.reason = reason
 
 
 MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # as Hugging Face calls them
 
 
 class _Aligned:
-    """Tokens with, if they were asked for, their places in the text and the numbers of their words.
+    """Hold tokens with, if they were asked for, their places in the text and the numbers of their words.
 
-    What a model reads is there by Hugging Face's names, too: `encoded["input_ids"]`, `dict(encoded)`.
+    What a model reads is there by Hugging Face's names, too, as in a mapping: `encoded["input_ids"]`,
+    `encoded.items()`, `dict(encoded)`.
     """
 
     input_ids: Array
 
     _alignment: Alignment | None
 
+    def __getitem__(self, name: Any) -> Any:
+        """Return what a model reads by its name."""
+        raise NotImplementedError
+
+    def __contains__(self, name: object) -> bool:
+        return name in MODEL_INPUTS
+
     def keys(self) -> tuple[str, ...]:
         """Return the names of what a model reads."""
         return MODEL_INPUTS
+
+    def values(self) -> tuple[Array, ...]:
+        """Return what a model reads, in the order of `keys`."""
+        return tuple(self[name] for name in MODEL_INPUTS)
+
+    def items(self) -> tuple[tuple[str, Array], ...]:
+        """Return pairs of a name and what a model reads by it, in the order of `keys`."""
+        return tuple((name, self[name]) for name in MODEL_INPUTS)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what a model reads by a name, or `default` for another name."""
+        if name not in self:
+            return default
+        return self[name]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return `input_ids`, for `np.array(encoded)`."""
@@ -54,10 +87,12 @@ class _Aligned:
 
     @property
     def offsets(self) -> Array:
+        """Return where each token stands in its text: (T,2) int32; InputError where it was not asked for."""
         return self._aligned[0]
 
     @property
     def word_ids(self) -> Array:
+        """Return the number of each token's word: (T,) int32; InputError where it was not asked for."""
         return self._aligned[1]
 
     @property
@@ -69,19 +104,27 @@ class _Aligned:
 
 @dataclass(eq=False, repr=False)
 class Encoding(_Aligned):
-    """A text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+    """Hold a text, or a pair of texts, as the model reads it: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
 
     Attributes
     ----------
-    ids : (n,) int32.
-    token_type_ids : (n,) int32, 0 up to the first [SEP], 1 after it.
-    tokens : n pieces.
-    input_ids, attention_mask : (n,) int32, the ids and as many ones, as Hugging Face calls them.
-    offsets : (n,2) int32, the first character of the text that a piece comes from and the one after the last
-        (code points; in a pair, those of its own text). (0, 0) at [CLS] and [SEP].
-    word_ids : (n,) int32, number of the word in its text, a punctuation mark being one; -1 at [CLS], [SEP].
-    special_tokens_mask : (n,) bool, True at the [CLS] and [SEP] that were put around the text.
-    n_first : ids up to the first [SEP].
+    ids : (n,) int32
+        Ids of the pieces.
+    token_type_ids : (n,) int32
+        0 up to the first [SEP], 1 after it.
+    tokens : list of str
+        The n pieces.
+    input_ids, attention_mask : (n,) int32
+        The ids and as many ones, as Hugging Face calls them.
+    offsets : (n,2) int32
+        The first character of the text that a piece comes from and the one after the last (code points; in a
+        pair, those of its own text). (0, 0) at [CLS] and [SEP].
+    word_ids : (n,) int32
+        Number of the word in its text, a punctuation mark being one; -1 at [CLS], [SEP].
+    special_tokens_mask : (n,) bool
+        True at the [CLS] and [SEP] that were put around the text.
+    n_first : int
+        Ids up to the first [SEP], itself included.
     """
 
     ids: Array
@@ -105,24 +148,29 @@ class Encoding(_Aligned):
 
     @property
     def input_ids(self) -> Array:
+        """Return the ids, (n,) int32."""
         return self.ids
 
     @property
     def attention_mask(self) -> Array:
+        """Return a one for each id, (n,) int32: nothing is padded."""
         return np.ones(len(self.ids), np.int32)
 
     @cached_property
     def token_type_ids(self) -> Array:
+        """Return 0 up to the first [SEP] and 1 after it, (n,) int32."""
         types = np.zeros(len(self.ids), np.int32)
         types[self.n_first :] = 1
         return types
 
     @cached_property
     def tokens(self) -> list[str]:
-        return [self._vocab[i] for i in self.ids.tolist()]
+        """Return the n pieces."""
+        return [self._vocab[number] for number in self.ids.tolist()]
 
     @cached_property
     def special_tokens_mask(self) -> Array:
+        """Return True at the [CLS] and [SEP] that were put around the text, (n,) bool."""
         mask = np.zeros(len(self.ids), bool)
         if self._wrapped:
             mask[[0, self.n_first - 1, -1]] = True
@@ -135,11 +183,28 @@ class Encoding(_Aligned):
 
 
 class TextEncoding(Encoding):
-    """A whole text as `[CLS] A [SEP]`: even its ids become an array only when they are asked for."""
+    """Hold a whole text as `[CLS] A [SEP]`: even its ids become an array only when they are asked for.
+
+    Parameters
+    ----------
+    pieces : list of int
+        Ids of the text, without [CLS] and [SEP].
+    tokenizer : Tokenizer
+        The one that made them, which is asked again for offsets.
+    text : str
+        The text.
+    special : bool
+        Whether special tokens written out in it were kept whole.
+    """
 
     def __init__(self, pieces: list[int], tokenizer: Any, text: str, special: bool) -> None:
-        self.n_first, self._wrapped, self._vocab = len(pieces) + 2, True, tokenizer.vocab
-        self._pieces, self._tokenizer, self._text, self._special = pieces, tokenizer, text, special
+        self.n_first = len(pieces) + 2
+        self._wrapped = True
+        self._vocab = tokenizer.vocab
+        self._pieces = pieces
+        self._tokenizer = tokenizer
+        self._text = text
+        self._special = special
 
     def __len__(self) -> int:
         return self.n_first
@@ -148,8 +213,8 @@ class TextEncoding(Encoding):
         if name == "ids":
             self.ids = np.array([self._tokenizer.cls_id, *self._pieces, self._tokenizer.sep_id], np.int32)
         elif name == "_alignment":
-            found = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
-            self._alignment = found.offsets, found.word_ids
+            batch = self._tokenizer.encode_batch([self._text], offsets=True, special=self._special)
+            self._alignment = batch.offsets, batch.word_ids
         else:
             raise AttributeError(name)
         return self.__dict__[name]
@@ -157,22 +222,33 @@ class TextEncoding(Encoding):
 
 @dataclass(eq=False, repr=False)
 class BatchEncoding(_Aligned):
-    """S sequences end to end, without padding, as `Batch` has them.
+    """Hold S sequences end to end, without padding, as `Batch` has them.
 
-    `batch[i]` is one of them as an `Encoding` of views, and `for encoding in batch` goes through all.
+    `batch[i]` is one of them as an `Encoding` of views, `batch[i:j]` is a list of these, and
+    `for encoding in batch` goes through all. `keys`, `values`, `items`, `get` and `in` are about the names of
+    what a model reads, as in a mapping.
 
     Attributes
     ----------
-    ids : (T,) int32.
-    cu_seqlens : (S+1,) int32, sequence s is ids[cu_seqlens[s]:cu_seqlens[s+1]].
-    token_type_ids : (T,) int32, 0 up to the first [SEP] of a sequence, 1 after it.
-    offsets, word_ids : (T,2) and (T,) int32, as in `Encoding`; they must be asked for.
-    special_tokens_mask : (T,) bool.
-    input_ids, attention_mask : (S,n) int32, the same ids a row for each sequence, filled up with [PAD] to the
-        longest, and ones where they are no [PAD]: what a model wants that pads.
-    source : (S,) int64, number of the text (or pair) that each sequence is of: several windows share one.
-    n_cut : (S,) int64, pieces of its text (or pair) that there was no room for; 0 where windows hold all.
-    n_invalid : stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
+    ids : (T,) int32
+        Ids of all sequences.
+    cu_seqlens : (S+1,) int32
+        Sequence s is ids[cu_seqlens[s]:cu_seqlens[s+1]].
+    token_type_ids : (T,) int32
+        0 up to the first [SEP] of a sequence, 1 after it.
+    offsets, word_ids : (T,2) and (T,) int32
+        As in `Encoding`; they must be asked for.
+    special_tokens_mask : (T,) bool
+        As in `Encoding`.
+    input_ids, attention_mask : (S,n) int32
+        The same ids a row for each sequence, filled up with [PAD] to the longest, and ones where they are not
+        [PAD]: what a model wants that pads.
+    source : (S,) int64
+        Number of the text (or pair) that each sequence is of: several windows share one.
+    n_cut : (S,) int64
+        Pieces of its text (or pair) that there was no room for; 0 where windows hold all.
+    n_invalid : int
+        Stretches of bytes that were not UTF-8 in texts given as bytes, each read as U+FFFD.
     """
 
     encoded: InitVar[Encoded]
@@ -184,8 +260,11 @@ class BatchEncoding(_Aligned):
     _vocab: Pieces
 
     def __post_init__(self, encoded: Encoded) -> None:
-        self.ids, _, self._alignment, self.n_invalid = encoded
-        if (n := self.cu_seqlens[-1]) >= 2**31:
+        self.ids = encoded.ids
+        self._alignment = encoded.alignment
+        self.n_invalid = encoded.n_invalid
+        n = self.cu_seqlens[-1]
+        if n >= 2**31:
             raise InputError(f"the texts have {n:,} pieces, more than 32 bits count; encode parts.")
         self.cu_seqlens = self.cu_seqlens.astype(np.int32)
 
@@ -201,26 +280,51 @@ class BatchEncoding(_Aligned):
     @overload
     def __getitem__(self, number: int) -> Encoding: ...
 
-    def __getitem__(self, number: int | str) -> Encoding | Array:
-        """Return one sequence by its number, or by Hugging Face's name what a model that pads reads.
+    @overload
+    def __getitem__(self, number: slice) -> list[Encoding]: ...
 
-        Raise InputError for another name, IndexError for a number that is none of the sequences.
+    def __getitem__(self, number: int | slice | str) -> Encoding | list[Encoding] | Array:
+        """Return one sequence by its number, or by Hugging Face's name what a model that pads reads.
 
         Parameters
         ----------
-        number : number of a sequence, from the end where negative; or "input_ids", "attention_mask" or
-            "token_type_ids": (S,n) int32, a row for each sequence, filled up to the longest.
+        number : int, slice or str
+            Number of a sequence, from the end where negative; several, as a slice; or "input_ids",
+            "attention_mask" or "token_type_ids".
+
+        Returns
+        -------
+        Encoding, list of Encoding, or array
+            The sequence, as views; those of a slice; or (S,n) int32, a row for each sequence, filled up to
+            the longest.
+
+        Raises
+        ------
+        InputError
+            For another name, and for what is neither of these.
+        IndexError
+            For a number that is none of the sequences.
         """
         if isinstance(number, str):
             if _known_name(number) == "token_type_ids":
                 return self._rows(self.token_type_ids, 0)
             return getattr(self, number)
+        if isinstance(number, slice):
+            return [self[one] for one in range(len(self))[number]]
+        if not isinstance(number, int | np.integer):
+            choices = f"a whole number, a slice, or one of {', '.join(MODEL_INPUTS)}"
+            raise InputError(f"{number!r} is no number of a sequence; give {choices}.")
         if not -len(self) <= number < len(self):
             raise IndexError(f"number={number} is not one of the {len(self)} sequences.")
         number %= len(self)
         begin, end = self.cu_seqlens[number : number + 2].tolist()
-        n_first = end - begin if self._seconds is None else int(self._seconds[number]) - begin
-        alignment = self._alignment and (self.offsets[begin:end], self.word_ids[begin:end])
+        n_first = end - begin
+        if self._seconds is not None:
+            n_first = int(self._seconds[number]) - begin
+        alignment = None
+        if self._alignment is not None:
+            offsets, word_ids = self._alignment
+            alignment = offsets[begin:end], word_ids[begin:end]
         return Encoding(self.ids[begin:end], n_first, self._wrapped, self._vocab, alignment)
 
     def __iter__(self) -> Iterator[Encoding]:
@@ -228,11 +332,13 @@ class BatchEncoding(_Aligned):
 
     @property
     def attention_mask(self) -> Array:
+        """Return rows of ones where there is an id and of zeros where there is padding, (S,n) int32."""
         lengths = np.diff(self.cu_seqlens)
         return (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.int32)
 
     @property
     def input_ids(self) -> Array:
+        """Return a row of ids for each sequence, filled up with [PAD], (S,n) int32."""
         return self._rows(self.ids, self._pad_id)
 
     # values (T,) -> (S,n)
@@ -250,6 +356,7 @@ class BatchEncoding(_Aligned):
 
     @cached_property
     def token_type_ids(self) -> Array:
+        """Return 0 up to the first [SEP] of each sequence and 1 after it, (T,) int32."""
         types = np.zeros(len(self.ids), np.int32)
         if self._seconds is not None:
             types[ranges(self._seconds, self.cu_seqlens[1:] - self._seconds)] = 1
@@ -257,15 +364,18 @@ class BatchEncoding(_Aligned):
 
     @cached_property
     def special_tokens_mask(self) -> Array:
+        """Return True at each [CLS] and [SEP] that was put around a text, (T,) bool."""
         mask = np.zeros(len(self.ids), bool)
         if self._wrapped:
-            mask[self.cu_seqlens[:-1]] = mask[self.cu_seqlens[1:] - 1] = True
+            mask[self.cu_seqlens[:-1]] = True
+            mask[self.cu_seqlens[1:] - 1] = True
             if self._seconds is not None:
                 mask[self._seconds - 1] = True
         return mask
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_vocab": _pieces_of(self.ids, self._vocab) | {self._pad_id: PAD}}
+        vocab = _pieces_of(self.ids, self._vocab) | {self._pad_id: PAD}
+        return {**self.__dict__, "_vocab": vocab}
 
 
 def _known_name(name: Any) -> str:
@@ -276,7 +386,7 @@ def _known_name(name: Any) -> str:
 
 
 class Limit(NamedTuple):
-    """How long a sequence may become, and what is done with a longer one; see `Tokenizer.encode_batch`.
+    """Say how long a sequence may become, and what is done with a longer one; see `Tokenizer.encode_batch`.
 
     `odd_to_longer` tells which text keeps the odd piece when both are cut: the longer one (the second, when
     both are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
@@ -291,7 +401,29 @@ class Limit(NamedTuple):
     def of(
         cls, max_length: int | None, truncation: str, stride: int | None, extra: int, pairs: bool, compat: str
     ) -> "Limit | None":
-        """Return the limit that arguments of `Tokenizer` ask for, with so many extra ids; or None."""
+        """Return the limit that arguments of `Tokenizer.encode_batch` ask for.
+
+        Parameters
+        ----------
+        max_length, truncation, stride
+            Those arguments.
+        extra : int
+            How many [CLS] and [SEP] are put around a text or pair.
+        pairs : bool
+            Whether there are pairs.
+        compat : str
+            The tokenizer's; with "hf-fast" the longer text of a pair keeps the odd piece.
+
+        Returns
+        -------
+        Limit or None
+            None where `max_length` is None.
+
+        Raises
+        ------
+        InputError
+            When an argument is not possible, or not beside the others.
+        """
         given = {"max_length": max_length, "truncation": truncation, "stride": stride}
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
@@ -303,7 +435,8 @@ class Limit(NamedTuple):
                 raise InputError(message, stride=stride, max_length=128)
             return None
         whole_number("max_length", max_length, 0)
-        if (room := max_length - extra) < 0:
+        room = max_length - extra
+        if room < 0:
             raise InputError(f"$max_length has no room for special tokens; give at least {extra}.", **given)
         if stride is not None:
             whole_number("stride", stride, 0)
@@ -317,91 +450,209 @@ class Limit(NamedTuple):
 
     # first (N,) second (N,) -> (N,) (N,)
     def shares(self, first: Array, second: Array, room: int) -> tuple[Array, Array]:
-        """Return how many pieces of each text a sequence keeps, of `first` and `second` many."""
+        """Return how many pieces of each text a sequence keeps.
+
+        Parameters
+        ----------
+        first, second : (N,) int
+            How many pieces the first and the second text of each pair have; 0 where there is no second.
+        room : int
+            How many pieces a sequence has room for.
+
+        Returns
+        -------
+        tuple of two (N,) int
+            At most `first` and `second`, together at most `room`. With a stride, the pieces of one window.
+
+        Raises
+        ------
+        LongPair
+            When the text that stays whole leaves no room for a new piece of the other.
+        """
         if self.truncation == "longest_first":
-            odd = first > second if self.odd_to_longer else True
-            half = room // 2 + (room % 2) * odd
-            kept = np.minimum(first, np.maximum(half, room - second))
-            return kept, np.minimum(second, room - kept)
-        shortened, other = (first, second) if self.truncation == "only_first" else (second, first)
-        left = room - other
+            return self._shorten_longest(first, second, room)
+        cuts_first = self.truncation == "only_first"
+        shortened, whole = (first, second) if cuts_first else (second, first)
+        left = room - whole
         needed = min(room, (self.stride or 0) + 1)  # one new piece: a text that is cut never becomes empty
-        if len(bad := np.flatnonzero((shortened > left) & (left < needed))):
-            pair = bad[0]
+        too_long = np.flatnonzero((shortened > left) & (left < needed))
+        if len(too_long):
+            pair = int(too_long[0])
             windows = " for windows with $stride" if self.stride is not None else ""
-            whole = f"with $truncation the other text keeps all its {other[pair]} pieces, which leaves"
+            cause = f"with $truncation the other text keeps all its {whole[pair]} pieces, which leaves"
             advice = "raise that length, or truncate longest_first."
-            reason = f"does not fit $max_length: {whole} {max(0, left[pair])}{windows}; {advice}"
-            raise LongPair(int(pair), reason, **self._asdict())
+            reason = f"does not fit $max_length: {cause} {max(0, left[pair])}{windows}; {advice}"
+            raise LongPair(pair, reason, **self._asdict())
         kept = np.minimum(shortened, left)
-        return (kept, other) if self.truncation == "only_first" else (other, kept)
+        return (kept, whole) if cuts_first else (whole, kept)
+
+    def _shorten_longest(self, first: Array, second: Array, room: int) -> tuple[Array, Array]:
+        """Return the shares where pieces go from the longer text, one by one."""
+        first_gets_odd: Any = True
+        if self.odd_to_longer:
+            first_gets_odd = first > second
+        half = room // 2 + (room % 2) * first_gets_odd
+        kept = np.minimum(first, np.maximum(half, room - second))
+        return kept, np.minimum(second, room - kept)
 
 
 def lay_out(
     encoded: Encoded, pairs: bool, wrapped: bool, limit: Limit | None, vocab: Pieces
 ) -> BatchEncoding:
-    """Make sequences within the limit of a core's pieces, which have [CLS] and [SEP] if `wrapped`."""
+    """Make sequences within the limit of a core's pieces.
+
+    Parameters
+    ----------
+    encoded : Encoded
+        What a core gave, a row of ids for each text; of pairs, the second text follows the first.
+    pairs : bool
+        Whether two texts make a sequence.
+    wrapped : bool
+        Whether the ids have [CLS] and [SEP] around each text or pair.
+    limit : Limit or None
+        What to cut; None cuts nothing.
+    vocab : list of str
+        The pieces by id.
+
+    Returns
+    -------
+    BatchEncoding
+        S sequences: one for each text or pair, or with a stride as many as windows are needed.
+    """
     borders = encoded.bounds[:: 2 if pairs else 1]
     seconds = encoded.bounds[1::2] if pairs else None
-    n_cut = np.zeros(len(borders) - 1, np.int64)
     if limit is None or not np.any(np.diff(borders) > limit.max_length):
-        return BatchEncoding(encoded, borders, seconds, np.arange(len(n_cut)), n_cut, wrapped, vocab)
+        n_texts = len(borders) - 1
+        return BatchEncoding(
+            encoded,
+            borders,
+            seconds,
+            source=np.arange(n_texts),
+            n_cut=np.zeros(n_texts, np.int64),
+            _wrapped=wrapped,
+            _vocab=vocab,
+        )
     begins, lengths, source = _windows(encoded.bounds, pairs, wrapped, limit)
-    small = np.int32 if lengths.sum() < 2**31 and len(encoded.ids) < 2**31 else np.int64  # many times faster
+    fits_32_bits = lengths.sum() < 2**31 and len(encoded.ids) < 2**31
+    small = np.int32 if fits_32_bits else np.int64  # the first is many times faster
     rows = ranges(begins.ravel().astype(small), lengths.ravel().astype(small))
-    ends = np.cumsum(lengths).reshape(lengths.shape)  # of each stretch, in the new row
-    if (alignment := encoded.alignment) is not None:
-        alignment = alignment[0].take(rows, axis=0), alignment[1].take(rows)
+    alignment = None
+    if encoded.alignment is not None:
+        offsets, word_ids = encoded.alignment
+        alignment = offsets.take(rows, axis=0), word_ids.take(rows)
     cut = encoded._replace(ids=encoded.ids.take(rows), alignment=alignment)
-    seconds = ends[:, (lengths.shape[1] - 1) // 2] if pairs else None  # behind A, or behind its [SEP]
-    n_cut = np.diff(borders) - lengths.sum(1) if limit.stride is None else np.zeros(len(source), np.int64)
-    return BatchEncoding(cut, np.concatenate([[0], ends[:, -1]]), seconds, source, n_cut, wrapped, vocab)
+    ends = np.cumsum(lengths).reshape(lengths.shape)  # of each stretch, in the new row
+    if pairs:
+        last_of_first = (lengths.shape[1] - 1) // 2  # the stretch of A, or that of its [SEP]
+        seconds = ends[:, last_of_first]
+    n_cut = np.zeros(len(source), np.int64)
+    if limit.stride is None:
+        n_cut = np.diff(borders) - lengths.sum(1)
+    return BatchEncoding(
+        cut,
+        np.concatenate([[0], ends[:, -1]]),
+        seconds,
+        source=source,
+        n_cut=n_cut,
+        _wrapped=wrapped,
+        _vocab=vocab,
+    )
 
 
 # bounds (N+1,) -> (S,k) (S,k) (S,)
 def _windows(bounds: Array, pairs: bool, wrapped: bool, limit: Limit) -> tuple[Array, Array, Array]:
-    """Find every sequence, `[CLS] A [SEP] B [SEP]`, as k stretches: where they begin, how long; its text."""
-    step = 2 if pairs else 1
-    begins, ends = bounds[:-1:step], bounds[step::step]
-    middles = bounds[1::2] if pairs else ends  # where the second text begins
-    first, second = middles - begins - 2 * wrapped, ends - middles - wrapped * pairs
-    kept_first, kept_second = limit.shares(first, second, limit.max_length - wrapped * (2 + pairs))
+    """Find every sequence as k stretches: where they begin, how long they are, of which text they are.
 
-    along_second = limit.truncation == "only_second"
+    A sequence is [CLS] A [SEP] B [SEP]: k = 5 stretches, 3 without B, 2 or 1 without [CLS] and [SEP]. [CLS]
+    and [SEP] are those of the whole text, at its beginning and its end, also in a window from its middle.
+    """
+    step = 2 if pairs else 1
+    begins = bounds[:-1:step]
+    ends = bounds[step::step]
+    middles = bounds[1::2] if pairs else ends  # where the second text begins
+    n_special = 0
+    first = middles - begins
+    second = ends - middles
+    if wrapped:
+        n_special = 3 if pairs else 2
+        first = first - 2
+        second = second - (1 if pairs else 0)
+    kept_first, kept_second = limit.shares(first, second, limit.max_length - n_special)
+
+    along_second = limit.truncation == "only_second"  # which text windows move along
     length, window = (second, kept_second) if along_second else (first, kept_first)
     n_windows = np.ones(len(begins), np.int64)
     if limit.stride is not None:
-        over = length > window
-        n_windows[over] -= -(length - window)[over] // (window - limit.stride)[over]
+        is_long = length > window
+        uncovered = (length - window)[is_long]
+        n_windows[is_long] += -(-uncovered // (window - limit.stride)[is_long])  # rounded up
     source = np.repeat(np.arange(len(begins)), n_windows)
-    number = np.arange(len(source)) - np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
+    first_window = np.cumsum(n_windows) - n_windows
+    number = np.arange(len(source)) - np.repeat(first_window, n_windows)  # of the window in its text
     start = number * (window[source] - (limit.stride or 0))
-    start_first, start_second = (0 * start, start) if along_second else (start, 0 * start)
+    start_first = np.zeros_like(start) if along_second else start
+    start_second = start if along_second else np.zeros_like(start)
 
-    one = np.full_like(source, 1)
-    stretches = [  # of each sequence, where it begins and how long it is
-        (begins[source], one),
-        (begins[source] + wrapped + start_first, np.minimum(kept_first[source], first[source] - start_first)),
-        (middles[source] - 1, one),
-        (middles[source] + start_second, np.minimum(kept_second[source], second[source] - start_second)),
-        (ends[source] - 1, one),
-    ]
-    chosen = stretches[: 5 if pairs else 3] if wrapped else stretches[1 : 4 if pairs else 2 : 2]
-    return np.stack([s[0] for s in chosen], 1), np.stack([s[1] for s in chosen], 1), source
+    one = np.ones_like(source)
+    length_first = np.minimum(kept_first[source], first[source] - start_first)
+    length_second = np.minimum(kept_second[source], second[source] - start_second)
+    begin_first = begins[source] + start_first
+    if wrapped:
+        begin_first = begin_first + 1
+    stretches = [(begin_first, length_first)]
+    if wrapped:
+        cls, sep = (begins[source], one), (middles[source] - 1, one)
+        stretches = [cls, *stretches, sep]
+    if pairs:
+        stretches.append((middles[source] + start_second, length_second))
+        if wrapped:
+            stretches.append((ends[source] - 1, one))
+    stretch_begins, stretch_lengths = zip(*stretches, strict=True)
+    return np.stack(stretch_begins, 1), np.stack(stretch_lengths, 1), source
 
 
-def ranges(begins: Array, lengths: Array) -> Array:  # (n,) (n,) -> (sum of lengths,)
-    """List begin, begin + 1, ... `length` numbers for each; all integers are of one type."""
+# (n,) (n,) -> (sum of lengths,)
+def ranges(begins: Array, lengths: Array) -> Array:
+    """List the numbers begin, begin + 1, ..., begin + length - 1 of each range, one range after the other.
+
+    Parameters
+    ----------
+    begins : (n,) int
+        The first number of each range.
+    lengths : (n,) int
+        How many numbers each has; of the same type as `begins`.
+
+    Returns
+    -------
+    (sum of lengths,) int
+        The numbers, of that type.
+    """
     before = np.cumsum(lengths, dtype=lengths.dtype) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum(), dtype=lengths.dtype)
 
 
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    """Refuse what is not a whole number of at least `least`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : any
+        What was given; NumPy's integers are whole numbers, True and False are not.
+    least : int
+        The smallest number that is possible.
+
+    Raises
+    ------
+    InputError
+        When the value is something else.
+    """
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or value < least:
         raise InputError(f"${name} is not possible; give a whole number, at least {least}.", **{name: value})
 
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:
     """Return as much of a vocabulary as some ids need."""
-    return {i: vocab[i] for i in np.unique(ids).tolist()}
+    return {number: vocab[number] for number in np.unique(ids).tolist()}

@@ -24,29 +24,42 @@ MOST_WRONG = 20  # words that an error names
 
 
 class NewPiece(NamedTuple):
-    """A piece for the end of a vocabulary."""
+    """Hold a piece for the end of a vocabulary."""
 
     piece: str
     replaces: list[int]  # ids of the old pieces whose place it takes
 
 
 class NewWords(NamedTuple):
-    """What a list of words brings to a vocabulary."""
+    """Hold what a list of words brings to a vocabulary."""
 
     pieces: list[NewPiece]
     known: list[str]  # words that are pieces already, as they are written in the list
     repeated: int  # words that stood further up already
 
 
-def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> NewWords:
+def checked_words(
+    tokenizer: Tokenizer,
+    words: Iterable[tuple[str, str]],
+    special: Iterable[str] = (),
+) -> NewWords:
     """Return words as new pieces, each as the tokenizer reads it in a text: lower-cased, without accents.
 
     Words that are pieces already, and those that come again, are left out and counted.
 
     Parameters
     ----------
-    tokenizer : whose vocabulary gets them.
-    words : where each stands, such as "words.txt, line 3", and the word.
+    tokenizer : Tokenizer
+        Whose vocabulary gets them.
+    words : iterable of tuples of two str
+        Where each stands, such as "words.txt, line 3", and the word.
+    special : iterable of str
+        Special tokens that the vocabulary gets beside them: a word that is one of them counts as known.
+
+    Returns
+    -------
+    NewWords
+        The new pieces in the order of the words, at least one unless all are known and some are `special`.
 
     Raises
     ------
@@ -54,35 +67,41 @@ def checked_words(tokenizer: Tokenizer, words: Iterable[tuple[str, str]]) -> New
         When words are too long, or would never be found in a text, as they have a space, or the tokenizer
         splits them: all are named at once. When there is no word, or none that is new.
     """
-    found: dict[str, NewPiece] = {}
+    pieces: dict[str, NewPiece] = {}
     known: list[str] = []
     wrong: list[str] = []
     repeated = 0
+    there = {*tokenizer.ids, *special}
+    adds_special = len(there) > len(tokenizer.ids)
     most = tokenizer.max_input_chars_per_word
     for where, word in words:
         parts = tokenizer.basic_tokenizer.tokenize(word)
         piece = parts[0] if len(parts) == 1 else word
-        if word in tokenizer.ids or piece in tokenizer.ids:
+        if word in there or piece in there:
             known.append(word)
-        elif piece in found:
+        elif piece in pieces:
             repeated += 1
         elif len(parts) != 1:
-            becomes = f"becomes {', '.join(map(repr, parts))}" if parts else "vanishes"
+            becomes = "vanishes"
+            if parts:
+                becomes = f"becomes {', '.join(map(repr, parts))}"
             wrong.append(f"{where}: {word!r} is no word as the tokenizer reads text, where it {becomes}")
         elif len(piece) > most:
             wrong.append(f"{where}: a word of over {most} characters is [UNK]")
         else:
-            found[piece] = NewPiece(piece, tokenizer.encode(piece, add_special_tokens=False))
+            pieces[piece] = NewPiece(piece, tokenizer.encode(piece, add_special_tokens=False))
     if wrong:
+        faults = "; ".join(wrong[:MOST_WRONG])
+        if len(wrong) > MOST_WRONG:
+            faults += f"; and {len(wrong) - MOST_WRONG:,} more"
         advice = "give one word a line, without spaces and punctuation; --special-token takes any string"
-        more = f"; and {len(wrong) - MOST_WRONG:,} more" if len(wrong) > MOST_WRONG else ""
-        raise InputError(f"{'; '.join(wrong[:MOST_WRONG])}{more}; {advice}.")
-    if known and not found:
-        there = some_of([repr(word) for word in known])
-        raise InputError(f"The vocabulary has {there} already, and no other word is given; give new ones.")
-    if not found:
+        raise InputError(f"{faults}; {advice}.")
+    if known and not pieces and not adds_special:
+        names = some_of([repr(word) for word in known])
+        raise InputError(f"The vocabulary has {names} already, and no other word is given; give new ones.")
+    if not known and not pieces:
         raise InputError("There is no word to add; give a file with one word a line.")
-    return NewWords(list(found.values()), known, repeated)
+    return NewWords(list(pieces.values()), known, repeated)
 
 
 def checked_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[NewPiece]:
@@ -90,56 +109,101 @@ def checked_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[
 
     Parameters
     ----------
-    tokenizer : whose vocabulary gets them.
-    tokens : any strings, such as "[DRUG]" or "«Ort»", that are one piece wherever they stand in a text.
+    tokenizer : Tokenizer
+        Whose vocabulary gets them.
+    tokens : iterable of str
+        Any strings, such as "[DRUG]" or "«Ort»", that are one piece wherever they stand in a text.
+
+    Returns
+    -------
+    list of NewPiece
+        Each once, in order.
 
     Raises
     ------
     InputError
         When one is not a string, is empty, or begins or ends with white space or holds a line end.
     """
-    found: dict[str, NewPiece] = {}
+    pieces: dict[str, NewPiece] = {}
     for token in tokens:
         if not isinstance(token, str) or not token or token != token.strip() or "\n" in token:
             what = f"{token!r} can't be a special token"
             raise InputError(f"{what}; give a string without white space around it, such as '[DRUG]'.")
         if token not in tokenizer.ids:
-            pieces = tokenizer.encode(token, add_special_tokens=False) or [tokenizer.unk_id]
-            found[token] = NewPiece(token, pieces)
-    return list(found.values())
+            ids = tokenizer.encode(token, add_special_tokens=False) or [tokenizer.unk_id]
+            pieces[token] = NewPiece(token, ids)
+    return list(pieces.values())
 
 
-def learn_pieces(tokenizer: Tokenizer, words: WordCounts, n: int, *, core: str = "auto") -> list[NewPiece]:
+def learn_pieces(
+    tokenizer: Tokenizer,
+    words: WordCounts,
+    n: int,
+    *,
+    special: Iterable[str] = (),
+    core: str = "auto",
+) -> list[NewPiece]:
     """Learn pieces from words and their counts: `learn_vocab`, gone on with from a vocabulary that there is.
 
     Words begin as the pieces that the tokenizer cuts them into, not as characters; then the two neighbours
     are joined whose merge raises the likelihood of the text most, again and again. Words that are [UNK] are
-    left out. There are fewer than `n` where no more neighbours occur twice. Raise InputError
-    when `n` is no positive whole number, or not one piece can be learned.
+    left out.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        Whose vocabulary gets the pieces.
+    words : WordCounts
+        Words of its `basic_tokenizer`, with how often each occurs.
+    n : int
+        How many pieces are wanted.
+    special : iterable of str
+        Special tokens that the vocabulary gets beside them, which are not learned a second time.
+    core : {"auto", "c", "python"}
+        What makes the merges; both give the same pieces.
+
+    Returns
+    -------
+    list of NewPiece
+        In the order of the merges; fewer than `n` where no more neighbours occur twice.
+
+    Raises
+    ------
+    InputError
+        When `n` is not a positive whole number, or not one piece can be learned.
     """
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)
     lengths = np.diff(batch.cu_seqlens)
-    firsts = np.append(batch.ids, tokenizer.unk_id)[batch.cu_seqlens[:-1]]
-    known = (lengths > 0) & (firsts != tokenizer.unk_id) & (words.counts > 0)
-    bounds = np.concatenate([[0], lengths[known].cumsum()])
-    symbols = batch.ids[np.repeat(known, lengths)].astype(np.int32)
-    text = native.Symbols(symbols, bounds, words.counts[known], tokenizer.vocab_size)
-    merger = (native.Merger if native.choose(core) else Merger)(text, 2, "likelihood")
-    every = [NewPiece(piece, [number]) for number, piece in enumerate(tokenizer.vocab)]  # symbols
-    found: dict[str, NewPiece] = {}
-    while len(found) < n:
-        lefts, rights = merger.run(n - len(found))
+    # An empty last word begins behind the last id; one more stands there for it.
+    first_ids = np.append(batch.ids, tokenizer.unk_id)[batch.cu_seqlens[:-1]]
+    known = (lengths > 0) & (first_ids != tokenizer.unk_id) & (words.counts > 0)
+    text = native.Symbols(
+        symbols=batch.ids[np.repeat(known, lengths)].astype(np.int32),
+        bounds=np.concatenate([[0], lengths[known].cumsum()]),
+        counts=words.counts[known],
+        n_symbols=tokenizer.vocab_size,
+    )
+    make_merger = native.Merger if native.choose(core) else Merger
+    merger = make_merger(text, 2, "likelihood")
+    symbols = [NewPiece(piece, [number]) for number, piece in enumerate(tokenizer.vocab)]
+    learned: dict[str, NewPiece] = {}
+    taken = {*special}
+    while len(learned) < n:
+        lefts, rights = merger.run(n - len(learned))
         for left, right in zip(lefts.tolist(), rights.tolist(), strict=True):
-            first, second = every[left], every[right]
-            joined = first.piece + second.piece.removeprefix("##")
-            every.append(NewPiece(joined, first.replaces + second.replaces))
-            found.setdefault(joined, every[-1])
+            first = symbols[left]
+            second = symbols[right]
+            piece = first.piece + second.piece.removeprefix("##")
+            joined = NewPiece(piece, first.replaces + second.replaces)
+            symbols.append(joined)
+            if piece not in taken:
+                learned.setdefault(piece, joined)
         if not len(lefts):
             break
-    if not found:
+    if not learned:
         raise InputError("The text has no two pieces side by side in a word twice; give more text.")
-    return list(found.values())
+    return list(learned.values())
 
 
 def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable[str] = ()) -> Tokenizer:
@@ -147,32 +211,77 @@ def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable
 
     Parameters
     ----------
-    tokenizer : the other one.
-    pieces : the new pieces, in order.
-    special : which pieces are to be special tokens, new ones or old ones, beside those that are.
+    tokenizer : Tokenizer
+        The other one.
+    pieces : iterable of NewPiece
+        The new pieces, in order.
+    special : iterable of str
+        Which pieces are to be special tokens, new ones or old ones, beside those that are; by default none.
+
+    Returns
+    -------
+    Tokenizer
+        One in which old pieces keep their ids.
     """
     state = tokenizer.__getstate__()
-    unmatched = [""] * (tokenizer.vocab_size - len(state["vocab"]))  # added tokens, no pieces of words
-    vocab = [*state["vocab"], *unmatched, *(one.piece for one in pieces)]
-    names = [*tokenizer.special_tokens, *special][len(SPECIAL_TOKENS) :]
-    names = [name for name in dict.fromkeys(names) if name not in SPECIAL_TOKENS]
-    return Tokenizer(**state | {"vocab": vocab, "additional_special_tokens": names})
+    vocab = list(state["vocab"])
+    vocab += [""] * (tokenizer.vocab_size - len(vocab))  # ids of added tokens, no pieces of words
+    vocab += [new.piece for new in pieces]
+    names = dict.fromkeys([*tokenizer.special_tokens, *special])  # each once, in order
+    additional = [name for name in names if name not in SPECIAL_TOKENS]
+    state["vocab"] = vocab
+    state["additional_special_tokens"] = additional
+    return Tokenizer(**state)
 
 
 def lone_characters(tokenizer: Tokenizer) -> list[str]:
     """Return characters that go on words inside of pieces, and have no "##" piece of their own.
 
     Without any, no word becomes [UNK] that was not; with some, what follows a new piece may be left over.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        The one whose vocabulary is looked at; special and added tokens are passed over, which are no parts
+        of words, and so are other pieces that begin with "[".
+
+    Returns
+    -------
+    list of str
+        The characters, sorted.
     """
-    pieces = (piece for piece in tokenizer.vocab if not piece.startswith("["))
-    inside = {c for piece in pieces for c in (piece[2:] if piece.startswith("##") else piece[1:])}
-    return sorted(c for c in inside if f"##{c}" not in tokenizer.ids)
+    inside: set[str] = set()
+    whole = {*tokenizer.special_tokens, *(token.content for token in tokenizer.added_tokens.values())}
+    for piece in tokenizer.vocab:
+        if piece in whole:
+            continue
+        if piece.startswith("##"):
+            inside.update(piece[2:])
+        elif not piece.startswith("["):
+            inside.update(piece[1:])
+    return sorted(character for character in inside if f"##{character}" not in tokenizer.ids)
 
 
 def changed_words(before: Tokenizer, after: Tokenizer, words: WordCounts) -> list[dict[str, Any]]:
-    """Find words that two tokenizers cut differently: `word`, `times`, `before` and `after`, by `times`."""
-    every = (
-        {"word": word, "times": n, "before": before.tokenize(word), "after": after.tokenize(word)}
-        for word, n in words.items()
-    )
-    return sorted((one for one in every if one["before"] != one["after"]), key=lambda one: -one["times"])
+    """Find words that two tokenizers cut differently.
+
+    Parameters
+    ----------
+    before, after : Tokenizer
+        The two.
+    words : WordCounts
+        The words of a text.
+
+    Returns
+    -------
+    list of dict
+        For each such word "word", "times" (how often it occurs), "before" and "after" (lists of pieces); the
+        most frequent first.
+    """
+    changed = []
+    for word, times in words.items():
+        old_pieces = before.tokenize(word)
+        new_pieces = after.tokenize(word)
+        if old_pieces != new_pieces:
+            changed.append({"word": word, "times": times, "before": old_pieces, "after": new_pieces})
+    return sorted(changed, key=lambda change: -change["times"])

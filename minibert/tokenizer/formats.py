@@ -18,7 +18,11 @@ from minibert.base.reading import not_utf8
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.added import AddedToken, is_found_by_cores
 
-_CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
+_VOCAB = "vocab.txt"
+_HUGGING_FACE = "tokenizer.json"
+_CONFIG = "tokenizer_config.json"
+_ADDED = "added_tokens.json"
+_SPECIAL = "special_tokens_map.json"
 
 # Our arguments; their names in tokenizer_config.json, in the normalizer of tokenizer.json; their types.
 _OPTIONS = (
@@ -34,7 +38,7 @@ _STEPS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
 
 
 class Stored(NamedTuple):
-    """What a file or folder says about a tokenizer."""
+    """Hold what a file or folder says about a tokenizer."""
 
     source: Path  # the file that the vocabulary is from
     vocab: list[str]
@@ -47,42 +51,65 @@ def read(path: Path) -> Stored:
     In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
     beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
     `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which tell it
-    by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too. Raise
-    InputError when a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two
-    contradict.
+    by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too.
+
+    Parameters
+    ----------
+    path : Path
+        The folder or file.
+
+    Returns
+    -------
+    Stored
+        Pieces and options, before `Tokenizer` checks them.
+
+    Raises
+    ------
+    InputError
+        When a file is missing, is not UTF-8 or JSON, does not hold a BERT's WordPiece, or two contradict.
     """
-    if not (path := locate(path).folder).is_dir():
-        if not path.suffix and not path.exists():
-            raise no_such_model(path)
-        if path.suffix == ".json":
-            return Stored(path, *_read_tokenizer_json(path))
-        return Stored(path, _read_vocab(path), {})
+    path = locate(path).folder
+    if not path.is_dir():
+        return _read_file(path)
+    text = path / _VOCAB
+    hugging_face = path / _HUGGING_FACE
     config = read_json(path / _CONFIG) if (path / _CONFIG).exists() else {}
     options = _options_of_config(config, path / _CONFIG)
-    text, hugging_face = path / "vocab.txt", path / "tokenizer.json"
     if not text.exists() and not hugging_face.exists():
         raise InputError(f"{path} has no vocab.txt; give a folder or file with a vocabulary.")
     if not text.exists():
-        vocab, found = _read_tokenizer_json(hugging_face)
-        return Stored(hugging_face, vocab, _merged(found, options))
+        vocab, more = _read_tokenizer_json(hugging_face)
+        return Stored(hugging_face, vocab, _merged(more, options))
     vocab = _read_vocab(text)
     if "compat" not in config and hugging_face.exists():  # not a folder of ours, whose files say the same
-        whole, found = _read_tokenizer_json(hugging_face)
+        whole, more = _read_tokenizer_json(hugging_face)
         if not _says_the_same(whole, vocab):
             raise InputError(f"{text} and {hugging_face.name} have different pieces; remove the wrong one.")
-        found.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
-        vocab, options = vocab + whole[len(vocab) :], _merged(found, options)
+        more.pop("max_input_chars_per_word")  # vocab.txt has no limit but Google's
+        vocab = vocab + whole[len(vocab) :]
+        options = _merged(more, options)
     elif added := _added_beside(path, config):
         ids = {piece: number for number, piece in enumerate(vocab)}
-        found = _add_tokens(ids, added, path)
-        vocab, options = vocab + _by_id(ids, path)[len(vocab) :], _merged(found, options)
+        more = _add_tokens(ids, added, path)
+        vocab = vocab + _by_id(ids, path)[len(vocab) :]
+        options = _merged(more, options)
     if not config and not hugging_face.exists():
         options["lower_case"] = not is_cased(vocab)
     return Stored(text, vocab, options)
 
 
+def _read_file(path: Path) -> Stored:
+    """Read a vocabulary file: a tokenizer.json by its ending, or else one piece a line."""
+    if not path.suffix and not path.exists():
+        raise no_such_model(path)
+    if path.suffix == ".json":
+        vocab, options = _read_tokenizer_json(path)
+        return Stored(path, vocab, options)
+    return Stored(path, _read_vocab(path), {})
+
+
 def _says_the_same(whole: list[str], vocab: list[str]) -> bool:
-    """Tell whether a tokenizer.json has the pieces of a vocab.txt.
+    """Return whether a tokenizer.json has the pieces of a vocab.txt.
 
     It has no line for a piece that comes again further down, nor for none: "" at such an id.
     """
@@ -92,7 +119,17 @@ def _says_the_same(whole: list[str], vocab: list[str]) -> bool:
 
 
 def is_cased(vocab: list[str]) -> bool:
-    """Tell whether a vocabulary is one of text that keeps its case.
+    """Return whether a vocabulary is one of text that keeps its case.
+
+    Parameters
+    ----------
+    vocab : list of str
+        The pieces; those that begin with "[" do not count.
+
+    Returns
+    -------
+    bool
+        True when more than one piece in a hundred has a capital.
 
     Examples
     --------
@@ -105,25 +142,33 @@ def is_cased(vocab: list[str]) -> bool:
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`."""
-    if (decoder := config.get("added_tokens_decoder")) is not None:
+    decoder = config.get("added_tokens_decoder")
+    if decoder is not None:
         _of_kind(decoder, dict, f"{path / _CONFIG}: added_tokens_decoder")
-        ids = {number: int(number) if re.fullmatch("[0-9]{1,18}", number) else number for number in decoder}
-        where = f"{path / _CONFIG}: added token"
-        return [_of_kind(one, dict, f"{where} {n}") | {"id": ids[n]} for n, one in decoder.items()]
-    if not (path / _ADDED).exists():  # in files of its own before version 4.34
+        tokens = []
+        for key, token in decoder.items():
+            _of_kind(token, dict, f"{path / _CONFIG}: added token {key}")
+            number = int(key) if re.fullmatch("[0-9]{1,18}", key) else key
+            tokens.append(token | {"id": number})
+        return tokens
+    if not (path / _ADDED).exists():  # a separate file before version 4.34
         return []
     special = read_json(path / _SPECIAL) if (path / _SPECIAL).exists() else {}
-    names = _options_of_config({**config, **special}, path / _SPECIAL).get("additional_special_tokens", ())
-    names = {*SPECIAL_TOKENS, *names}
-    added = read_json(path / _ADDED).items()
-    flags = ({"special": text in names, "normalized": text not in names} for text, _ in added)
-    return [{"content": text, "id": number} | one for (text, number), one in zip(added, flags, strict=True)]
+    options = _options_of_config({**config, **special}, path / _SPECIAL)
+    names = {*SPECIAL_TOKENS, *options.get("additional_special_tokens", ())}
+    return [
+        {"content": text, "id": number, "special": text in names, "normalized": text not in names}
+        for text, number in read_json(path / _ADDED).items()
+    ]
 
 
-def _merged(found: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+def _merged(options: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Merge options of tokenizer.json and of the configuration, which wins; special tokens of both."""
-    special = [*found.get("additional_special_tokens", ()), *config.get("additional_special_tokens", ())]
-    return {**found, **config, "additional_special_tokens": list(dict.fromkeys(special))}
+    special = [
+        *options.get("additional_special_tokens", ()),
+        *config.get("additional_special_tokens", ()),
+    ]
+    return {**options, **config, "additional_special_tokens": list(dict.fromkeys(special))}
 
 
 def _read_vocab(path: Path) -> list[str]:
@@ -154,17 +199,24 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
             )
     options = {}
     for argument, name, _, kind in _OPTIONS:
-        if (value := config.get(name)) is not None:
+        value = config.get(name)
+        if value is not None:
             options[argument] = _of_kind(value, kind, f"{path}: {name}")
     special: list[Any] = []
     for name in ("additional_special_tokens", "extra_special_tokens"):  # until version 4, and from 5 on
         value = config.get(name) or []
-        special += value.values() if isinstance(value, dict) else _of_kind(value, list, f"{path}: {name}")
-    where = f"{path}: an additional special token"
-    special = [_of_kind(one.get("content") if isinstance(one, dict) else one, str, where) for one in special]
-    if special:
-        options["additional_special_tokens"] = [token for token in special if token not in SPECIAL_TOKENS]
-    if (split := config.get("split_special_tokens")) is not None:
+        if isinstance(value, dict):
+            special += value.values()
+        else:
+            special += _of_kind(value, list, f"{path}: {name}")
+    tokens = []
+    for token in special:
+        content = token.get("content") if isinstance(token, dict) else token
+        tokens.append(_of_kind(content, str, f"{path}: an additional special token"))
+    if tokens:
+        options["additional_special_tokens"] = [token for token in tokens if token not in SPECIAL_TOKENS]
+    split = config.get("split_special_tokens")
+    if split is not None:
         options["split_special_tokens"] = _of_kind(split, bool, f"{path}: split_special_tokens")
     return options
 
@@ -179,17 +231,18 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
         if model.get(name) != expected:
             raise InputError(f"{path} has {name}={model.get(name)!r}; a BERT's WordPiece has {expected!r}.")
-    if (normalizer := _part(content, "normalizer", path)).get("type") != "BertNormalizer":
+    normalizer = _part(content, "normalizer", path)
+    if normalizer.get("type") != "BertNormalizer":
         raise InputError(f"{path} normalises with {normalizer.get('type')}; minibert reads BertNormalizer.")
     if normalizer.get("clean_text") is False:
         raise InputError(f"{path} has clean_text=false; minibert always cleans text, as BERT does.")
-    if (pre_tokenizer := _part(content, "pre_tokenizer", path)).get("type") != "BertPreTokenizer":
+    pre_tokenizer = _part(content, "pre_tokenizer", path)
+    if pre_tokenizer.get("type") != "BertPreTokenizer":
         raise InputError(f"{path} splits by {pre_tokenizer.get('type')}; minibert reads BertPreTokenizer.")
-    options = {
-        argument: _of_kind(normalizer[name], kind, f"{path}: normalizer {name}")
-        for argument, _, name, kind in _OPTIONS
-        if name and normalizer.get(name) is not None
-    }
+    options = {}
+    for argument, _, field, kind in _OPTIONS:
+        if field and normalizer.get(field) is not None:
+            options[argument] = _of_kind(normalizer[field], kind, f"{path}: normalizer {field}")
     limit = model.get("max_input_chars_per_word", 100)
     options["max_input_chars_per_word"] = _of_kind(limit, int, f"{path}: max_input_chars_per_word")
     ids = _of_kind(model.get("vocab"), dict, f"{path}: vocab")
@@ -206,36 +259,57 @@ def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, 
 
     Parameters
     ----------
-    ids : ids of the pieces; those that become pieces are put in.
-    added : content, id and flags of each, as in `added_tokens` of a tokenizer.json.
-    path : where they stand, for errors.
+    ids : dict of str to int
+        Ids of the pieces; those that become pieces are put in.
+    added : list of dict
+        Content, id and flags of each, as in `added_tokens` of a tokenizer.json.
+    path : Path
+        Where they stand, for errors.
     """
     tokens = {}
-    for one in added:
-        try:
-            text, number, is_special = one["content"], one["id"], one.get("special", False)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"{path}: added token {one!r} lacks content or id; restore it.") from error
-        _of_kind(text, str, f"{path}: content of an added token")
-        where = f"of the added token {text!r}"
-        _of_kind(number, int, f"{path}: id {where}")
-        flags = {"special": is_special, "normalized": one.get("normalized", not is_special)}
-        flags |= {name: one.get(name, False) for name in ("single_word", "lstrip", "rstrip")}
-        flags = {name: _of_kind(flag, bool, f"{path}: {name} {where}") for name, flag in flags.items()}
-        tokens[number] = AddedToken(text, **flags)
-        if ids.get(text, number) != number:
-            raise InputError(f"{path} has {text!r} twice, as id {ids[text]} and {number}; remove one.")
-    plain = {
-        number: token.content
-        for number, token in tokens.items()
-        if token.special and not (token.normalized or token.single_word) and is_found_by_cores(token.content)
-    }
+    for fields in added:
+        number, token = _added_token(fields, path)
+        tokens[number] = token
+        if ids.get(token.content, number) != number:
+            both = f"as id {ids[token.content]} and {number}"
+            raise InputError(f"{path} has {token.content!r} twice, {both}; remove one.")
+    plain = {number: token.content for number, token in tokens.items() if _is_plain(token)}
     if len(plain) == len(tokens):
-        ids |= {text: number for number, text in plain.items()}
+        for number, text in plain.items():
+            ids[text] = number
     pieces = {number: text for number, text in plain.items() if text in ids}
-    special = [text for text in pieces.values() if text not in SPECIAL_TOKENS]
     others = {number: token for number, token in tokens.items() if number not in pieces}
-    return {"additional_special_tokens": special} | ({"added_tokens": others} if others else {})
+    special = [text for text in pieces.values() if text not in SPECIAL_TOKENS]
+    options: dict[str, Any] = {"additional_special_tokens": special}
+    if others:
+        options["added_tokens"] = others
+    return options
+
+
+def _added_token(fields: Any, path: Path) -> tuple[int, AddedToken]:
+    """Return id and flags of an added token, as it stands in a tokenizer.json."""
+    try:
+        text = fields["content"]
+        number = fields["id"]
+        is_special = fields.get("special", False)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path}: added token {fields!r} lacks content or id; restore it.") from error
+    _of_kind(text, str, f"{path}: content of an added token")
+    where = f"of the added token {text!r}"
+    _of_kind(number, int, f"{path}: id {where}")
+    flags = {"special": is_special, "normalized": fields.get("normalized", not is_special)}
+    for name in ("single_word", "lstrip", "rstrip"):
+        flags[name] = fields.get(name, False)
+    for name, flag in flags.items():
+        _of_kind(flag, bool, f"{path}: {name} {where}")
+    return number, AddedToken(text, **flags)
+
+
+def _is_plain(token: AddedToken) -> bool:
+    """Return whether a token is a special one that needs nothing else, as BERT's own."""
+    if not token.special or token.normalized or token.single_word:
+        return False
+    return is_found_by_cores(token.content)
 
 
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
@@ -254,12 +328,15 @@ def _by_id(ids: dict[str, int], path: Path) -> list[str]:
 
 
 def _part(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
-    if not isinstance(part := content.get(name), dict):
+    """Return a part of a tokenizer.json; raise InputError when it is not there."""
+    part = content.get(name)
+    if not isinstance(part, dict):
         raise InputError(f"{path} has no {name}; give a tokenizer.json of a BERT, or vocab.txt.")
     return part
 
 
 def _of_kind(value: Any, kind: Any, where: str) -> Any:
+    """Return a value; raise InputError when it is of another type."""
     if not fits(value, kind):
         raise InputError(f"{where} is {short(value)}; expected {words(kind)}.")
     return value
@@ -270,13 +347,29 @@ def write(
 ) -> None:
     """Write the three files, so that there is never a vocabulary without its options.
 
-    `pieces` are those that words are cut into, `vocab` has added tokens besides, both by id.
-
     `tokenizer_config.json` comes last: where it stands, the folder is complete. Should the work be cut off
-    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears.
-    `model_max_length` is the number of positions of the model that goes with this vocabulary. Raise
-    InputError when a piece holds a line end or is no UTF-8, or `folder` is a file; RunError when the
-    operating system refuses; files that were not there before are removed.
+    before, the options that `tokenizer.json` knows are there already when `vocab.txt` appears. After an
+    error, files that were not there before are removed.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they go; it is made if need be.
+    pieces : list of str
+        Those that words are cut into, by id.
+    vocab : list of str
+        The same with added tokens, by id.
+    options : dict
+        Every other argument of `Tokenizer`, but for `core`.
+    model_max_length : int
+        The number of positions P of the model that goes with this vocabulary.
+
+    Raises
+    ------
+    InputError
+        When a piece holds a line end or can't be UTF-8, or `folder` is a file.
+    RunError
+        When the operating system refuses.
     """
     nearest_folder(folder, "another folder")
     for number, piece in enumerate(vocab):
@@ -284,25 +377,38 @@ def write(
             raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
-    config = {"tokenizer_class": "BertTokenizer"} | {name: options[own] for own, name, _, _ in _OPTIONS}
-    config |= {"additional_special_tokens": options["additional_special_tokens"]}
-    config |= {"model_max_length": model_max_length}
-    config |= {f"{token.strip('[]').lower()}_token": token for token in SPECIAL_TOKENS}
-    if options["split_special_tokens"]:
-        config |= {"split_special_tokens": True}
-    if added := options["added_tokens"]:
-        config |= {"added_tokens_decoder": {str(i): token._asdict() for i, token in sorted(added.items())}}
-    paths = [folder / name for name in ("tokenizer.json", "vocab.txt", _CONFIG)]
-    fresh = [path for path in paths if not path.exists()]
+    config = _config_json(options, model_max_length)
+    config_path = folder / _CONFIG
+    vocab_path = folder / _VOCAB
+    hugging_face = folder / _HUGGING_FACE
+    fresh = [path for path in (hugging_face, vocab_path, config_path) if not path.exists()]
     try:
-        atomic_json(paths[0], _tokenizer_json(pieces, vocab, options))
-        atomic_text(paths[1], "".join(f"{piece}\n" for piece in pieces))
-        atomic_json(paths[2], config)
+        atomic_json(hugging_face, _tokenizer_json(pieces, vocab, options))
+        atomic_text(vocab_path, "".join(f"{piece}\n" for piece in pieces))
+        atomic_json(config_path, config)
     except Exception:
         for path in fresh:
             with suppress(OSError):
                 path.unlink()
         raise
+
+
+def _config_json(options: dict[str, Any], model_max_length: int) -> dict[str, Any]:
+    """Make what stands in `tokenizer_config.json`, in Hugging Face's names and ours."""
+    config: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
+    for argument, name, _, _ in _OPTIONS:
+        config[name] = options[argument]
+    config["additional_special_tokens"] = options["additional_special_tokens"]
+    config["model_max_length"] = model_max_length
+    for token in SPECIAL_TOKENS:
+        role = token.strip("[]").lower()  # as in "mask_token"
+        config[f"{role}_token"] = token
+    if options["split_special_tokens"]:
+        config["split_special_tokens"] = True
+    added = sorted(options["added_tokens"].items())
+    if added:
+        config["added_tokens_decoder"] = {str(number): token._asdict() for number, token in added}
+    return config
 
 
 def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
@@ -311,22 +417,22 @@ def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]
     matching = {piece: number for number, piece in enumerate(pieces) if piece}
     if len(matching) < len(pieces):  # added tokens get the number of pieces as their first id there
         matching = {piece: number for piece, number in ids.items() if piece}
-    special = (*SPECIAL_TOKENS, *options["additional_special_tokens"])
-    added = {ids[one]: AddedToken(one, special=True, normalized=False) for one in special}
+    added = {}
+    for text in (*SPECIAL_TOKENS, *options["additional_special_tokens"]):
+        added[ids[text]] = AddedToken(text, special=True, normalized=False)
     added |= options["added_tokens"]
-    first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
-    second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
-    around = {one: {"id": one, "ids": [ids[one]], "tokens": [one]} for one in ("[CLS]", "[SEP]")}
-    template = {"single": first, "pair": first + second, "special_tokens": around}
-    how = {name: options[argument] for argument, _, name, _ in _OPTIONS if name}
+    normalizer: dict[str, Any] = {"type": "BertNormalizer", "clean_text": True}
+    for argument, _, name, _ in _OPTIONS:
+        if name:
+            normalizer[name] = options[argument]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": i, **_flags(token)} for i, token in sorted(added.items())],
-        "normalizer": {"type": "BertNormalizer", "clean_text": True, **how},
+        "added_tokens": [{"id": number, **_flags(token)} for number, token in sorted(added.items())],
+        "normalizer": normalizer,
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {"type": "TemplateProcessing", **template},
+        "post_processor": _template(ids),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
         "model": {
             "type": "WordPiece",
@@ -344,5 +450,21 @@ def _flags(token: AddedToken) -> dict[str, Any]:
     return {name: getattr(token, name) for name in names}
 
 
+def _template(ids: dict[str, int]) -> dict[str, Any]:
+    """Return what puts [CLS] and [SEP] around a text, or a pair, in a tokenizer.json."""
+    first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
+    second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
+    special = {}
+    for token in ("[CLS]", "[SEP]"):
+        special[token] = {"id": token, "ids": [ids[token]], "tokens": [token]}
+    return {
+        "type": "TemplateProcessing",
+        "single": first,
+        "pair": first + second,
+        "special_tokens": special,
+    }
+
+
 def _special(token: str, type_id: int) -> dict[str, Any]:
+    """Return the place of a special token in a template."""
     return {"SpecialToken": {"id": token, "type_id": type_id}}

@@ -7,29 +7,49 @@ C finds the same pieces in one pass over the bytes, and is tested against this f
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from minibert.tokenizer.native import Encoded, Pieces, Wanted
-from minibert.tokenizer.normalize import split_at_whitespace
+from minibert.tokenizer.normalize import Word, split_at_whitespace
 
 
 class GreedyCore:
-    """Words of `BasicTokenizer`, each cut into the longest piece that fits, and so on: the core to read."""
+    """Cut words of `BasicTokenizer` into the longest piece that fits, and so on: the core to read.
+
+    Parameters
+    ----------
+    given : Pieces
+        The vocabulary and the rules.
+    """
 
     def __init__(self, given: Pieces) -> None:
-        vocab, self.basic_tokenizer, self.unk_id, special_ids, self.max_input_chars_per_word = given
-        self.ids = {piece: number for number, piece in enumerate(vocab)}
-        special = [vocab[i] for i in special_ids]
+        self.basic_tokenizer = given.basic_tokenizer
+        self.unk_id = given.unk_id
+        self.max_input_chars_per_word = given.max_input_chars_per_word
+        self.ids = {piece: number for number, piece in enumerate(given.vocab)}
+        special = [given.vocab[number] for number in given.special_ids]
         self._special = frozenset(special)
-        self._special_in_text = re.compile("(" + "|".join(map(re.escape, special)) + ")")
-        self._longest_piece = max(map(len, vocab))
+        alternatives = "|".join(map(re.escape, special))
+        self._special_in_text = re.compile(f"({alternatives})")
+        self._longest_piece = max(map(len, given.vocab))
         self._chunk_ids = _ChunkMemo(self._encode_chunk)
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
-        """Find id, begin and end of each piece of a word; one [UNK] if any part of it has no piece."""
+        """Cut a word into pieces, the longest first piece, the longest that goes on, and so forth.
+
+        Parameters
+        ----------
+        word : str
+            A normalised word, as `BasicTokenizer` makes it.
+
+        Returns
+        -------
+        list of tuples of three int
+            Id, begin and end of each piece, in characters of the word; one [UNK] for the whole word if any
+            part of it has no piece, or it is longer than the limit.
+        """
         whole = [(self.unk_id, 0, len(word))]
         if len(word) > self.max_input_chars_per_word:
             return whole
@@ -38,7 +58,8 @@ class GreedyCore:
         while begin < len(word):
             prefix = "##" if begin else ""
             for end in range(min(len(word), begin + self._longest_piece), begin, -1):
-                if (piece_id := self.ids.get(prefix + word[begin:end])) is not None:
+                piece_id = self.ids.get(prefix + word[begin:end])
+                if piece_id is not None:
                     break
             else:
                 return whole
@@ -47,16 +68,47 @@ class GreedyCore:
         return pieces
 
     def encode(self, text: str, special: bool) -> list[int]:
-        """Return the ids of the pieces of one text."""
+        """Return the ids of the pieces of one text.
+
+        Parameters
+        ----------
+        text : str
+            The text.
+        special : bool
+            Keep special tokens whole that are written out in it.
+
+        Returns
+        -------
+        list of int
+            Ids, without [CLS] and [SEP] around them.
+        """
+        ids: list[int] = []
         if special:
-            parts = ((part, part in self._special) for part in self._special_in_text.split(text))
-            ids = ([self.ids[part]] if kept else self.encode(part, False) for part, kept in parts)
-            return list(chain.from_iterable(ids))
+            for part in self._special_in_text.split(text):
+                if part in self._special:
+                    ids.append(self.ids[part])
+                else:
+                    ids += self.encode(part, False)
+            return ids
         # A chunk between spaces tokenizes alone, and chunks repeat: nearly all are answered from memory.
-        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, split_at_whitespace(text))))
+        for chunk in split_at_whitespace(text):
+            ids += self._chunk_ids[chunk]
+        return ids
 
     def align(self, text: str, special: bool) -> Iterator[tuple[int, int, int, int]]:
-        """Yield id, begin and end in the text, and number of the word, of each piece of one text."""
+        """Find the pieces of one text and where each comes from.
+
+        Parameters
+        ----------
+        text, special
+            As for `encode`.
+
+        Yields
+        ------
+        tuple of four int
+            Id, begin and end in the text (code points), and number of the word, of each piece. A special
+            token is a word.
+        """
         begin = number = 0  # of the part, of the word
         for part in self._special_in_text.split(text) if special else [text]:
             if special and part in self._special:
@@ -64,39 +116,77 @@ class GreedyCore:
                 number += 1
             else:
                 for word in self.basic_tokenizer.align(part):
-                    whole = [(self.ids.get(word.text, self.unk_id), 0, len(word.text))]
-                    for piece_id, first, last in whole if word.kept else self.match(word.text):
-                        source = min(word.begins[first:last]), max(word.ends[first:last])
-                        yield piece_id, begin + source[0], begin + source[1], number
+                    for piece_id, first, last in self._pieces_of(word):
+                        source_begin = min(word.begins[first:last])
+                        source_end = max(word.ends[first:last])
+                        yield piece_id, begin + source_begin, begin + source_end, number
                     number += 1
             begin += len(part)
 
+    def _pieces_of(self, word: Word) -> list[tuple[int, int, int]]:
+        """Match a word; one of never_split is not cut."""
+        if word.kept:
+            return [(self.ids.get(word.text, self.unk_id), 0, len(word.text))]
+        return self.match(word.text)
+
     def encode_texts(self, texts: list[str | bytes], wanted: Wanted, threads: int | None = None) -> Encoded:
-        """Encode many texts end to end, by one thread."""
-        offsets, special, *wrapping, period = wanted
-        rows: list[Any] = []
-        bounds, n_invalid = [0], 0  # a row is an id, or all four numbers of a piece
-        first, last = ([(i, 0, 0, -1) if offsets else i] if i >= 0 else [] for i in wrapping)
+        """Encode many texts end to end, by one thread.
+
+        Parameters
+        ----------
+        texts : list of str or bytes
+            Bytes are UTF-8; each stretch of them that is not is read as U+FFFD, and counted.
+        wanted : Wanted
+            What to find, and which ids to put around.
+        threads : int or None
+            Not used: Python runs one at a time.
+
+        Returns
+        -------
+        Encoded
+            In the order of the texts.
+        """
+        rows: list[Any] = []  # one a piece: its id, or with offsets id, begin, end and number of the word
+        first: list[Any] = []
+        last: list[Any] = []
+        if wanted.first_id >= 0:
+            first.append((wanted.first_id, 0, 0, -1) if wanted.offsets else wanted.first_id)
+        if wanted.last_id >= 0:
+            last.append((wanted.last_id, 0, 0, -1) if wanted.offsets else wanted.last_id)
+        bounds = [0]
+        n_invalid = 0
         for number, text in enumerate(texts):
             if isinstance(text, bytes):
-                raw, text = text, text.decode("utf-8", "replace")
+                raw = text
+                text = raw.decode("utf-8", "replace")
                 n_invalid += text.count("\ufffd") - raw.count("\ufffd".encode())
-            rows += first if number % period == 0 else ()
-            rows += self.align(text, special) if offsets else self.encode(text, special)
+            if number % wanted.period == 0:
+                rows += first
+            if wanted.offsets:
+                rows += self.align(text, wanted.special)
+            else:
+                rows += self.encode(text, wanted.special)
             rows += last
             bounds.append(len(rows))
-        table = np.array(rows, np.int32).reshape(len(rows), 4 if offsets else 1)
-        alignment = (table[:, 1:3].copy(), table[:, 3].copy()) if offsets else None
+        n_columns = 4 if wanted.offsets else 1
+        table = np.array(rows, np.int32).reshape(len(rows), n_columns)
+        alignment = None
+        if wanted.offsets:
+            alignment = table[:, 1:3].copy(), table[:, 3].copy()
         return Encoded(table[:, 0].copy(), np.array(bounds, np.int64), alignment, n_invalid)
 
     def _encode_chunk(self, chunk: str) -> list[int]:
+        """Return the ids of a stretch of text without white space."""
         if self.basic_tokenizer.never_split:
-            return [piece[0] for piece in self.align(chunk, False)]
-        return [piece[0] for word in self.basic_tokenizer.tokenize(chunk) for piece in self.match(word)]
+            return [piece_id for piece_id, *_ in self.align(chunk, False)]
+        ids = []
+        for word in self.basic_tokenizer.tokenize(chunk):
+            ids += [piece_id for piece_id, _, _ in self.match(word)]
+        return ids
 
 
 class _ChunkMemo(dict[str, list[int]]):
-    """Chunk of text -> ids, computed once; of about 12 MB at most, then it starts anew."""
+    """Remember the ids of chunks of text, each computed once; of about 12 MB at most, then it starts anew."""
 
     LIMIT = 1 << 16
     LONGEST = 32

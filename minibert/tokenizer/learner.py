@@ -1,10 +1,11 @@
 """Learning a WordPiece vocabulary: begin with characters, then merge neighbours until the vocabulary is full.
 
-simple.py has the idea in plain Python. Here words become symbols and merges a vocabulary; the merges are made
-by `Merger` in merging.py, or by its twin in C behind native.py.
+`core/wordpiece.py` has the idea in plain Python. Here words become symbols and merges a vocabulary; the
+merges are made by `Merger` in merging.py, or by its twin in C behind native.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ WORTH_TELLING = 0.01  # of the words, that are left out for their characters
 
 PROGRESS_PIECES = 64  # from one call of `progress` to the next
 _TOGETHER = 1 << 16  # words, or characters, that are looked at together
+_N_FORMS = 2 * 0x110000  # of all characters: at the beginning of a word, and further on
 _ALONE = unicode.PUNCTUATION | unicode.IDEOGRAPH
 _MAX_COUNT = 2**63 - 1
 _MAX_TOTAL = 2.0**60  # of characters in the text: a sum of two such numbers fits into 64 bits
@@ -69,31 +71,43 @@ def learn_vocab(
     depends on the counts alone, never on the order of the words, the hash seed, the core or the processor.
     Merging goes on until the vocabulary is full, even at a loss.
 
-    Raise InputError when there is no word, one is no string, an argument is out of range, the alphabet alone
-    does not fit in, or the counts add up to more than 2**60 characters.
-
     Parameters
     ----------
-    word_counts : word -> how often it occurs, what `count_words` and `count_files` give. Words of more than
-        200 characters, or with lone surrogates, are left out.
-    vocab_size : number of pieces wanted, special tokens included.
-    objective : "likelihood" or "frequency".
-    alphabet_limit : keep that many different characters, the most frequent, whatever their forms; words with
-        others are left out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred
-        or more.
-    min_frequency : a pair that occurs less often is never merged.
-    unused : number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
-    user_tokens : pieces of your own, after the unused ones. They change no merge; what is merged to such a
+    word_counts : mapping of str to int
+        How often each word occurs, what `count_words` and `count_files` give. Words of more than 200
+        characters, or with lone surrogates, are left out.
+    vocab_size : int
+        Number of pieces wanted, special tokens included.
+    objective : {"likelihood", "frequency"}
+        Which pair is the best.
+    alphabet_limit : int, default 1000
+        Keep that many different characters, the most frequent, whatever their forms; words with others are
+        left out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred or more.
+    min_frequency : int, default 2
+        A pair that occurs less often is never merged.
+    unused : int, default 0
+        Number of reserved pieces "[unused0]", "[unused1]", ... after the special tokens.
+    user_tokens : iterable of str
+        Custom pieces, after the unused ones; by default none. They change no merge; what is merged to such a
         string does not stand in the vocabulary a second time.
-    progress : called every 64 pieces with the number of pieces so far and `vocab_size`.
-    core : "c", "python", or "auto": C where its extension is built. Both give the same vocabulary.
+    progress : callable or None
+        Called every 64 pieces with the number of pieces so far and `vocab_size`.
+    core : {"auto", "c", "python"}
+        "auto" is C where its extension is built. Both give the same vocabulary.
 
     Returns
     -------
-    vocab : [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the user's, the alphabet sorted, the merges in
+    list of str
+        [PAD] [UNK] [CLS] [SEP] [MASK], the unused pieces, the user's, the alphabet sorted, the merges in
         order. `vocab_size` pieces, or fewer when the text has no more pairs that occur `min_frequency` times.
         Where not all of the alphabet fits in, forms that the text does not have are left out, those of the
         rarest letters first.
+
+    Raises
+    ------
+    InputError
+        When there is no word, one is not a string, an argument is out of range, the alphabet alone does not
+        fit in, or the counts add up to more than 2**60 characters.
 
     References
     ----------
@@ -117,20 +131,28 @@ def learn_vocab(
 
     pieces, unseen, text = _segment(WordCounts.of(word_counts), alphabet_limit)
     taken = set(vocab)
-    seen, unseen = ([piece for piece in forms if piece not in taken] for forms in (pieces, unseen))
-    if (room := vocab_size - len(vocab) - len(seen)) < 0:
-        needed, fewer = "special tokens", "keep fewer characters (--alphabet-limit of minibert vocab)"
+    seen = [piece for piece in pieces if piece not in taken]
+    unseen = [piece for piece in unseen if piece not in taken]
+    room = vocab_size - len(vocab) - len(seen)
+    if room < 0:
+        needed = "special tokens"
+        fewer = "keep fewer characters (--alphabet-limit of minibert vocab)"
         if unused > len(seen):
-            needed, fewer = f"special tokens, {counted(unused, 'unused piece')}", "for less than $unused"
-        message = f"$vocab_size is too small: {needed} and alphabet alone take {vocab_size - room:,}"
-        message += f"; ask for as many pieces, or {fewer}."
-        raise InputError(message, vocab_size=vocab_size, unused=unused)
+            needed = f"special tokens, {counted(unused, 'unused piece')}"
+            fewer = "for less than $unused"
+        raise InputError(
+            f"$vocab_size is too small: {needed} and alphabet alone take {vocab_size - room:,}"
+            f"; ask for as many pieces, or {fewer}.",
+            vocab_size=vocab_size,
+            unused=unused,
+        )
     vocab += sorted(seen + unseen[:room])
     taken.update(vocab)
     merger = make_merger(text, min_frequency, objective)
     del text  # for its memory
     while len(vocab) < vocab_size:
-        wanted = min(PROGRESS_PIECES - len(vocab) % PROGRESS_PIECES, vocab_size - len(vocab))
+        until_progress = PROGRESS_PIECES - len(vocab) % PROGRESS_PIECES
+        wanted = min(until_progress, vocab_size - len(vocab))
         lefts, rights = merger.run(wanted)
         for left, right in zip(lefts.tolist(), rights.tolist(), strict=True):
             piece = pieces[left] + pieces[right].removeprefix("##")
@@ -138,7 +160,8 @@ def learn_vocab(
             if piece not in taken:
                 taken.add(piece)
                 vocab.append(piece)
-        if progress is not None and (len(vocab) % PROGRESS_PIECES == 0 or len(vocab) == vocab_size):
+        is_due = len(vocab) % PROGRESS_PIECES == 0 or len(vocab) == vocab_size
+        if progress is not None and is_due:
             progress(len(vocab), vocab_size)
         if len(lefts) < wanted:
             break
@@ -146,7 +169,25 @@ def learn_vocab(
 
 
 def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
-    """Return what any vocabulary begins with: special tokens, unused ones, the user's."""
+    """Return what any vocabulary begins with: special tokens, unused ones, the user's.
+
+    Parameters
+    ----------
+    unused : int
+        Number of reserved pieces "[unused0]", "[unused1]", ...
+    user_tokens : iterable of str, or str
+        Custom pieces; a string is one piece.
+
+    Returns
+    -------
+    list of str
+        The pieces, each once.
+
+    Raises
+    ------
+    InputError
+        When `unused` is out of range; when a custom piece is empty, has white space, or is there already.
+    """
     whole_number("unused", unused, 0)
     if unused > MOST_UNUSED:
         raise InputError(f"$unused is more than {MOST_UNUSED:,}; give fewer (BERT: 994).", unused=unused)
@@ -171,58 +212,95 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     frequent first. Of what always is a word of its own, punctuation and ideographs, there is no "##".
     """
     kept = _alphabet(words, alphabet_limit)
-    is_kept = np.zeros(0x110000, bool)
-    is_kept[kept] = True
-    parts, lengths, counts = [], [], []
-    n_words = n_kept_words = 0
-    for block_counts, block_codes, block_lengths in _blocks(words):
-        n_kept = np.concatenate([[0], np.cumsum(is_kept[block_codes])])[np.cumsum(block_lengths)]
-        usable = (block_counts > 0) & (block_lengths > 0) & (block_lengths <= max(MAX_CHARS.values()))
-        n_words += int(block_counts[usable].sum())
-        usable &= np.diff(n_kept, prepend=0) == block_lengths
-        n_kept_words += int(block_counts[usable].sum())
-        lengths.append(block_lengths[usable])
-        counts.append(block_counts[usable])
-        # A character is one piece at the beginning of a word, another one further on: 2 code, 2 code + 1.
-        parts.append(2 * block_codes[np.repeat(usable, block_lengths)].astype(np.int32) + 1)
-        parts[-1][np.cumsum(lengths[-1]) - lengths[-1]] -= 1
-    if n_kept_words == 0 and n_words and len(kept) == alphabet_limit:
+    blocks, n_words = _usable_words(words, kept)
+    n_kept_words = sum(int(block.counts.sum()) for block in blocks)
+    is_full = len(kept) == alphabet_limit
+    if n_kept_words == 0 and n_words and is_full:
         why = "every word has a character beyond the most frequent ones that it keeps"
         message = f"$alphabet_limit leaves no word to learn from, as {why}; raise it."
         raise InputError(message, alphabet_limit=alphabet_limit)
     if n_kept_words == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")
-    if len(kept) == alphabet_limit and n_words - n_kept_words >= WORTH_TELLING * n_words:
+    if is_full and n_words - n_kept_words >= WORTH_TELLING * n_words:
         warn(
             f"{1 - n_kept_words / n_words:.1%} of the words become [UNK], as alphabet_limit={alphabet_limit} "
             "leaves out some of their characters; a higher --alphabet-limit of minibert vocab keeps them."
         )
-    found = np.zeros(2 * 0x110000, bool)
-    for part in parts:
-        found[part] = True
-    unseen = [
-        _piece(form)
-        for code in kept.tolist()
-        for form in (2 * code, 2 * code + 1)
-        if found[form ^ 1] and not found[form] and not (form % 2 and unicode.flags(code) & _ALONE)
-    ]
-    forms = sorted(np.flatnonzero(found).tolist(), key=_piece)
-    number = np.zeros(2 * 0x110000, np.int32)
-    number[forms] = np.arange(len(forms))
+    occurs = np.zeros(_N_FORMS, bool)
+    for block in blocks:
+        occurs[block.forms] = True
+    unseen = [_piece(form) for form in _unseen_forms(kept, occurs)]
+    alphabet = sorted(np.flatnonzero(occurs).tolist(), key=_piece)
+    number = np.zeros(_N_FORMS, np.int32)  # form -> symbol, its place in the alphabet
+    number[alphabet] = np.arange(len(alphabet))
+    lengths = [block.lengths for block in blocks]
+    counts = np.concatenate([block.counts for block in blocks])
+    parts = [block.forms for block in blocks]
+    del block, blocks  # for their memory
     for at, part in enumerate(parts):  # one by one: together they would be in memory twice
         parts[at] = number[part]
     symbols = np.concatenate(parts)
     bounds = np.concatenate([[0], *lengths]).cumsum()
-    text = native.Symbols(symbols, bounds, np.concatenate(counts), len(forms))
-    return list(map(_piece, forms)), unseen, text
+    text = native.Symbols(symbols, bounds, counts, len(alphabet))
+    return [_piece(form) for form in alphabet], unseen, text
+
+
+class _Block(NamedTuple):
+    """Hold some words as forms of letters.
+
+    A character is one piece at the beginning of a word, another one further on: 2 code and 2 code + 1.
+    """
+
+    forms: Array  # (n,) int32, those of all words end to end
+    lengths: Array  # (W,) int64, how many each word has
+    counts: Array  # (W,) int64, how often each word occurs
+
+
+def _usable_words(words: WordCounts, kept: Array) -> tuple[list[_Block], int]:
+    """Return the words all of whose characters are kept, and how many there are with the others.
+
+    Words that do not occur, are empty or are longer than any tokenizer reads count as neither.
+    """
+    is_kept = np.zeros(0x110000, bool)
+    is_kept[kept] = True
+    longest = max(MAX_CHARS.values())
+    blocks = []
+    n_words = 0
+    for counts, codes, lengths in _blocks(words):
+        usable = (counts > 0) & (lengths > 0) & (lengths <= longest)
+        n_words += int(counts[usable].sum())
+        ends = np.cumsum(lengths)
+        n_kept_before = np.concatenate([[0], np.cumsum(is_kept[codes])])
+        n_kept = np.diff(n_kept_before[ends], prepend=0)  # of each word
+        usable &= n_kept == lengths
+        usable_lengths = lengths[usable]
+        usable_codes = codes[np.repeat(usable, lengths)].astype(np.int32)
+        forms = 2 * usable_codes + 1
+        begins = np.cumsum(usable_lengths) - usable_lengths
+        forms[begins] -= 1
+        blocks.append(_Block(forms, usable_lengths, counts[usable]))
+    return blocks, n_words
+
+
+def _unseen_forms(kept: Array, occurs: Array) -> Iterator[int]:
+    """Yield forms that do not occur, of characters whose other form does, in the order of `kept`."""
+    for code in kept.tolist():
+        for form, other in ((2 * code, 2 * code + 1), (2 * code + 1, 2 * code)):
+            goes_on = form % 2 == 1
+            if goes_on and unicode.flags(code) & _ALONE:
+                continue
+            if occurs[other] and not occurs[form]:
+                yield form
 
 
 def _piece(form: int) -> str:
-    return ("##" if form % 2 else "") + chr(form // 2)
+    """Return the piece of a form."""
+    character = chr(form // 2)
+    return f"##{character}" if form % 2 else character
 
 
 def _alphabet(words: WordCounts, limit: int) -> Array:  # -> (K,) code points
-    """Find the most frequent characters, without lone surrogates."""
+    """Find the most frequent characters, without lone surrogates, the most frequent first."""
     frequency = np.zeros(0x110000, np.int64)
     total = 0.0
     for counts, codes, lengths in _blocks(words):
@@ -230,8 +308,9 @@ def _alphabet(words: WordCounts, limit: int) -> Array:  # -> (K,) code points
         if total > _MAX_TOTAL:
             raise InputError("word_counts adds up to more than 2**60 characters; scale the counts down.")
         np.add.at(frequency, codes, np.repeat(counts.clip(0), lengths))
-    found = np.flatnonzero(frequency)
-    kept = found[np.lexsort((found, -frequency[found]))][:limit]
+    codes = np.flatnonzero(frequency)
+    by_frequency = np.lexsort((codes, -frequency[codes]))
+    kept = codes[by_frequency][:limit]
     return kept[(kept < 0xD800) | (kept > 0xDFFF)]
 
 

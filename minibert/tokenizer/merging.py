@@ -1,4 +1,4 @@
-"""Make the merges of simple.py without counting the text anew for each of them.
+"""Make the merges of `core/wordpiece.py` without counting the text anew for each of them.
 
 `native.Merger` is the twin in C. Gains are kept and serve as bounds, only words that hold a pair are visited,
 and logarithms are made of + - * / alone, which have the same bits everywhere.
@@ -21,58 +21,90 @@ _SLACK = 2.0**-40
 
 
 class Merger:
-    """The segmented text, the pairs of neighbours in it, and the gain of joining each; see `learn_vocab`.
+    """Keep the segmented text, its pairs of neighbours, and the gain of joining each; see `learn_vocab`.
 
     Pairs are numbered as they appear. What a merge asks of every pair sits in NumPy arrays; which words hold
     a pair is remembered, so that joining visits only those.
+
+    Parameters
+    ----------
+    text : Symbols
+        The words, as numbers.
+    min_frequency : int
+        A pair that occurs less often is never merged.
+    objective : {"likelihood", "frequency"}
+        Which pair is the best: the one of the largest gain in likelihood, or the most frequent.
     """
 
     def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
-        symbols, bounds, counts, n_symbols = text
-        self.min_frequency, self.objective, self.n_symbols = min_frequency, objective, n_symbols
-        self.symbol_counts = np.zeros(n_symbols, np.int64)
+        self.min_frequency = min_frequency
+        self.objective = objective
+        self.n_symbols = text.n_symbols
+        self.symbol_counts = np.zeros(text.n_symbols, np.int64)
         self.pair_ids: dict[tuple[int, int], int] = {}
         self.pairs = np.zeros((2, 1024), np.int32)  # rows: left symbol, right symbol
         self.pair_counts = np.zeros(1024, np.int64)
         self.gains = np.full(1024, -np.inf)
         self.words_with: list[set[int]] = []  # pair -> the words that hold it, or once did
-        self.word_counts = counts.tolist()
-        flat = symbols.tolist()
-        self.segmented = [flat[begin:end] for begin, end in pairwise(bounds.tolist())]
-        for word, (pieces, count) in enumerate(zip(self.segmented, self.word_counts, strict=True)):
-            for piece in pieces:
-                self.symbol_counts[piece] += count
-            for pair in neighbours(pieces):
-                number = self._pair_id(pair)
-                self.pair_counts[number] += count
-                self.words_with[number].add(word)
+        self.word_counts = text.counts.tolist()
+        symbols = text.symbols.tolist()
+        self.segmented = [symbols[begin:end] for begin, end in pairwise(text.bounds.tolist())]
+        for word in range(len(self.segmented)):
+            self._count_word(word)
         self.total = self.symbol_counts.sum()
         self._refresh(np.arange(len(self.pair_ids)))
+
+    def _count_word(self, word: int) -> None:
+        """Add the pieces and pairs of a word to the counts."""
+        pieces = self.segmented[word]
+        count = self.word_counts[word]
+        for piece in pieces:
+            self.symbol_counts[piece] += count
+        for pair in neighbours(pieces):
+            number = self._pair_id(pair)
+            self.pair_counts[number] += count
+            self.words_with[number].add(word)
 
     def run(self, n_merges: int) -> tuple[Array, Array]:
         """Make up to `n_merges` more merges; fewer when no pair is left.
 
-        Return left and right parts, (k,) int32; the k-th merge of all makes the symbol n_symbols + k.
+        Parameters
+        ----------
+        n_merges : int
+            How many merges are wanted.
+
+        Returns
+        -------
+        lefts, rights : (k,) int32
+            The two parts of each merge. The i-th merge of all, from 0, makes the symbol `text.n_symbols` + i.
         """
         merges: list[Array] = []
-        while len(merges) < n_merges and (best := self._best_pair()) is not None:
+        while len(merges) < n_merges:
+            best = self._best_pair()
+            if best is None:
+                break
             merges.append(self.pairs[:, best].copy())
             self._merge(best)
         lefts, rights = np.array(merges, np.int32).reshape(-1, 2).T
         return lefts, rights
 
     def _merge(self, best: int) -> None:
+        """Join a pair everywhere, and bring counts and gains up to date."""
         left, right = self.pairs[:, best].tolist()
         merged = self.n_symbols
         self.n_symbols += 1
         self.symbol_counts = _with_room(self.symbol_counts, merged, 0)
         n = self.pair_counts[best]
         self.total -= n
-        np.add.at(self.symbol_counts, [left, right, merged], [-n, -n, n])
+        self.symbol_counts[left] -= n
+        self.symbol_counts[right] -= n
+        self.symbol_counts[merged] += n
         changes: dict[tuple[int, int], int] = defaultdict(int)
         for word in self.words_with[best]:
-            before, count = self.segmented[word], self.word_counts[word]
-            self.segmented[word] = after = join(before, (left, right), merged)
+            count = self.word_counts[word]
+            before = self.segmented[word]
+            after = join(before, (left, right), merged)
+            self.segmented[word] = after
             if len(after) == len(before):  # it held the pair before an earlier merge
                 continue
             for old in neighbours(before):
@@ -84,8 +116,9 @@ class Merger:
         self.words_with[best] = set()
         for pair, change in changes.items():
             self.pair_counts[self._pair_id(pair)] += change
-        concerned = np.isin(self.pairs[:, : len(self.pair_ids)], (left, right, merged)).any(axis=0)
-        self._refresh(np.flatnonzero(concerned))  # their gains depend on one of the three counts
+        pairs = self.pairs[:, : len(self.pair_ids)]
+        is_concerned = np.isin(pairs, (left, right, merged)).any(axis=0)
+        self._refresh(np.flatnonzero(is_concerned))  # their gains depend on one of the three counts
 
     def _best_pair(self) -> int | None:
         """Find the pair of the largest gain; of equals the one whose parts have the smallest numbers.
@@ -107,26 +140,34 @@ class Merger:
         left, right = self.pairs[:, ties].astype(np.int64)
         return int(ties[np.argmin(left * self.n_symbols + right)])
 
-    def _refresh(self, pairs: Array) -> None:  # pairs (K,)
+    # pairs (K,)
+    def _refresh(self, pairs: Array) -> None:
+        """Compute gains anew; -inf for pairs that are too rare to be merged."""
         alive = self.pair_counts[pairs] >= self.min_frequency
         self.gains[pairs[~alive]] = -np.inf
         self.gains[pairs[alive]] = self._gain(pairs[alive])
 
-    def _gain(self, pairs: Array) -> Array:  # pairs (K,) -> (K,) float64
+    # pairs (K,) -> (K,) float64
+    def _gain(self, pairs: Array) -> Array:
+        """Compute what joining each pair gains, as in `learn_vocab`."""
         n = self.pair_counts[pairs]
         if self.objective == "frequency":
             return n.astype(np.float64)
         left, right = self.pairs[:, pairs]
-        c_left, c_right = self.symbol_counts[left], self.symbol_counts[right]
         # Where the two parts are one piece, it is that piece's count which loses 2 n.
         same = left == right
-        lost = fall(c_left, np.where(same, 2 * n, n)) + np.where(same, 0.0, fall(c_right, n))
+        lost_left = fall(self.symbol_counts[left], np.where(same, 2 * n, n))
+        lost_right = np.where(same, 0.0, fall(self.symbol_counts[right], n))
+        lost = lost_left + lost_right
         gain = n * logarithm(n) + fall(self.total, n) - lost
         return np.rint(gain / _RESOLUTION) * _RESOLUTION
 
     def _pair_id(self, pair: tuple[int, int]) -> int:
-        if (number := self.pair_ids.get(pair)) is None:
-            number = self.pair_ids[pair] = len(self.words_with)
+        """Return the number of a pair, a new one where it appears for the first time."""
+        number = self.pair_ids.get(pair)
+        if number is None:
+            number = len(self.words_with)
+            self.pair_ids[pair] = number
             self.words_with.append(set())
             self.pairs = _with_room(self.pairs, number, 0)
             self.pair_counts = _with_room(self.pair_counts, number, 0)
@@ -142,30 +183,56 @@ _SQRT_HALF = 0.70710678118654757
 _INVERSE_ODD = [1.0 / odd for odd in range(3, 26, 2)]
 
 
-def fall(count: Array, n: Array) -> Array:  # count (K,) int64  n (K,) int64 -> (K,) float64
+# count (K,) int64  n (K,) int64 -> (K,) float64
+def fall(count: Array, n: Array) -> Array:
     """Compute f(count) - f(count - n) for f(x) = x log x without subtracting nearly equal numbers.
 
     It is n log(count) + rest log(count / rest) with rest = count - n; where n is small against it, the second
     logarithm is 2 atanh(n / (count + rest)).
+
+    Parameters
+    ----------
+    count : (K,) int64, or one number
+        At least 1.
+    n : (K,) int64
+        From 0 to `count`.
+
+    Returns
+    -------
+    (K,) float64
+        The differences; f(0) is 0.
     """
     rest = count - n
     log_count = logarithm(count)
     where_small = 2.0 * _atanh(n.astype(np.float64) / (count + rest))
-    log_ratio = np.where(rest > 0, log_count - logarithm(rest), 0.0)
-    return n * log_count + rest * np.where(n <= rest // 2, where_small, log_ratio)
+    where_large = np.where(rest > 0, log_count - logarithm(rest), 0.0)
+    log_ratio = np.where(n <= rest // 2, where_small, where_large)
+    return n * log_count + rest * log_ratio
 
 
-def logarithm(x: Array) -> Array:  # (K,) int64 or float64 -> (K,) float64
+# (K,) int64 or float64 -> (K,) float64
+def logarithm(x: Array) -> Array:
     """Compute log(x) for x >= 1: x = m 2^e, sqrt(1/2) <= m < sqrt(2), log m = 2 atanh((m - 1) / (m + 1)).
 
     Wrong by less than 2**-51 of itself. The C core does the same operations in the same order
     (csrc/wordpiece/logarithm.h): change both or none.
+
+    Parameters
+    ----------
+    x : (K,) int64 or float64
+        At least 1; what comes of smaller numbers is not to be used.
+
+    Returns
+    -------
+    (K,) float64
+        Natural logarithms, in nats, with the same bits on every machine.
     """
     m, exponent = np.frexp(np.asarray(x, np.float64))
     low = m < _SQRT_HALF
     m = np.where(low, m * 2.0, m)
     e = (exponent - low).astype(np.float64)
-    return e * _LOG_2[0] + (2.0 * _atanh((m - 1.0) / (m + 1.0)) + e * _LOG_2[1])
+    log_m = 2.0 * _atanh((m - 1.0) / (m + 1.0))
+    return e * _LOG_2[0] + (log_m + e * _LOG_2[1])
 
 
 def _atanh(s: Array) -> Array:
@@ -179,4 +246,6 @@ def _atanh(s: Array) -> Array:
 
 def _with_room(array: Array, index: int, fill: float) -> Array:
     """Return `array` if its last axis has a place `index`, otherwise a copy of twice the length."""
-    return array if index < array.shape[-1] else np.concatenate([array, np.full_like(array, fill)], axis=-1)
+    if index < array.shape[-1]:
+        return array
+    return np.concatenate([array, np.full_like(array, fill)], axis=-1)

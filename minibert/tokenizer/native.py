@@ -21,6 +21,7 @@ from minibert.tokenizer.normalize import COMPAT, BasicTokenizer
 OBJECTIVES = ("likelihood", "frequency")  # in C, 0 and 1
 _OFFSETS, _SPECIAL, _RAW = 1, 2, 4
 _NO_MEMORY, _TOO_LONG = -1, -2
+_MOST_INT = 2**31 - 1
 
 # Slices of a batch, in characters: a smaller one is not worth a thread, a larger one leaves the cache.
 _SMALL_SLICE, _LARGE_SLICE = 1 << 16, 1 << 21
@@ -31,7 +32,7 @@ Alignment = tuple[Array, Array]
 
 
 class Pieces(NamedTuple):
-    """What a core matches words against."""
+    """Hold what a core matches words against."""
 
     vocab: list[str]
     basic_tokenizer: BasicTokenizer
@@ -41,7 +42,7 @@ class Pieces(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """How many texts become ids end to end."""
+    """Say how many texts become ids end to end."""
 
     offsets: bool = False  # find places in the text and numbers of words
     special: bool = False  # keep special tokens that are written out whole
@@ -51,7 +52,7 @@ class Wanted(NamedTuple):
 
 
 class Symbols(NamedTuple):
-    """Words as numbers, of which merges are learned."""
+    """Hold words as numbers, of which merges are learned."""
 
     symbols: Array  # (n,) int32, those of all words end to end, each below `n_symbols`
     bounds: Array  # (W + 1,) int64: word i is symbols[bounds[i]:bounds[i + 1]]
@@ -60,7 +61,7 @@ class Symbols(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Many texts as ids, end to end; what both cores give."""
+    """Hold many texts as ids, end to end; what both cores give."""
 
     ids: Array  # (n,) int32
     bounds: Array  # (N+1,) int64: ids of text i are bounds[i]:bounds[i+1]
@@ -82,16 +83,32 @@ def load() -> Any:
 
 
 def available() -> bool:
-    """Tell whether the extension can be imported, without a warning."""
+    """Return whether the extension can be imported, without a warning."""
     with warnings.catch_warnings(action="ignore"):
-        found = load() is not None
-    if not found:
-        load.cache_clear()  # so that whoever needs it is told
-    return found
+        is_built = load() is not None
+    if not is_built:
+        load.cache_clear()  # so that whoever needs it gets the warning
+    return is_built
 
 
 def choose(core: str) -> bool:
-    """Tell whether `core` ("auto", "c" or "python") means the C core; refuse "c" where it is not built."""
+    """Return whether an argument means the C core.
+
+    Parameters
+    ----------
+    core : {"auto", "c", "python"}
+        "auto" is the C core where it is built; where it is not, the first call warns.
+
+    Returns
+    -------
+    bool
+        True for the C core, False for the Python core.
+
+    Raises
+    ------
+    InputError
+        When the name is another one, or for "c" where the extension is not built.
+    """
     if core not in ("auto", "c", "python"):
         raise InputError(f"core={core!r} is unknown; choose auto, c or python.")
     if core == "c" and not available():
@@ -101,15 +118,36 @@ def choose(core: str) -> bool:
 
 
 class Core:
-    """Pieces by longest match, as `greedy.GreedyCore` finds them; its rules are those of `BasicTokenizer`."""
+    """Find pieces by longest match, as `greedy.GreedyCore` does; the rules are those of `BasicTokenizer`.
+
+    Parameters
+    ----------
+    given : Pieces
+        The vocabulary and the rules.
+
+    Raises
+    ------
+    InputError
+        When the vocabulary is too large for the C core or for memory.
+    """
 
     def __init__(self, given: Pieces) -> None:
         self._module = module = load()
-        vocab, basic_tokenizer, unk_id, special_ids, max_chars = given
-        self._new, self._unpack, self._encode = module.ffi.new, module.ffi.unpack, module.lib.wp_encode_text
-        rules = _rules(module, basic_tokenizer), min(max_chars, 2**31 - 1)
-        special, kept = (unk_id, special_ids, len(special_ids)), _strings(module, basic_tokenizer.never_split)
-        if not (pointer := module.lib.wp_tokenizer_new(*rules, *_strings(module, vocab), *special, *kept)):
+        self._new = module.ffi.new
+        self._unpack = module.ffi.unpack
+        self._encode = module.lib.wp_encode_text
+        vocab = given.vocab
+        basic_tokenizer = given.basic_tokenizer
+        pointer = module.lib.wp_tokenizer_new(
+            _rules(module, basic_tokenizer),
+            min(given.max_input_chars_per_word, _MOST_INT),
+            *_strings(module, vocab),
+            given.unk_id,
+            given.special_ids,
+            len(given.special_ids),
+            *_strings(module, basic_tokenizer.never_split),
+        )
+        if not pointer:
             longest = max(vocab, key=len)
             raise InputError(
                 f"the vocabulary of {len(vocab)} pieces does not fit into the C core: there is not enough "
@@ -119,7 +157,27 @@ class Core:
         self._tokenizer = module.ffi.gc(pointer, module.lib.wp_tokenizer_free)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Return the ids of one text."""
+        """Return the ids of one text.
+
+        Parameters
+        ----------
+        text : str
+            The text; lone surrogates are allowed.
+        special : bool, default False
+            Keep special tokens whole that are written out in it.
+
+        Returns
+        -------
+        list of int
+            Ids of its pieces, without [CLS] and [SEP].
+
+        Raises
+        ------
+        InputError
+            When the text has more than 2**31 - 1 bytes in UTF-8.
+        MemoryError
+            When there is not enough memory.
+        """
         data = text.encode("utf-8", "surrogatepass")
         ids = self._new("int32_t[]", len(data))
         n = self._encode(self._tokenizer, data, len(data), _SPECIAL if special else 0, ids)
@@ -130,108 +188,245 @@ class Core:
     def encode_texts(
         self, texts: Sequence[str | bytes], wanted: Wanted, threads: int | None = None
     ) -> Encoded:
-        """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads."""
-        raw = bool(texts) and isinstance(texts[0], bytes)
-        flags = _OFFSETS * wanted.offsets + _SPECIAL * wanted.special + _RAW * raw
-        threads = cores() if threads is None else threads
-        encode = functools.partial(self._encode_slice, flags=flags, wrapping=wanted[2:])
+        """Encode many texts, as `GreedyCore.encode_texts` does: slices of them on several threads.
+
+        Parameters
+        ----------
+        texts : sequence of str or of bytes
+            All of one type; bytes are UTF-8.
+        wanted : Wanted
+            What to find, and which ids to put around.
+        threads : int or None
+            How many threads share the work; by default one for each core.
+
+        Returns
+        -------
+        Encoded
+            In the order of the texts, whatever the threads.
+        """
+        flags = 0
+        if wanted.offsets:
+            flags |= _OFFSETS
+        if wanted.special:
+            flags |= _SPECIAL
+        if texts and isinstance(texts[0], bytes):
+            flags |= _RAW
+        if threads is None:
+            threads = cores()
+        wrapping = wanted.first_id, wanted.last_id, wanted.period
+        encode = functools.partial(self._encode_slice, flags=flags, wrapping=wrapping)
         slices = list(_slices(texts, wanted.period, threads))
-        if threads == 1 or len(slices) <= 1:
-            return _concatenated(list(map(encode, slices)) or [encode(texts)])
+        if not slices:
+            return encode(texts)
+        if threads == 1 or len(slices) == 1:
+            return _concatenated([encode(part) for part in slices])
         with ThreadPoolExecutor(min(threads, len(slices))) as pool:
             return _concatenated(list(pool.map(encode, slices)))
 
     def _encode_slice(
         self, texts: Sequence[str | bytes], flags: int, wrapping: tuple[int, int, int]
     ) -> Encoded:
+        """Encode texts by one thread."""
         ffi, lib = self._module.ffi, self._module.lib
         data, bounds = end_to_end(texts)
-        given = data, _int64(self._module, bounds), len(texts)
-        if not (pointer := lib.wp_encode_texts(self._tokenizer, *given, flags, *wrapping)):
-            raise _failure(_TOO_LONG if np.diff(bounds).max(initial=0) >= 2**31 else _NO_MEMORY)
+        pointer = lib.wp_encode_texts(
+            self._tokenizer, data, _int64(self._module, bounds), len(texts), flags, *wrapping
+        )
+        if not pointer:
+            longest = np.diff(bounds).max(initial=0)
+            raise _failure(_TOO_LONG if longest > _MOST_INT else _NO_MEMORY)
         result = ffi.gc(pointer, lib.wp_result_free)
         n = result.n_ids
-        ids = self._taken(result, "ids", n, np.int32)
-        bounds = self._taken(result, "bounds", len(texts) + 1, np.int64)
+        ids = self._array_from(result, "ids", n, np.int32)
+        bounds = self._array_from(result, "bounds", len(texts) + 1, np.int64)
         alignment = None
         if flags & _OFFSETS:
-            offsets = self._taken(result, "offsets", 2 * n, np.int32).reshape(-1, 2)
-            alignment = offsets, self._taken(result, "words", n, np.int32)
+            offsets = self._array_from(result, "offsets", 2 * n, np.int32).reshape(-1, 2)
+            word_ids = self._array_from(result, "words", n, np.int32)
+            alignment = offsets, word_ids
         return Encoded(ids, bounds, alignment, result.n_invalid)
 
-    def _taken(self, result: Any, field: str, count: int, dtype: type) -> Array:
+    def _array_from(self, result: Any, field: str, count: int, dtype: type) -> Array:
         """Take an array of a result without a copy: the result gives it up, the array frees it."""
         ffi = self._module.ffi
         pointer = ffi.gc(getattr(result, field), self._module.lib.wp_release)
         setattr(result, field, ffi.NULL)
-        return np.frombuffer(ffi.buffer(pointer, count * np.dtype(dtype).itemsize), dtype)
+        n_bytes = count * np.dtype(dtype).itemsize
+        return np.frombuffer(ffi.buffer(pointer, n_bytes), dtype)
 
 
 class Counter:
-    """Words and how often they occur, as `counting.PythonCounter` has them; one thread at a time writes."""
+    """Count words, as `counting.PythonCounter` does; one thread at a time writes.
+
+    Parameters
+    ----------
+    basic_tokenizer : BasicTokenizer
+        The rules that make words of text.
+    max_chars : int
+        Words of more characters are not counted.
+    """
 
     def __init__(self, basic_tokenizer: BasicTokenizer, max_chars: int) -> None:
         self._module = module = load()
         rules = _rules(module, basic_tokenizer)
-        pointer = _checked(module.lib.wp_counter_new(rules, min(max_chars, 2**31 - 1)))
+        pointer = _checked(module.lib.wp_counter_new(rules, min(max_chars, _MOST_INT)))
         self._counter = module.ffi.gc(pointer, module.lib.wp_counter_free)
 
     def count(self, data: bytes, raw: bool = True) -> int:
-        """Count the words of a text, of a string unless `raw`; return how many stretches were not UTF-8."""
-        return _counted(self._module.lib.wp_count(self._counter, data, len(data), _RAW * raw))
+        """Count the words of a text.
+
+        Parameters
+        ----------
+        data : bytes
+            The text in UTF-8.
+        raw : bool, default True
+            Bytes of unknown origin; False for those of a str, whose lone surrogates are allowed.
+
+        Returns
+        -------
+        int
+            How many stretches were not UTF-8; 0 unless `raw`.
+        """
+        flags = _RAW if raw else 0
+        return _counted(self._module.lib.wp_count(self._counter, data, len(data), flags))
 
     def count_split(self, held_out: "Counter", modulus: int, data: bytes, raw: bool = True) -> int:
-        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into `held_out`."""
+        """Count as `count`, but lines whose CRC-32 is a multiple of `modulus` into another counter.
+
+        Parameters
+        ----------
+        held_out : Counter
+            The other counter.
+        modulus : int
+            About one line of so many is held out.
+        data, raw
+            As for `count`.
+
+        Returns
+        -------
+        int
+            How many stretches were not UTF-8; 0 unless `raw`.
+
+        Raises
+        ------
+        InputError
+            When `modulus` is not positive.
+        """
         if modulus < 1:  # the C core would divide by it
             raise InputError(f"modulus={modulus} is not a positive number; 2 holds out every second line.")
-        both = self._counter, held_out._counter
-        return _counted(self._module.lib.wp_count_split(*both, modulus, data, len(data), _RAW * raw))
+        flags = _RAW if raw else 0
+        n_invalid = self._module.lib.wp_count_split(
+            self._counter, held_out._counter, modulus, data, len(data), flags
+        )
+        return _counted(n_invalid)
 
     def add(self, other: "Counter") -> None:
-        """Add the counts of another counter."""
+        """Add the counts of another counter.
+
+        Parameters
+        ----------
+        other : Counter
+            One with the same rules; it stays as it is.
+        """
         _counted(self._module.lib.wp_counter_add(self._counter, other._counter))
 
     def export(self) -> tuple[bytes, Array, Array]:
         """Return words end to end in the order of their bytes, borders (n+1,) int64 and counts (n,) int64."""
         ffi, lib = self._module.ffi, self._module.lib
-        n = _counted(lib.wp_counter_n_words(self._counter))
-        words = bytearray(_counted(lib.wp_counter_n_bytes(self._counter)))
-        bounds, counts = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-        places = ffi.from_buffer("char[]", words), _int64(self._module, bounds), _int64(self._module, counts)
-        _counted(lib.wp_counter_export(self._counter, *places))
+        n_words = _counted(lib.wp_counter_n_words(self._counter))
+        n_bytes = _counted(lib.wp_counter_n_bytes(self._counter))
+        words = bytearray(n_bytes)
+        bounds = np.empty(n_words + 1, np.int64)
+        counts = np.empty(n_words, np.int64)
+        status = lib.wp_counter_export(
+            self._counter,
+            ffi.from_buffer("char[]", words),
+            _int64(self._module, bounds),
+            _int64(self._module, counts),
+        )
+        _counted(status)
         return bytes(words), bounds, counts
 
 
 class Merger:
-    """The merges of `merging.Merger`, whose arguments these are."""
+    """Make the merges of `merging.Merger`, whose arguments these are.
+
+    Parameters
+    ----------
+    text : Symbols
+        The words, as numbers.
+    min_frequency : int
+        A pair that occurs less often is never merged.
+    objective : {"likelihood", "frequency"}
+        Which pair is the best.
+    """
 
     def __init__(self, text: Symbols, min_frequency: int, objective: str) -> None:
         self._module = module = load()
-        symbols = module.ffi.from_buffer("int32_t[]", np.ascontiguousarray(text.symbols, np.int32))
-        given = symbols, _int64(module, text.bounds), _int64(module, text.counts), len(text.counts)
-        how = text.n_symbols, min_frequency, OBJECTIVES.index(objective)
-        pointer = module.lib.wp_learner_new(*given, *how)
+        symbols = np.ascontiguousarray(text.symbols, np.int32)
+        pointer = module.lib.wp_learner_new(
+            module.ffi.from_buffer("int32_t[]", symbols),
+            _int64(module, text.bounds),
+            _int64(module, text.counts),
+            len(text.counts),
+            text.n_symbols,
+            min_frequency,
+            OBJECTIVES.index(objective),
+        )
         self._learner = module.ffi.gc(_checked(pointer), module.lib.wp_learner_free)
 
     def run(self, n_merges: int) -> tuple[Array, Array]:
-        """Make up to `n_merges` more merges, as `merging.Merger.run` does."""
+        """Make up to `n_merges` more merges, as `merging.Merger.run` does.
+
+        Parameters
+        ----------
+        n_merges : int
+            How many merges are wanted.
+
+        Returns
+        -------
+        lefts, rights : (k,) int32
+            The two parts of each merge; k is less than `n_merges` when no pair is left.
+        """
         lefts, rights = np.empty((2, n_merges), np.int32)
-        places = (self._module.ffi.from_buffer("int32_t[]", one) for one in (lefts, rights))
-        n = _counted(self._module.lib.wp_learner_run(self._learner, n_merges, *places))
+        n = self._module.lib.wp_learner_run(
+            self._learner,
+            n_merges,
+            self._module.ffi.from_buffer("int32_t[]", lefts),
+            self._module.ffi.from_buffer("int32_t[]", rights),
+        )
+        n = _counted(n)
         return lefts[:n], rights[:n]
 
 
 def _rules(module: Any, basic: BasicTokenizer) -> Any:
-    switches = basic.lower_case, basic.strip_accents, basic.tokenize_chinese_chars
-    return module.ffi.new("wp_rules *", (*switches, COMPAT.index(basic.compat)))  # WP_GOOGLE ...
+    """Return the rules as a struct of C."""
+    mode = COMPAT.index(basic.compat)  # WP_GOOGLE ...
+    fields = basic.lower_case, basic.strip_accents, basic.tokenize_chinese_chars, mode
+    return module.ffi.new("wp_rules *", fields)
 
 
 def end_to_end(texts: Sequence[Any]) -> tuple[bytes, Array]:
-    """Join texts as UTF-8; return with them where each begins and ends: (N+1,) int64."""
+    """Join texts as UTF-8.
+
+    Parameters
+    ----------
+    texts : sequence of N str or bytes
+        All of one type; lone surrogates are written as "surrogatepass" writes them.
+
+    Returns
+    -------
+    data : bytes
+        The texts, one right after the other.
+    bounds : (N+1,) int64
+        Text i is data[bounds[i]:bounds[i + 1]].
+    """
     if texts and isinstance(texts[0], str):
         texts = [text.encode("utf-8", "surrogatepass") for text in texts]
-    bounds = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
+    n_texts = len(texts)
+    lengths = np.fromiter(map(len, texts), np.int64, n_texts)
+    bounds = np.zeros(n_texts + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
     return b"".join(texts), bounds
 
 
@@ -243,46 +438,62 @@ def _strings(module: Any, texts: Sequence[str]) -> tuple[bytes, Any, int]:
 
 def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator[Sequence[str | bytes]]:
     """Cut texts into slices of whole periods, enough of them for all threads."""
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    total = int(ends[-1]) if len(texts) else 0
-    n_slices = max(total // _LARGE_SLICE, min(threads * _SLICES, total // _SMALL_SLICE), 1)
-    cuts = np.searchsorted(ends, np.linspace(0, total, n_slices + 1)[1:-1]) // period * period
-    for first, last in pairwise(np.unique([0, *cuts, len(texts)]).tolist()):
+    n_texts = len(texts)
+    lengths = np.fromiter(map(len, texts), np.int64, n_texts)
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if n_texts else 0
+    n_for_threads = min(threads * _SLICES, total // _SMALL_SLICE)
+    n_for_cache = total // _LARGE_SLICE
+    n_slices = max(n_for_cache, n_for_threads, 1)
+    targets = np.linspace(0, total, n_slices + 1)[1:-1]  # in characters, where slices would be equal
+    cuts = np.searchsorted(ends, targets)
+    cuts -= cuts % period
+    borders = np.unique([0, *cuts, n_texts])
+    for first, last in pairwise(borders.tolist()):
         yield texts[first:last]
 
 
 def _concatenated(parts: list[Encoded]) -> Encoded:
+    """Join what several slices became."""
     if len(parts) == 1:
         return parts[0]
-    bounds, before = [np.zeros(1, np.int64)], 0
+    bounds = [np.zeros(1, np.int64)]
+    before = 0
     for part in parts:
         bounds.append(part.bounds[1:] + before)
         before += len(part.ids)
     alignment = None
-    if aligned := [part.alignment for part in parts if part.alignment is not None]:
-        offsets, words = map(np.concatenate, zip(*aligned, strict=True))
-        alignment = offsets, words
+    alignments = [part.alignment for part in parts if part.alignment is not None]
+    if alignments:
+        offsets = np.concatenate([offsets for offsets, _ in alignments])
+        word_ids = np.concatenate([word_ids for _, word_ids in alignments])
+        alignment = offsets, word_ids
     ids = np.concatenate([part.ids for part in parts])
-    return Encoded(ids, np.concatenate(bounds), alignment, sum(part.n_invalid for part in parts))
+    n_invalid = sum(part.n_invalid for part in parts)
+    return Encoded(ids, np.concatenate(bounds), alignment, n_invalid)
 
 
 def _int64(module: Any, array: Array) -> Any:
+    """Return an array as C's pointer to it; the array must outlive the call."""
     return module.ffi.from_buffer("int64_t[]", array)
 
 
 def _checked(pointer: Any) -> Any:
+    """Return a pointer; raise MemoryError when it is NULL."""
     if not pointer:
         raise _failure(_NO_MEMORY)
     return pointer
 
 
 def _counted(status: int) -> int:
+    """Return what a function of C counted; raise what it failed of where it is negative."""
     if status < 0:
         raise _failure(status)
     return status
 
 
 def _failure(status: int) -> Exception:
+    """Return the error that a status of the C core stands for."""
     if status == _TOO_LONG:
         return InputError("a text has more than 2,147,483,647 bytes; cut it into several.")
     return MemoryError("there is not enough memory for the tokenizer.")

@@ -30,7 +30,7 @@ _DELETED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class Word(NamedTuple):
-    """A word, and for each of its characters the span of the original text that it comes from."""
+    """Hold a word, and for each of its characters the span of the original text that it comes from."""
 
     text: str
     begins: list[int]  # one for each character: where its source begins, in code points
@@ -39,7 +39,7 @@ class Word(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """A character on its way, with the span of its source."""
+    """Hold a character on its way, with the span of its source."""
 
     character: str
     begin: int
@@ -47,27 +47,36 @@ class _Placed(NamedTuple):
 
 
 class BasicTokenizer:
-    """Splits text into normalised words and punctuation marks.
+    """Split text into normalised words and punctuation marks.
 
     A text is cleaned, CJK ideographs are set apart, and what stands between spaces is a word. It is
     lower-cased, decomposed (NFD), stripped of accents and split at punctuation marks, each of them a word.
-    Raise InputError when `compat` is unknown, a switch is neither True nor False, or `never_split` is no
-    collection of strings that are not empty.
 
     Parameters
     ----------
-    lower_case : lower-case every word (the uncased models).
-    strip_accents : drop combining marks after canonical decomposition (NFD); by default as `lower_case`.
-    tokenize_chinese_chars : make a word of every CJK ideograph.
-    compat : whose words to make, by Unicode 15.0.0; docs/tokenizer.md has all differences in a table.
+    lower_case : bool, default True
+        Lower-case every word (the uncased models).
+    strip_accents : bool or None
+        Drop combining marks after canonical decomposition (NFD); by default as `lower_case`.
+    tokenize_chinese_chars : bool, default True
+        Make a word of every CJK ideograph.
+    compat : {"google", "hf-slow", "hf-fast"}
+        Whose words to make, by Unicode 15.0.0; docs/tokenizer.md has all differences in a table.
 
         - "google": those of the released code, `tokenization.py`.
         - "hf-slow": those of Hugging Face's transformers, in Python. Private, unassigned and surrogate
           characters are deleted too, and text is composed (NFC) before it is split.
         - "hf-fast": those of Hugging Face's tokenizers, in Rust. Private characters are deleted too, the
           256 ideographs U+2B820-2B91F are letters like others, and a capital sigma becomes medial everywhere.
-    never_split : words that stay as they are where only spaces, ideographs or the ends of the text stand
-        around them.
+    never_split : iterable of str
+        Words that stay as they are where only spaces, ideographs or the ends of the text stand around them;
+        by default none.
+
+    Raises
+    ------
+    InputError
+        When `compat` is unknown, a switch is neither True nor False, or `never_split` is not a collection of
+        strings that are not empty.
 
     Examples
     --------
@@ -112,16 +121,43 @@ class BasicTokenizer:
         self._alone = _Alone(self.align)
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the words of `text`, none of them empty, each punctuation mark a word of its own."""
-        if self._kept or not text.isascii() and (self.composes or _looks_at_neighbours().search(text)):
+        """Return the words of a text, each punctuation mark a word of its own.
+
+        Parameters
+        ----------
+        text : str
+            Any text.
+
+        Returns
+        -------
+        list of str
+            Normalised words, none of them empty: those of `align`, many times faster.
+        """
+        if self._kept or self._needs_neighbours(text):
             return [word.text for word in self.align(text)]
         return text.translate(self._alone).split()
+
+    def _needs_neighbours(self, text: str) -> bool:
+        """Return whether what becomes of a character of a text may depend on those beside it."""
+        if text.isascii():
+            return False
+        return self.composes or _looks_at_neighbours().search(text) is not None
 
     def align(self, text: str) -> list[Word]:
         """Tokenize with the source of every character: readable, and what offsets are checked against.
 
         Characters share their sources where these can't be told apart: marks that changed places in
         canonical order, and what NFC changed together ("hf-slow").
+
+        Parameters
+        ----------
+        text : str
+            Any text.
+
+        Returns
+        -------
+        list of Word
+            The words of `tokenize`, with sources in code points of the text.
         """
         words = []
         for chunk in self._chunks(text):
@@ -145,16 +181,21 @@ class BasicTokenizer:
 
         Parameters
         ----------
-        text : any text.
+        text : str
+            Any text.
 
         Returns
         -------
-        str, and two sequences of int, one for each of its characters: where its source begins, in code
-        points, and where it ends.
+        spelt : str
+            The normalised text.
+        begins, ends : sequences of int
+            For each of its characters where its source begins, in code points, and where it ends.
         """
         if text.isascii() and not _DELETED_ASCII.search(text):  # then each character stays where it is
             spelt = text.translate(_SPACES)
-            return spelt.lower() if self.lower_case else spelt, range(len(text)), range(1, len(text) + 1)
+            if self.lower_case:
+                spelt = spelt.lower()
+            return spelt, range(len(text)), range(1, len(text) + 1)
         placed = list(self._spaced(text))
         if self.composes:
             placed = _compose(placed)
@@ -162,31 +203,37 @@ class BasicTokenizer:
             placed = self._lowered(placed)
         if self.strip_accents:
             placed = _strip_accents(placed)
-        return _spell(placed), [one.begin for one in placed], [one.end for one in placed]
+        begins = [character.begin for character in placed]
+        ends = [character.end for character in placed]
+        return _spell(placed), begins, ends
 
     def _spaced(self, text: str) -> Iterator[_Placed]:
         """Clean text, with a space for each of its spaces and around ideographs."""
         for at, character in enumerate(text):
-            if (flags := unicode.flags(ord(character))) & self.deleted:
+            flags = unicode.flags(ord(character))
+            if flags & self.deleted:
                 continue
             if flags & unicode.SPACE:
                 yield _Placed(" ", at, at + 1)
             elif flags & self.apart == unicode.IDEOGRAPH:
-                yield from (_Placed(one, at, at + 1) for one in (" ", character, " "))
+                yield from _expand(_Placed(character, at, at + 1), f" {character} ")
             else:
                 yield _Placed(character, at, at + 1)
 
     def _lowered(self, chunk: list[_Placed]) -> list[_Placed]:
         """Lower-case characters, each with regard to its neighbours."""
         spelt = _spell(chunk)
-        lowered = (unicode.lower_at(spelt, at, self.final_sigma) for at in range(len(spelt)))
-        return [part for pair in zip(chunk, lowered, strict=True) for part in _expand(*pair)]
+        lowered: list[_Placed] = []
+        for at, placed in enumerate(chunk):
+            lowered += _expand(placed, unicode.lower_at(spelt, at, self.final_sigma))
+        return lowered
 
     def _chunks(self, text: str) -> list[list[_Placed]]:
         """Clean text, and cut it at spaces and around ideographs."""
         chunks: list[list[_Placed]] = [[]]
         for at, character in enumerate(text):
-            if (flags := unicode.flags(ord(character))) & self.deleted:
+            flags = unicode.flags(ord(character))
+            if flags & self.deleted:
                 continue
             if flags & unicode.SPACE:
                 chunks.append([])
@@ -198,36 +245,68 @@ class BasicTokenizer:
 
 
 class _Alone(dict[int, str]):
-    """What becomes of a character whatever stands beside it, for `str.translate`; worked out at the first."""
+    """Map a character to what becomes of it whatever stands beside it, for `str.translate`.
+
+    It is worked out when the character first comes.
+    """
 
     def __init__(self, align: Callable[[str], list[Word]]) -> None:
         self.align = align
 
     def __missing__(self, code: int) -> str:
-        self[code] = between = " ".join(word.text for word in self.align(f"a{chr(code)}a"))[1:-1]
+        words = [word.text for word in self.align(f"a{chr(code)}a")]
+        between = " ".join(words)[1:-1]
+        self[code] = between
         return between
 
 
 @cache
 def _looks_at_neighbours() -> re.Pattern[str]:
     """Match where a step looks further: capital sigma, and marks that change places and stay."""
-    kept = [chr(code) for code in unicode.data().combining if not unicode.flags(code) & unicode.NONSPACING]
-    return re.compile(f"[Σ{''.join(kept)}]")
+    kept = ""
+    for code in unicode.data().combining:
+        if not unicode.flags(code) & unicode.NONSPACING:
+            kept += chr(code)
+    return re.compile(f"[Σ{kept}]")
 
 
 def _switch(name: str, value: bool) -> bool:
+    """Return a switch as a bool; raise InputError when it is neither True nor False."""
     if type(value).__name__ not in ("bool", "bool_"):  # NumPy's too, which is not imported for that
         raise InputError(f"{name}={value!r} is neither True nor False; give one of these.")
     return bool(value)
 
 
 def split_at_whitespace(text: str) -> list[str]:
-    """Split raw text into chunks that tokenize independently: the tokens of `text` are theirs in a row."""
+    """Split raw text into chunks that tokenize independently: the tokens of the text are theirs in a row.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    list of str
+        What stands between white space, without the control characters that cleaning deletes although Python
+        splits at them.
+    """
     return _DELETED_SPACES.sub("", text).split()
 
 
 def is_punctuation(character: str) -> bool:
-    """Tell whether `character` is Unicode punctuation or printable ASCII, no letter or digit: `$` is, too."""
+    """Return whether a character is punctuation: by Unicode, or printable ASCII such as `$`.
+
+    Parameters
+    ----------
+    character : str
+        One character.
+
+    Returns
+    -------
+    bool
+        False for letters, digits, spaces and controls.
+    """
     return bool(unicode.flags(ord(character)) & unicode.PUNCTUATION)
 
 
@@ -236,25 +315,40 @@ def _compose(chunk: list[_Placed]) -> list[_Placed]:
     text = _spell(chunk)
     composed: list[_Placed] = []
     for begin, end in unicode.segments(text):
-        together = unicode.nfc(text[begin:end])
-        whole = _Placed("", chunk[begin].begin, chunk[end - 1].end)
-        composed += chunk[begin:end] if together == text[begin:end] else _expand(whole, together)
+        segment = unicode.nfc(text[begin:end])
+        if segment == text[begin:end]:
+            composed += chunk[begin:end]
+        else:
+            source = _Placed("", chunk[begin].begin, chunk[end - 1].end)
+            composed += _expand(source, segment)
     return composed
 
 
 def _strip_accents(chunk: list[_Placed]) -> list[_Placed]:
     """Decompose (NFD) without nonspacing marks. Marks that stay but change places have one source."""
-    decomposed = [part for placed in chunk for part in _expand(placed, unicode.decompose(placed.character))]
-    stripped = []
-    for is_starter, run in groupby(decomposed, lambda part: unicode.combining_class(part.character) == 0):
+    decomposed: list[_Placed] = []
+    for placed in chunk:
+        decomposed += _expand(placed, unicode.decompose(placed.character))
+    stripped: list[_Placed] = []
+    for is_starter, run in groupby(decomposed, _is_starter):
         kept = [part for part in run if not unicode.flags(ord(part.character)) & unicode.NONSPACING]
         text = _spell(kept)
         ordered = text if is_starter else unicode.in_order(text)
-        stripped += kept if ordered == text else _expand(_Placed("", kept[0].begin, kept[-1].end), ordered)
+        if ordered == text:
+            stripped += kept
+        else:
+            source = _Placed("", kept[0].begin, kept[-1].end)
+            stripped += _expand(source, ordered)
     return stripped
 
 
+def _is_starter(placed: _Placed) -> bool:
+    """Return whether a character keeps its place in canonical order."""
+    return unicode.combining_class(placed.character) == 0
+
+
 def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
+    """Cut a chunk into words; each punctuation mark is one."""
     words: list[list[_Placed]] = [[]]
     for placed in chunk:
         if is_punctuation(placed.character):
@@ -265,12 +359,17 @@ def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
 
 
 def _expand(source: _Placed, characters: str) -> list[_Placed]:
+    """Return characters that all come from the source of one."""
     return [_Placed(character, source.begin, source.end) for character in characters]
 
 
 def _spell(chunk: list[_Placed]) -> str:
+    """Return the characters as a string."""
     return "".join(placed.character for placed in chunk)
 
 
 def _word(chunk: list[_Placed]) -> Word:
-    return Word(_spell(chunk), [placed.begin for placed in chunk], [placed.end for placed in chunk])
+    """Return the characters as a word."""
+    begins = [placed.begin for placed in chunk]
+    ends = [placed.end for placed in chunk]
+    return Word(_spell(chunk), begins, ends)

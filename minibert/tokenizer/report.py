@@ -20,7 +20,7 @@ TOGETHER = 1 << 16  # words that are segmented at once
 
 
 class Segmented(NamedTuple):
-    """Words as a tokenizer cuts them."""
+    """Hold how a tokenizer cuts words."""
 
     piece_counts: np.ndarray  # (V,) int64, how often each piece occurs
     n_words: int
@@ -30,22 +30,44 @@ class Segmented(NamedTuple):
 
 
 def segmented(tokenizer: Tokenizer, words: WordCounts) -> Segmented:
-    """Cut words of the tokenizer's `basic_tokenizer` greedily, and count."""
+    """Cut words greedily, and count.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        What cuts them.
+    words : WordCounts
+        Words of its `basic_tokenizer`.
+
+    Returns
+    -------
+    Segmented
+        Counts of pieces and words, each word as often as it occurs.
+    """
     piece_counts = np.zeros(tokenizer.vocab_size, np.int64)
-    whole = unknown = begin = 0
-    every = iter(words)
-    while texts := list(islice(every, TOGETHER)):
+    n_whole = n_unknown = 0
+    begin = 0
+    remaining = iter(words)
+    while texts := list(islice(remaining, TOGETHER)):
         counts = words.counts[begin : begin + len(texts)]
         begin += len(texts)
         batch = tokenizer.encode_batch(texts, add_special_tokens=False)
         lengths = np.diff(batch.cu_seqlens)
         np.add.at(piece_counts, batch.ids, np.repeat(counts, lengths))
-        single = lengths == 1
-        known = batch.ids[batch.cu_seqlens[:-1][single]] != tokenizer.unk_id
-        whole += int(counts[single][known].sum())
-        unknown += int(counts[single][~known].sum())
-    n_bytes = int((np.diff(words.bounds) * words.counts).sum())
-    return Segmented(piece_counts, int(words.counts.sum()), whole, unknown, n_bytes)
+        is_single = lengths == 1
+        single_ids = batch.ids[batch.cu_seqlens[:-1][is_single]]
+        single_counts = counts[is_single]
+        is_known = single_ids != tokenizer.unk_id
+        n_whole += int(single_counts[is_known].sum())
+        n_unknown += int(single_counts[~is_known].sum())
+    lengths_in_bytes = np.diff(words.bounds)
+    return Segmented(
+        piece_counts,
+        n_words=int(words.counts.sum()),
+        n_whole=n_whole,
+        n_unknown=n_unknown,
+        n_bytes=int((lengths_in_bytes * words.counts).sum()),
+    )
 
 
 def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
@@ -59,6 +81,18 @@ def nats_per_byte(learned: Segmented, held_out: Segmented) -> float:
     One is added to each count because a piece may occur in the held-out text alone. Words are normalised and
     their spaces left out, which is the same for every vocabulary over the same words. A word that is [UNK]
     costs one piece whatever it says, so compare vocabularies that have the same alphabet.
+
+    Parameters
+    ----------
+    learned : Segmented
+        The text that was learned from.
+    held_out : Segmented
+        The held-out text, with at least one byte, cut by the same tokenizer.
+
+    Returns
+    -------
+    float
+        In nats for each byte of the held-out words.
     """
     counts = learned.piece_counts + 1.0
     log_p = np.log(counts) - math.log(counts.sum())
@@ -76,15 +110,21 @@ def vocabulary_report(
 
     Parameters
     ----------
-    tokenizer : the vocabulary to report on.
-    words : of the text it was learned from; they give the probabilities and what is rare.
-    held_out : words of other text; everything else is measured on it, and is None if it is empty.
-    others : vocabularies to compare with, by name; only their size and cost are reported.
-    user_tokens : pieces that were asked for; like special ones they are neither long, rare nor never used.
+    tokenizer : Tokenizer
+        The vocabulary to report on.
+    words : WordCounts
+        Of the text it was learned from; they give the probabilities and what is rare.
+    held_out : WordCounts
+        Words of other text; everything else is measured on it, and is None if it is empty.
+    others : mapping of str to Tokenizer, or None
+        Vocabularies to compare with, by name; only their size and cost are reported.
+    user_tokens : iterable of str
+        Pieces that were asked for; like special ones they are neither long, rare nor never used. By default
+        none.
 
     Returns
     -------
-    report :
+    dict
         - "vocab_size", and "words": {"learned_from", "different", "held_out"}.
         - "held_out": "coverage" (the share of words that are one piece), "unknown_words" (the share that is
           [UNK]), "pieces_per_word" and "nats_per_byte"; None when there is no held-out word.
@@ -98,31 +138,38 @@ def vocabulary_report(
     measured = segmented(tokenizer, held_out) if len(held_out) else None
 
     def compared(other: Tokenizer) -> dict[str, Any]:
-        cost = measured and nats_per_byte(segmented(other, words), segmented(other, held_out))
+        cost = None
+        if measured is not None:
+            cost = nats_per_byte(segmented(other, words), segmented(other, held_out))
         return {"vocab_size": other.vocab_size, "nats_per_byte": cost}
 
     given = {*SPECIAL_TOKENS, *tokenizer.additional_special_tokens, *user_tokens}
-    pieces = [i for i, piece in enumerate(tokenizer.vocab) if _is_merged(piece) and piece not in given]
     counts = learned.piece_counts
-    used = [number for number in pieces if counts[number]]
-    unused = [tokenizer.vocab[number] for number in pieces if not counts[number]]
+    used: list[int] = []
+    unused: list[str] = []
+    for number, piece in enumerate(tokenizer.vocab):
+        if piece in given or not _is_merged(piece):
+            continue
+        if counts[number]:
+            used.append(number)
+        else:
+            unused.append(piece)
     longest = sorted(used, key=lambda number: -len(tokenizer.vocab[number].removeprefix("##")))
     rarest = sorted(used, key=counts.__getitem__)
 
     def shown(numbers: list[int]) -> list[dict[str, Any]]:
-        return [{"piece": tokenizer.vocab[i], "count": int(counts[i])} for i in numbers[:SHOWN]]
+        return [
+            {"piece": tokenizer.vocab[number], "count": int(counts[number])} for number in numbers[:SHOWN]
+        ]
 
-    n_measured = measured.n_words if measured else 0
     return {
         "vocab_size": tokenizer.vocab_size,
-        "words": {"learned_from": learned.n_words, "different": len(words), "held_out": n_measured},
-        "held_out": measured
-        and {
-            "coverage": measured.n_whole / measured.n_words,
-            "pieces_per_word": int(measured.piece_counts.sum()) / measured.n_words,
-            "unknown_words": measured.n_unknown / measured.n_words,
-            "nats_per_byte": nats_per_byte(learned, measured),
+        "words": {
+            "learned_from": learned.n_words,
+            "different": len(words),
+            "held_out": 0 if measured is None else measured.n_words,
         },
+        "held_out": None if measured is None else _held_out_metrics(learned, measured),
         "others": {name: compared(other) for name, other in (others or {}).items()},
         "longest": shown(longest),
         "rarest": shown(rarest),
@@ -130,14 +177,37 @@ def vocabulary_report(
     }
 
 
+def _held_out_metrics(learned: Segmented, held_out: Segmented) -> dict[str, float]:
+    """Return the metrics on text that was held out."""
+    return {
+        "coverage": held_out.n_whole / held_out.n_words,
+        "pieces_per_word": int(held_out.piece_counts.sum()) / held_out.n_words,
+        "unknown_words": held_out.n_unknown / held_out.n_words,
+        "nats_per_byte": nats_per_byte(learned, held_out),
+    }
+
+
 def _is_merged(piece: str) -> bool:
-    """Tell whether a piece was put together: neither of the alphabet nor reserved."""
-    return len(piece.removeprefix("##")) > 1 and not (piece.startswith("[unused") and piece.endswith("]"))
+    """Return whether a piece was put together: neither of the alphabet nor reserved."""
+    is_reserved = piece.startswith("[unused") and piece.endswith("]")
+    return len(piece.removeprefix("##")) > 1 and not is_reserved
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """Write a report for people."""
-    words, held_out = report["words"], report["held_out"]
+    """Write a report for people.
+
+    Parameters
+    ----------
+    report : mapping
+        What `vocabulary_report` gives.
+
+    Returns
+    -------
+    str
+        Lines without an end to the last.
+    """
+    words = report["words"]
+    held_out = report["held_out"]
     lines = [f"From {counted(words['learned_from'], 'word')}, {words['different']:,} different ones."]
     if held_out is None:
         lines.append("No line was held out to measure on.")
@@ -153,13 +223,24 @@ def report_text(report: Mapping[str, Any]) -> str:
             rows.append((f"  of a vocabulary by {name}", cost))
         lines.append(f"On {counted(words['held_out'], 'word')} of lines that were held out:")
         lines += [f"  {name:<38}{value}" for name, value in rows]
-    columns = [
-        [title, *(f"{printable(one['piece'])} {one['count']:,}" for one in report[name])]
-        for title, name in (("the longest pieces", "longest"), ("the rarest", "rarest"))
-    ]
-    lines += aligned(zip_longest(*columns, fillvalue=""))
-    count, pieces = (report["never_used"][name] for name in ("count", "pieces"))
-    what = f"{counted(count, 'piece')} {'is' if count == 1 else 'are'}"
-    some = f"{', such as' * (count > len(pieces))}: {' '.join(map(printable, pieces))}"
-    lines.append(f"{what} never used{some}" if count else "Every piece is used.")
+    longest = ["the longest pieces", *map(_piece_text, report["longest"])]
+    rarest = ["the rarest", *map(_piece_text, report["rarest"])]
+    lines += aligned(zip_longest(longest, rarest, fillvalue=""))
+    never_used = report["never_used"]
+    lines.append(_never_used_text(never_used["count"], never_used["pieces"]))
     return "\n".join(lines)
+
+
+def _piece_text(piece: Mapping[str, Any]) -> str:
+    """Write a piece and how often it occurs."""
+    return f"{printable(piece['piece'])} {piece['count']:,}"
+
+
+def _never_used_text(count: int, pieces: list[str]) -> str:
+    """Write how many pieces are never used, and some of them."""
+    if not count:
+        return "Every piece is used."
+    verb = "is" if count == 1 else "are"
+    such_as = ", such as" if count > len(pieces) else ""
+    names = " ".join(map(printable, pieces))
+    return f"{counted(count, 'piece')} {verb} never used{such_as}: {names}"

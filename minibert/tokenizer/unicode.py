@@ -43,29 +43,40 @@ _N_SYLLABLES = _N_LEADING * _N_VOWELS * _N_TRAILING
 class UnicodeData:
     """Read the table as the functions below use it, and `unicode_tables.py` does.
 
-    Code points from `starts[i]` up to `starts[i + 1]` have `flags[i]`; Hangul is in no mapping.
+    Attributes
+    ----------
+    combining : dict of int to int
+        The canonical combining class of a code point, where that is not 0.
+    lower : dict of int to str
+        Lower case without context of a code point, where it is another.
+    decompositions : dict of int to str
+        The full canonical decomposition of a code point that has one; Hangul is left out.
+    compositions : dict of str to str
+        The character that two characters are put together to; Hangul is left out.
+    starts, flags : lists of int
+        Code points from `starts[i]` up to `starts[i + 1]` have `flags[i]`, ones of the constants above.
     """
 
     def __init__(self) -> None:
         sections = _read(TABLE)
-        self.combining = {  # code point -> canonical combining class, where that is not 0
-            code: int(value)
-            for first, last, _, value in sections["Combining_Class"]
-            for code in range(first, last + 1)
-        }
-        self.lower: dict[int, str] = {}  # code point -> lower case without context, where it is another
+        self.combining: dict[int, int] = {}
+        for first, last, _, value in sections["Combining_Class"]:
+            for code in range(first, last + 1):
+                self.combining[code] = int(value)
+        self.lower: dict[int, str] = {}
         for first, last, step, value in sections["Lowercase"]:
-            image = _spell(value)
+            image = _spell(value)  # of the first; the others are as far from theirs
             for code in range(first, last + 1, step):
                 self.lower[code] = image if code == first else chr(ord(image) + code - first)
-        # Code point -> full canonical decomposition; two characters -> the one they are put together to.
         self.decompositions = {code: _spell(value) for code, _, _, value in sections["Decomposition"]}
         self.compositions = {_spell(value): chr(code) for code, _, _, value in sections["Composition"]}
         toggles: dict[int, int] = defaultdict(int)  # flags that change where a range begins or has ended
-        for name, spans in sections.items():
-            for first, last, *_ in spans if name.startswith("Flag") else ():
-                toggles[first] ^= int(name.removeprefix("Flag"))
-                toggles[last + 1] ^= int(name.removeprefix("Flag"))
+        for name, ranges in sections.items():
+            if name.startswith("Flag"):
+                flag = int(name.removeprefix("Flag"))
+                for first, last, _, _ in ranges:
+                    toggles[first] ^= flag
+                    toggles[last + 1] ^= flag
         self.starts = sorted(start for start, toggle in toggles.items() if toggle and start <= 0x10FFFF)
         self.flags = list(accumulate((toggles[start] for start in self.starts), xor))
 
@@ -79,14 +90,14 @@ def _read(path: Path) -> dict[str, list[tuple[int, int, int, str]]]:
         if line.startswith("@"):
             name = line[2:]
         elif not line.startswith("#"):
-            sections[name] += [
-                (int(first, 16), int(last or first, 16), 2 if step else 1, value)
-                for first, last, step, value in entry.findall(line)
-            ]
+            for first, last, every_second, value in entry.findall(line):
+                step = 2 if every_second else 1
+                sections[name].append((int(first, 16), int(last or first, 16), step, value))
     return sections
 
 
 def _spell(codes: str) -> str:
+    """Return the characters of code points in hexadecimal, as in "0041+0301"."""
     return "".join(chr(int(code, 16)) for code in codes.split("+"))
 
 
@@ -95,20 +106,60 @@ data = cache(UnicodeData)  # the table, read when it is first needed
 
 @lru_cache(1 << 14)
 def flags(code: int) -> int:
-    """Return what there is to know of a code point: the constants above, added up."""
+    """Return what there is to know of a code point.
+
+    Parameters
+    ----------
+    code : int
+        The code point, 0 to 0x10FFFF.
+
+    Returns
+    -------
+    int
+        Those of the constants above that hold, added up.
+    """
     tables = data()
     return tables.flags[bisect_right(tables.starts, code) - 1]
 
 
 def lower_at(text: str, at: int, final_sigma: bool = True) -> str:
-    """Lower-case the character at `at` as `str.lower` of a Python with this Unicode; `ς` by `final_sigma`."""
-    return "ς" if text[at] == "Σ" and final_sigma and ends_word(text, at) else lower_character(text[at])
+    """Lower-case one character of a text, as `str.lower` of a Python with this Unicode does.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    at : int
+        The place of the character.
+    final_sigma : bool, default True
+        Make `ς` of a capital sigma that ends a word, as the Unicode Standard does; otherwise `σ`.
+
+    Returns
+    -------
+    str
+        One or more characters.
+    """
+    if text[at] == "Σ" and final_sigma and ends_word(text, at):
+        return "ς"
+    return lower_character(text[at])
 
 
 def ends_word(text: str, at: int) -> bool:
-    """Tell whether the letter at `at` has a letter before it and none after it (Final_Sigma).
+    """Return whether a letter has a letter before it and none after it (Final_Sigma).
 
     Letters are what has case; apostrophes, accents and the like in between do not count.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    at : int
+        The place of the letter.
+
+    Returns
+    -------
+    bool
+        True at the end of a word of two letters or more.
     """
     before, after = at - 1, at + 1
     while before >= 0 and flags(ord(text[before])) & CASE_IGNORABLE:
@@ -121,19 +172,59 @@ def ends_word(text: str, at: int) -> bool:
 
 
 def lower_character(character: str) -> str:
-    """Return the lower case of a character anywhere, the medial one of a capital sigma."""
+    """Return the lower case of a character, whatever stands beside it.
+
+    Parameters
+    ----------
+    character : str
+        One character.
+
+    Returns
+    -------
+    str
+        One or more characters; of a capital sigma the medial one.
+    """
     return data().lower.get(ord(character), character)
 
 
 def nfd(text: str) -> str:
-    """Decompose every character of `text`, with marks in canonical order."""
-    runs = groupby("".join(map(decompose, text)), lambda character: combining_class(character) == 0)
-    return "".join("".join(run) if are_starters else in_order(run) for are_starters, run in runs)
+    """Decompose every character of a text, with marks in canonical order (NFD).
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    str
+        The decomposed text.
+    """
+    decomposed = "".join(map(decompose, text))
+    ordered: list[str] = []
+    for is_starter, run in groupby(decomposed, lambda character: combining_class(character) == 0):
+        if is_starter:
+            ordered.extend(run)
+        else:
+            ordered.append(in_order(run))
+    return "".join(ordered)
 
 
 def decompose(character: str) -> str:
-    """Return the full canonical decomposition of a character; itself if it has none."""
-    if 0 <= (index := ord(character) - _SYLLABLES) < _N_SYLLABLES:
+    """Return the full canonical decomposition of a character.
+
+    Parameters
+    ----------
+    character : str
+        One character.
+
+    Returns
+    -------
+    str
+        One or more characters; itself if it has no decomposition.
+    """
+    index = ord(character) - _SYLLABLES
+    if 0 <= index < _N_SYLLABLES:
         leading, rest = divmod(index, _N_VOWELS * _N_TRAILING)
         vowel, trailing = divmod(rest, _N_TRAILING)
         parts = chr(_LEADING + leading) + chr(_VOWELS + vowel)
@@ -142,49 +233,122 @@ def decompose(character: str) -> str:
 
 
 def combining_class(character: str) -> int:
-    """Return 0 for a starter; marks of different classes may change places."""
+    """Return the canonical combining class of a character.
+
+    Parameters
+    ----------
+    character : str
+        One character.
+
+    Returns
+    -------
+    int
+        0 for a starter; marks of different classes may change places.
+    """
     return data().combining.get(ord(character), 0)
 
 
 def in_order(marks: Iterable[str]) -> str:
-    """Sort characters that are no starters by class; those of one class stay in their order."""
+    """Put marks in canonical order.
+
+    Parameters
+    ----------
+    marks : iterable of str
+        Characters that are not starters.
+
+    Returns
+    -------
+    str
+        The marks by their classes; those of one class stay in their order.
+    """
     return "".join(sorted(marks, key=combining_class))
 
 
 def nfc(text: str) -> str:
-    """Decompose `text`, then put it together as far as it goes."""
+    """Decompose a text, then put it together as far as it goes (NFC).
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    str
+        The composed text.
+    """
     return compose(nfd(text))
 
 
 def segments(text: str) -> Iterable[tuple[int, int]]:
-    """Find where the stretches of `text` begin and end that NFC changes each on its own, if at all."""
+    """Find the stretches of a text that NFC changes each by itself, if at all.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    iterable of tuples of two int
+        Where each begins and ends; together they are the whole text.
+    """
     begins = (at for at, character in enumerate(text) if flags(ord(character)) & SEGMENT_START)
     return pairwise(sorted({0, *begins, len(text)}))
 
 
 def compose(text: str) -> str:
-    """Put decomposed text together: each character with the last starter, if nothing stands in between."""
+    """Put decomposed text together: each character with the last starter, if nothing stands in between.
+
+    Parameters
+    ----------
+    text : str
+        Text in NFD.
+
+    Returns
+    -------
+    str
+        The same in NFC.
+    """
     composed: list[str] = []
-    starter, last_class = -1, 0
+    starter = -1  # the place of the last starter in `composed`
+    last_class = 0
     for character in text:
-        its_class = combining_class(character)
-        is_next = starter == len(composed) - 1 or last_class < its_class
-        if starter >= 0 and is_next and (whole := compose_pair(composed[starter], character)):
+        character_class = combining_class(character)
+        is_next = starter == len(composed) - 1 or last_class < character_class
+        whole = ""
+        if starter >= 0 and is_next:
+            whole = compose_pair(composed[starter], character)
+        if whole:
             composed[starter] = whole
             continue
-        if not its_class:
+        if character_class == 0:
             starter = len(composed)
-        last_class = its_class
+        last_class = character_class
         composed.append(character)
     return "".join(composed)
 
 
 def compose_pair(first: str, second: str) -> str:
-    """Return the primary composite of two characters, "" if there is none."""
-    leading, vowel = ord(first) - _LEADING, ord(second) - _VOWELS
+    """Return the primary composite of two characters.
+
+    Parameters
+    ----------
+    first, second : str
+        A starter and the character to put to it.
+
+    Returns
+    -------
+    str
+        One character, or "" if there is none.
+    """
+    leading = ord(first) - _LEADING
+    vowel = ord(second) - _VOWELS
     if 0 <= leading < _N_LEADING and 0 <= vowel < _N_VOWELS:
         return chr(_SYLLABLES + (leading * _N_VOWELS + vowel) * _N_TRAILING)
-    index, trailing = ord(first) - _SYLLABLES, ord(second) - _TRAILING
-    if 0 <= index < _N_SYLLABLES and index % _N_TRAILING == 0 and 0 < trailing < _N_TRAILING:
+    index = ord(first) - _SYLLABLES
+    trailing = ord(second) - _TRAILING
+    has_no_trailing = 0 <= index < _N_SYLLABLES and index % _N_TRAILING == 0
+    if has_no_trailing and 0 < trailing < _N_TRAILING:
         return chr(ord(first) + trailing)
     return data().compositions.get(first + second, "")

@@ -21,7 +21,8 @@ from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEnco
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
 
-CASED = {"lower_case": False, "strip_accents": False}  # of `Tokenizer`: --cased, whatever a folder says
+# Arguments of `Tokenizer` for --cased, whatever a folder says.
+CASED = {"lower_case": False, "strip_accents": False}
 
 
 def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool = False) -> dict[str, Any]:
@@ -29,11 +30,21 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
 
     Parameters
     ----------
-    cased : keep case and accents.
-    keep_accents : keep accents, and the vowel signs and tone marks that are stripped with them; lower-case.
-    segmented : words are what stands between spaces, in Chinese too: ideographs are letters like others.
+    cased : bool, default False
+        Keep case and accents.
+    keep_accents : bool, default False
+        Keep accents, and the vowel signs and tone marks that are stripped with them; case is left alone.
+    segmented : bool, default False
+        Words are what stands between spaces, in Chinese too: ideographs are letters like others.
+
+    Returns
+    -------
+    dict
+        Names and values for `Tokenizer.from_pretrained(path, **rules)`; {} where nothing was asked for.
     """
-    rules: dict[str, Any] = dict(CASED) if cased else {}
+    rules: dict[str, Any] = {}
+    if cased:
+        rules |= CASED
     if keep_accents:
         rules["strip_accents"] = False
     if segmented:
@@ -42,34 +53,69 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
 
 
 class Tokenizer:
-    """Text to WordPiece ids and back.
+    """Turn text into WordPiece ids and back.
 
     Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are one piece
     each, as in Hugging Face's tokenizers, wherever a text becomes pieces. `split_special_tokens` reads them
     letter by letter, as Google's code does.
 
-    Raise InputError when the vocabulary is empty or lacks one of the five special tokens, an option is
-    unknown, or the core is not installed.
-
     Parameters
     ----------
-    vocab : the pieces; the place of a piece is its id. Of a piece that comes twice the last place counts, and
-        "" is an id without a piece: both as in Google's code and Hugging Face's.
-    lower_case : lower-case and strip accents (the uncased models).
-    strip_accents : overrides what `lower_case` says about accents.
-    tokenize_chinese_chars : make a word of every CJK ideograph.
-    never_split : words that are neither lower-cased nor split where they stand between two spaces; one that
-        is no piece becomes [UNK].
-    max_input_chars_per_word : a longer word becomes [UNK]; by default 200, in Hugging Face's two modes 100.
-    compat : whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in
-        Python; "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
-    additional_special_tokens : pieces that are special beside the five of BERT: whole wherever they stand in
-        a text, in their own case.
-    added_tokens : further strings that are one piece wherever they stand in a text, by id, as in Hugging
-        Face's `added_tokens_decoder`. One whose id is a piece of `vocab` has to be that piece; with any other
-        id, the string is no piece that words are cut into.
-    split_special_tokens : read special tokens that are written out in a text letter by letter.
-    core : "c", "python", or "auto": C if its extension is there. They differ in speed only.
+    vocab : iterable of str
+        The pieces; the place of a piece is its id. Of a piece that comes twice the last place counts, and ""
+        is an id without a piece: both as in Google's code and Hugging Face's.
+    lower_case : bool, default True
+        Lower-case and strip accents (the uncased models).
+    strip_accents : bool or None
+        Overrides what `lower_case` says about accents; by default the same.
+    tokenize_chinese_chars : bool, default True
+        Make a word of every CJK ideograph.
+    never_split : iterable of str
+        Words that are neither lower-cased nor split where they stand between two spaces; one that is not a
+        piece becomes [UNK]. By default none.
+    max_input_chars_per_word : int or None
+        In characters; a longer word becomes [UNK]. By default 200, in Hugging Face's two modes 100.
+    compat : {"google", "hf-slow", "hf-fast"}
+        Whose rules to follow: "google", the released code; "hf-slow", Hugging Face's tokenizer in Python;
+        "hf-fast", theirs in Rust. See `BasicTokenizer`; "hf-fast" also truncates pairs as they do.
+    additional_special_tokens : iterable of str
+        Pieces that are special beside the five of BERT: whole wherever they stand in a text, in their own
+        case. By default none.
+    added_tokens : mapping of int to AddedToken, or None
+        Further strings that are one piece wherever they stand in a text, by id, as in Hugging Face's
+        `added_tokens_decoder`. One whose id is a piece of `vocab` has to be that piece; with any other id,
+        the string is not a piece that words are cut into.
+    split_special_tokens : bool, default False
+        Read special tokens that are written out in a text letter by letter.
+    core : {"auto", "c", "python"}
+        "auto" is C if its extension is there. They differ in speed only.
+
+    Attributes
+    ----------
+    vocab : list of str
+        Pieces and added tokens by id, V of them; "" where an id has neither.
+    vocab_size : int
+        V.
+    ids : dict of str to int
+        The id of each piece; of equal pieces the last.
+    special_ids : tuple of int
+        Ids of [PAD] [UNK] [CLS] [SEP] [MASK], also as `pad_id`, `unk_id`, `cls_id`, `sep_id`, `mask_id`.
+    mask_token, mask_token_id : str and int
+        "[MASK]" and its id, as Hugging Face calls them.
+    continuation : (V,) bool
+        True where a piece goes on a word ("##").
+    special_tokens : tuple of str
+        BERT's five and the additional ones.
+    basic_tokenizer : BasicTokenizer
+        The rules that make words of text.
+    core : {"c", "python"}
+        Which core cuts words.
+
+    Raises
+    ------
+    InputError
+        When the vocabulary is empty or lacks one of the five special tokens, an option is unknown, or the
+        core is not installed.
 
     Examples
     --------
@@ -107,46 +153,61 @@ class Tokenizer:
         self.split_special_tokens = split_special_tokens
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
-        self.mask_token, self.mask_token_id = SPECIAL_TOKENS[-1], self.mask_id  # as Hugging Face calls them
+        self.mask_token = SPECIAL_TOKENS[-1]  # as Hugging Face calls them
+        self.mask_token_id = self.mask_id
         self.continuation = np.array([piece.startswith("##") for piece in self.vocab])  # (V,) bool
-        kept = _list_of_strings("never_split", never_split)
         self.basic_tokenizer = BasicTokenizer(
-            lower_case, strip_accents, tokenize_chinese_chars, compat=compat, never_split=kept
+            lower_case,
+            strip_accents,
+            tokenize_chinese_chars,
+            compat=compat,
+            never_split=_list_of_strings("never_split", never_split),
         )
-        self.lower_case, self.compat = self.basic_tokenizer.lower_case, compat
+        self.lower_case = self.basic_tokenizer.lower_case
+        self.compat = compat
         limit = MAX_CHARS[compat] if max_input_chars_per_word is None else max_input_chars_per_word
         whole_number("max_input_chars_per_word", limit, 1)
         self.max_input_chars_per_word = int(limit)
-        added = _list_of_strings("additional_special_tokens", additional_special_tokens)
-        self.additional_special_tokens = tuple(added)
-        for token in self.additional_special_tokens:
-            if not token or token.isspace():
-                raise InputError(f"additional_special_tokens={token!r} is empty; give one such as '[NEW]'.")
-            if token not in self.ids:
-                raise InputError(f"additional_special_tokens={token!r} is no piece; add it to vocab.")
+        additional = _list_of_strings("additional_special_tokens", additional_special_tokens)
+        self.additional_special_tokens = tuple(additional)
+        self._require_pieces(self.additional_special_tokens)
         self.special_tokens = (*SPECIAL_TOKENS, *self.additional_special_tokens)
         self.core = "c" if native.choose(core) else "python"
         self._requested_core = core
         self._core = self._make_core()
 
+    def _require_pieces(self, special_tokens: tuple[str, ...]) -> None:
+        """Raise InputError when one of the additional special tokens is empty, or is not a piece."""
+        for token in special_tokens:
+            if not token or token.isspace():
+                raise InputError(f"additional_special_tokens={token!r} is empty; give one such as '[NEW]'.")
+            if token not in self.ids:
+                raise InputError(f"additional_special_tokens={token!r} is no piece; add it to vocab.")
+
     def _make_core(self) -> native.Core | GreedyCore | AddedTokensCore:
         """Make what cuts words; it finds special tokens itself, if all are of the kind that cores find."""
-        # Where one special token begins another, the longer one is found.
-        special = sorted(self.special_tokens, key=len, reverse=True)
-        ids = [self.ids[token] for token in special]
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
         pieces = _that_match(self._pieces, self.vocab_size)
-        if not self.added_tokens and all(map(is_found_by_cores, special)):
-            rules = self.basic_tokenizer, self.unk_id, ids, self.max_input_chars_per_word
-            return make_core(native.Pieces(pieces, *rules))
-        rules = self.basic_tokenizer, self.unk_id, [], self.max_input_chars_per_word
-        found = {self.ids[token]: AddedToken(token, special=True, normalized=False) for token in special}
-        core = make_core(native.Pieces(pieces, *rules))
-        return AddedTokensCore(core, found | self.added_tokens, self.basic_tokenizer)
+        # Where one special token begins another, the longer one is found.
+        special = sorted(self.special_tokens, key=len, reverse=True)
+        core_finds_all = not self.added_tokens and all(map(is_found_by_cores, special))
+        special_ids = [self.ids[token] for token in special] if core_finds_all else []
+        core = make_core(
+            native.Pieces(
+                pieces, self.basic_tokenizer, self.unk_id, special_ids, self.max_input_chars_per_word
+            )
+        )
+        if core_finds_all:
+            return core
+        tokens = {}
+        for token in special:
+            tokens[self.ids[token]] = AddedToken(token, special=True, normalized=False)
+        tokens |= self.added_tokens
+        return AddedTokensCore(core, tokens, self.basic_tokenizer)
 
     @property
     def unmatched(self) -> list[int]:
-        """Ids that words are never cut into: of added tokens, of no piece, of one that has another id too."""
+        """Return ids that words are never cut into: of added tokens, of no piece, of one that comes again."""
         matching = _that_match(self._pieces, self.vocab_size)
         return [number for number, piece in enumerate(matching) if not piece]
 
@@ -157,30 +218,55 @@ class Tokenizer:
         case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
-    def encode(
-        self, text: str, *, add_special_tokens: bool = True, special: bool | None = None
-    ) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True, special: bool | None = None) -> list[int]:
         """Return the ids of a text as a list, [CLS] and [SEP] around them, as in Hugging Face's tokenizers.
-
-        Raise InputError when `text` is not a string.
 
         Parameters
         ----------
-        text : one text.
-        add_special_tokens : put [CLS] and [SEP] around; without, the ids of the pieces of the text alone.
-        special : as for `encode_batch`.
+        text : str
+            One text.
+        add_special_tokens : bool, default True
+            Put [CLS] and [SEP] around; without, the ids of the pieces of the text alone.
+        special : bool or None
+            As for `encode_batch`.
+
+        Returns
+        -------
+        list of int
+            Ids, none of them cut away, however long the text is.
+
+        Raises
+        ------
+        InputError
+            When `text` is not a string.
         """
         if not isinstance(text, str):
             raise _no_string("text", text)
         ids = self._core.encode(text, self._keeps_special(special))
-        return [self.cls_id, *ids, self.sep_id] if add_special_tokens else ids
+        if add_special_tokens:
+            return [self.cls_id, *ids, self.sep_id]
+        return ids
 
     def tokenize(self, text: str, *, special: bool | None = None) -> list[str]:
-        """Return the pieces of `text` alone; `special` is as for `encode_batch`."""
-        return [self.vocab[i] for i in self.encode(text, add_special_tokens=False, special=special)]
+        """Return the pieces of a text, without [CLS] and [SEP] around them.
+
+        Parameters
+        ----------
+        text : str
+            One text.
+        special : bool or None
+            As for `encode_batch`.
+
+        Returns
+        -------
+        list of str
+            The pieces, "##" before those that go on a word.
+        """
+        ids = self.encode(text, add_special_tokens=False, special=special)
+        return [self.vocab[number] for number in ids]
 
     def _keeps_special(self, special: bool | None) -> bool:
-        """Tell whether special tokens written out in a text are kept whole."""
+        """Return whether special tokens written out in a text are kept whole."""
         return not self.split_special_tokens if special is None else special
 
     @overload
@@ -208,31 +294,51 @@ class Tokenizer:
     ) -> Encoding | BatchEncoding:
         """Encode one text or pair as an `Encoding`, a list of either as a `BatchEncoding`.
 
-        Arguments are those of `encode_batch`.
+        Parameters
+        ----------
+        text : str, list of str, or list of tuples of two str
+            One text, several, or several pairs. Bytes are for `encode_batch`.
+        pair : str, list of str, or None
+            The second text, or the second of each.
+        max_length, truncation, special, add_special_tokens
+            As for `encode_batch`.
+
+        Returns
+        -------
+        Encoding or BatchEncoding
+            With offsets.
+
+        Raises
+        ------
+        InputError
+            As from `encode_batch`, and when `text` and `pair` do not go together.
         """
-        whole = pair is None and max_length is None and truncation == "longest_first"
-        if whole and add_special_tokens and type(text) is str:  # as fast as it goes
+        is_whole = pair is None and max_length is None and truncation == "longest_first"
+        if is_whole and add_special_tokens and type(text) is str:  # as fast as it goes
             special = self._keeps_special(special)
             return TextEncoding(self._core.encode(text, special), self, text, special)
-        alone = isinstance(text, str)
-        texts: Any = [text] if alone else text
-        pairs: Any = [pair] if isinstance(pair, str) else pair
+        is_single = isinstance(text, str)
         if not isinstance(text, str | Sequence) or isinstance(text, bytes):
             raise _no_string("text", text)
-        if pair is None and isinstance(text, tuple) and [type(one) for one in text] == [str, str]:
+        if pair is None and isinstance(text, tuple) and [type(part) for part in text] == [str, str]:
             raise InputError("text is a tuple of two strings; give a list of texts, or the second as `pair`.")
-        if not isinstance(pair, str | None if alone else str | Sequence | None) or isinstance(pair, bytes):
+        expected = str | None if is_single else str | Sequence | None
+        if not isinstance(pair, expected) or isinstance(pair, bytes):
             raise _no_string("pair", pair)
+        texts: Any = [text] if is_single else text
+        pairs: Any = [pair] if isinstance(pair, str) else pair
         if pairs is None and texts and isinstance(texts[0], tuple):
-            for number, one in enumerate(texts):
-                if not isinstance(one, tuple) or len(one) != 2:
-                    raise InputError(f"text[{number}]={short(one)} is no pair of texts; give tuples of two.")
-            texts, pairs = zip(*texts, strict=True)
+            texts, pairs = _unzip_pairs(texts)
         batch = self.encode_batch(
-            texts, pairs, max_length=max_length, truncation=truncation, offsets=True,
-            special=special, add_special_tokens=add_special_tokens,
-        )  # fmt: skip
-        return batch[0] if alone else batch
+            texts,
+            pairs,
+            max_length=max_length,
+            truncation=truncation,
+            offsets=True,
+            special=special,
+            add_special_tokens=add_special_tokens,
+        )
+        return batch[0] if is_single else batch
 
     def encode_batch(
         self,
@@ -249,64 +355,103 @@ class Tokenizer:
     ) -> BatchEncoding:
         """Encode many texts, or pairs of texts, end to end as the model reads them.
 
-        Raise InputError when a text is neither string nor bytes, `texts` and `pairs` are not of equal number,
-        an argument is not possible, or what must stay whole leaves no room.
-
         Parameters
         ----------
-        texts : strings, or bytes of UTF-8: what is invalid in them is read as U+FFFD and counted.
-        pairs : the second text of each.
-        max_length : most ids of a sequence, [CLS] and [SEP] included.
-        truncation : from which text of a pair pieces go, always from its end, when it is too long:
-            "longest_first" the longer one, one by one, the second when both are equally long (as in Google's
-            code); "only_first"; "only_second".
-        stride : cut nothing away; make windows of at most `max_length`, each of which begins with the last
+        texts : iterable of str or of bytes
+            Strings, or bytes of UTF-8: what is invalid in them is read as U+FFFD and counted.
+        pairs : iterable of str or of bytes, or None
+            The second text of each, of the same type.
+        max_length : int or None
+            Most ids of a sequence, [CLS] and [SEP] included; by default nothing is cut.
+        truncation : {"longest_first", "only_first", "only_second"}
+            From which text of a pair pieces go, always from its end, when it is too long: "longest_first" the
+            longer one, one by one, the second when both are equally long (as in Google's code).
+        stride : int or None
+            Cut nothing away; make windows of at most `max_length`, each of which begins with the last
             `stride` pieces of the one before. With pairs, `truncation` says of which text; the other one is
             whole in every window.
-        offsets : find also where pieces stand in the text, and the numbers of their words.
-        special : False reads special tokens that are written out in a text, such as "[MASK]", letter by
-            letter; True keeps them whole. None: as the tokenizer's `split_special_tokens` says.
-        add_special_tokens : put [CLS] and [SEP] around.
-        threads : how many threads share the work; by default one for each core.
+        offsets : bool, default False
+            Find also where pieces stand in the text, and the numbers of their words.
+        special : bool or None
+            False reads special tokens that are written out in a text, such as "[MASK]", letter by letter;
+            True keeps them whole. None: as the tokenizer's `split_special_tokens` says.
+        add_special_tokens : bool, default True
+            Put [CLS] and [SEP] around.
+        threads : int or None
+            How many threads share the work; by default one for each core. The Python core uses one.
+
+        Returns
+        -------
+        BatchEncoding
+            In the order of the texts; the windows of one text follow one another.
+
+        Raises
+        ------
+        InputError
+            When a text is neither string nor bytes, `texts` and `pairs` are not of equal number, an argument
+            is not possible, or what must stay whole leaves no room.
         """
         parts, kind = _texts("texts", texts)
+        has_pairs = pairs is not None
         if pairs is not None:
-            pairs, other = _texts("pairs", pairs)
+            pairs, pairs_kind = _texts("pairs", pairs)
             if len(pairs) != len(parts):
                 raise InputError(f"{len(parts)} texts come with {len(pairs)} pairs; give one for each text.")
-            if other is not kind:
-                raise InputError(f"texts are {kind.__name__} and pairs {other.__name__}; give the same.")
+            if pairs_kind is not kind:
+                names = f"texts are {kind.__name__} and pairs {pairs_kind.__name__}"
+                raise InputError(f"{names}; give the same.")
             parts = list(chain.from_iterable(zip(parts, pairs, strict=True)))
-        n_special = add_special_tokens * (2 + (pairs is not None))
-        limit = Limit.of(max_length, truncation, stride, n_special, pairs is not None, self.compat)
+        n_special = 0
+        if add_special_tokens:
+            n_special = 3 if has_pairs else 2
+        limit = Limit.of(max_length, truncation, stride, n_special, has_pairs, self.compat)
         if threads is not None:
             whole_number("threads", threads, 1)
-        first_id, last_id = (self.cls_id, self.sep_id) if add_special_tokens else (-1, -1)
-        period = 1 if pairs is None else 2
-        wanted = native.Wanted(offsets, self._keeps_special(special), first_id, last_id, period)
+        wanted = native.Wanted(
+            offsets,
+            self._keeps_special(special),
+            first_id=self.cls_id if add_special_tokens else -1,
+            last_id=self.sep_id if add_special_tokens else -1,
+            period=2 if has_pairs else 1,
+        )
         encoded = self._core.encode_texts(parts, wanted, threads)
-        return lay_out(encoded, pairs is not None, add_special_tokens, limit, self.vocab)
+        return lay_out(encoded, has_pairs, add_special_tokens, limit, self.vocab)
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to what stands before them, a space elsewhere.
 
-        Raise InputError when an id is no whole number or lies outside the vocabulary.
+        Parameters
+        ----------
+        ids : iterable of int
+            Ids of one sequence.
+        skip_special_tokens : bool, default False
+            Leave out special tokens: BERT's, additional ones, and added ones that are marked as special.
+
+        Returns
+        -------
+        str
+            The text, as far as pieces keep it: not its case and accents, nor its spaces.
+
+        Raises
+        ------
+        InputError
+            When an id is not a whole number or lies outside the vocabulary.
         """
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
             raise InputError(f"ids={short(ids)} is no list of ids; give whole numbers.")
         try:
-            ids = [index(i) for i in ids]
+            numbers = [index(number) for number in ids]
         except TypeError as error:
             raise InputError(f"ids={short(ids)} is no list of ids ({error}); give whole numbers.") from error
-        for i in ids:
-            if not 0 <= i < self.vocab_size:
-                outside = f"id {i} is outside the vocabulary of {self.vocab_size} pieces"
+        for number in numbers:
+            if not 0 <= number < self.vocab_size:
+                outside = f"id {number} is outside the vocabulary of {self.vocab_size} pieces"
                 raise InputError(f"{outside}; decode with the one that the ids were made with.")
         if skip_special_tokens:
             skipped = {self.ids[token] for token in self.special_tokens}
             skipped |= {number for number, token in self.added_tokens.items() if token.special}
-            ids = [i for i in ids if i not in skipped]
-        return " ".join(self.vocab[i] for i in ids).replace(" ##", "")
+            numbers = [number for number in numbers if number not in skipped]
+        return " ".join(self.vocab[number] for number in numbers).replace(" ##", "")
 
     @classmethod
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
@@ -316,13 +461,23 @@ class Tokenizer:
         special tokens too. With `compat="hf-fast"` its ids are then those of `tokenizers`, in text of
         characters that Unicode 8.0, which that library follows, classifies as 15.0.0 does.
 
-        Raise InputError when a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
-
         Parameters
         ----------
-        path : the folder, `RUN@STEP` for that of a run, or the vocabulary file.
-        overrides : arguments of `Tokenizer` that win over the folder's configuration. Without either, the
-            pieces in a folder tell whether text is lower-cased; text for a vocabulary file is.
+        path : str or Path
+            The folder, `RUN@STEP` for that of a run, or the vocabulary file.
+        **overrides
+            Arguments of `Tokenizer` that win over the folder's configuration. Without either, the pieces in a
+            folder tell whether text is lower-cased; text for a vocabulary file is.
+
+        Returns
+        -------
+        Tokenizer
+            With a warning, where `lower_case=False` meets a vocabulary of lower-cased text.
+
+        Raises
+        ------
+        InputError
+            When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
         """
         stored = formats.read(Path(path))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
@@ -336,19 +491,29 @@ class Tokenizer:
 
         `transformers.AutoTokenizer` loads the folder, `tokenizers.Tokenizer.from_file` the second of them;
         both then do what `compat="hf-fast"` does here, but for `never_split`, which they have no word for.
-        `model_max_length` is the number of positions of the model that goes with this vocabulary.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where the files go; it is made if need be.
+        model_max_length : int, default 512
+            The number of positions P of the model that goes with this vocabulary.
         """
         formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
         """Return every argument of `Tokenizer` that goes with the vocabulary."""
-        names = ("lower_case", "strip_accents", "tokenize_chinese_chars", "compat")
-        options = {name: getattr(self.basic_tokenizer, name) for name in names}
-        options |= {"never_split": list(self.basic_tokenizer.never_split)}
-        options |= {"max_input_chars_per_word": self.max_input_chars_per_word}
-        options |= {"additional_special_tokens": list(self.additional_special_tokens)}
-        options |= {"added_tokens": self.added_tokens}
-        return options | {"split_special_tokens": self.split_special_tokens}
+        return {
+            "lower_case": self.basic_tokenizer.lower_case,
+            "strip_accents": self.basic_tokenizer.strip_accents,
+            "tokenize_chinese_chars": self.basic_tokenizer.tokenize_chinese_chars,
+            "compat": self.basic_tokenizer.compat,
+            "never_split": list(self.basic_tokenizer.never_split),
+            "max_input_chars_per_word": self.max_input_chars_per_word,
+            "additional_special_tokens": list(self.additional_special_tokens),
+            "added_tokens": self.added_tokens,
+            "split_special_tokens": self.split_special_tokens,
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {"vocab": self._pieces, **self._options(), "core": self._requested_core}
@@ -362,7 +527,8 @@ def _number(vocab: list[str]) -> dict[str, int]:
     if not vocab:
         raise InputError("the vocabulary is empty; give one with a piece a line.")
     ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
-    if missing := [token for token in SPECIAL_TOKENS if token not in ids]:
+    missing = [token for token in SPECIAL_TOKENS if token not in ids]
+    if missing:
         raise InputError(f"the vocabulary lacks {' '.join(missing)}; BERT needs {' '.join(SPECIAL_TOKENS)}.")
     return ids
 
@@ -403,7 +569,18 @@ def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
 
 
 def can_be_special(token: str) -> bool:
-    """Tell whether a token can be told from words around it: it begins with a punctuation mark."""
+    """Return whether a token can be told from words around it: it begins with a punctuation mark.
+
+    Parameters
+    ----------
+    token : str
+        A string that is to be a special token, such as "[NEW]".
+
+    Returns
+    -------
+    bool
+        False for "", and for what begins with a letter, a digit or a space.
+    """
     return token != "" and is_punctuation(token[0])
 
 
@@ -413,14 +590,25 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
         raise InputError(f"{name}={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
         raise InputError(f"{name}={short(texts)} is no list of texts; give strings or bytes.")
-    if not (texts := texts if isinstance(texts, list) else list(texts)):
+    texts = texts if isinstance(texts, list) else list(texts)
+    if not texts:
         return texts, type(None)
     kind = bytes if isinstance(texts[0], bytes) else str
-    if not all(issubclass(found, kind) for found in set(map(type, texts))):
+    kinds = set(map(type, texts))
+    if not all(issubclass(text_kind, kind) for text_kind in kinds):
         number = next(i for i, text in enumerate(texts) if not isinstance(text, kind))
         what = f"{name}[{number}]={short(texts[number])} is {type(texts[number]).__name__}"
         raise InputError(f"{what}; give texts that are all str or all bytes.")
     return texts, kind
+
+
+def _unzip_pairs(pairs: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the first texts of pairs and the second ones; raise InputError when one is not a pair."""
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InputError(f"text[{number}]={short(pair)} is no pair of texts; give tuples of two.")
+    firsts, seconds = zip(*pairs, strict=True)
+    return firsts, seconds
 
 
 def _no_string(name: str, value: Any) -> InputError:

@@ -17,11 +17,17 @@ from minibert.tokenizer.encoding import BatchEncoding
 
 
 class WrittenTokens:
-    """Counts BERT's special tokens in encoded texts, but for the [CLS] and [SEP] that were put around them.
+    """Count BERT's special tokens in encoded texts, but for the [CLS] and [SEP] that were put around them.
 
     Parameters
     ----------
-    tokenizer : the one that encodes the texts.
+    tokenizer : Tokenizer
+        The one that encodes the texts.
+
+    Attributes
+    ----------
+    counts : Counter of str
+        How often each of [PAD], [CLS], [SEP] and [MASK] was written out.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -31,22 +37,46 @@ class WrittenTokens:
 
     # only (T,) bool
     def add(self, batch: BatchEncoding, only: Array | bool = True) -> None:
-        """Count those of more texts, at all places or at some."""
-        found = np.isin(batch.ids, self._ids) & ~batch.special_tokens_mask & only
-        self.counts.update(self._names[number] for number in batch.ids[found].tolist())
+        """Count those of more texts.
+
+        Parameters
+        ----------
+        batch : BatchEncoding
+            The texts, T pieces.
+        only : (T,) bool, or True
+            At which places to count; by default at all.
+        """
+        written = np.isin(batch.ids, self._ids) & ~batch.special_tokens_mask & only
+        self.counts.update(self._names[number] for number in batch.ids[written].tolist())
 
     def warn(self) -> None:
-        """Say how many there were, if there was one."""
+        """Warn of how many there were, if there was one."""
         if not self.counts:
             return
-        named = ", ".join(f"{token} ({n:,})" for token, n in self.counts.most_common())
-        what = f"The text has {counted(self.counts.total(), 'special token')} written out: {named}"
-        how = "Each is read as the model's own, as transformers reads it"
-        letters = '"split_special_tokens": true in the tokenizer_config.json of the model reads letters'
-        warn(f"{what}. {how}; {letters}.")
+        names = ", ".join(f"{token} ({n:,})" for token, n in self.counts.most_common())
+        warn(
+            f"The text has {counted(self.counts.total(), 'special token')} written out: {names}. "
+            "Each is read as the model's own, as transformers reads it. To read letters, begin with a folder "
+            "of a model, or of `minibert vocab`, whose tokenizer_config.json has "
+            '"split_special_tokens": true.'
+        )
 
 
 # ids (n,) -> (n,) bool
 def is_control(tokenizer: Any, ids: Array) -> Array:
-    """Tell which pieces are [PAD], [CLS], [SEP] or [MASK], which are no text to predict."""
-    return np.isin(ids, [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id])
+    """Find pieces that are not text to predict.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        Whose ids they are.
+    ids : (n,) int
+        Ids of pieces.
+
+    Returns
+    -------
+    (n,) bool
+        True at [PAD], [CLS], [SEP] and [MASK].
+    """
+    control_ids = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
+    return np.isin(ids, control_ids)

@@ -9,7 +9,7 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, BinaryIO
@@ -34,9 +34,23 @@ Read = tuple[dict[str, np.ndarray], dict[str, str]]
 def read_pickled(path: Path) -> Read:
     """Read a state dictionary's floating-point tensors by name; of others, such as position_ids, the types.
 
-    Tensors have the precision of the file, bfloat16 as float32; those that share a storage share memory.
-    Types are as NumPy calls them. Raise InputError when the file cannot be read, is damaged, holds anything
-    but tensors, or asks for anything to be called that storing tensors does not need.
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    tensors : dict of str to array
+        Read-only, in the precision of the file, bfloat16 as float32; those that share a storage share memory.
+    others : dict of str to str
+        Names of the other tensors, with their types as NumPy calls them.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is damaged, holds no tensors, or asks for anything to be called that
+        storing tensors does not need.
     """
     try:
         with open_file(path) as file:
@@ -57,8 +71,10 @@ def read_pickled(path: Path) -> Read:
 
 
 def _read_archive(file: BinaryIO) -> Read:
+    """Read the newer layout, a zip archive."""
     with zipfile.ZipFile(file) as archive:
-        if len(pickles := [name for name in archive.namelist() if name.endswith("/data.pkl")]) != 1:
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
             raise ValueError(f"the archive has {len(pickles)} members data.pkl in place of one")
         folder = pickles[0].removesuffix("data.pkl")
 
@@ -66,7 +82,8 @@ def _read_archive(file: BinaryIO) -> Read:
             info = archive.getinfo(folder + member)
             if info.compress_type != zipfile.ZIP_STORED:  # small files may unfold to large ones
                 raise ValueError(f"{member} is compressed")
-            if info.file_size > PICKLE_LIMIT if size is None else info.file_size != size:
+            is_wrong = info.file_size > PICKLE_LIMIT if size is None else info.file_size != size
+            if is_wrong:
                 raise ValueError(f"{member} has {info.file_size} bytes in place of {size or PICKLE_LIMIT}")
             return archive.read(info)
 
@@ -74,7 +91,8 @@ def _read_archive(file: BinaryIO) -> Read:
             raise ValueError("its numbers are not little-endian")
         machine = Machine()
         tensors = machine.run(io.BytesIO(read("data.pkl")))
-        if sum(storage.size for storage in machine.storages.values()) > os.fstat(file.fileno()).st_size:
+        n_bytes = sum(storage.size for storage in machine.storages.values())
+        if n_bytes > os.fstat(file.fileno()).st_size:
             raise ValueError("its storages are longer than the file")
         return _arrays(tensors, lambda storage: read(f"data/{storage.key}", storage.size))
 
@@ -88,12 +106,14 @@ def _read_older(file: BinaryIO) -> Read:
     system = machine.run(head)
     if type(system) is not dict or system.get("little_endian") is not True:
         raise ValueError("its numbers are not little-endian")
-    tensors, keys = machine.run(head), machine.run(head)
+    tensors = machine.run(head)
+    keys = machine.run(head)
     if type(keys) is not list or any(type(key) is not str for key in keys):
         raise ValueError("it does not list its storages")
     if set(keys) != set(machine.storages):
         raise ValueError("it lists other storages than its tensors lie in")
-    length, at = os.fstat(file.fileno()).st_size, head.tell()
+    length = os.fstat(file.fileno()).st_size
+    at = head.tell()
     places = {}
     for key in keys:
         storage = machine.storages[key]
@@ -114,24 +134,44 @@ def _read_older(file: BinaryIO) -> Read:
 
 def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
     """Read the tensors of floating-point numbers as arrays; each storage is read, and widened, once."""
-    if type(tensors) is not dict or not any(type(one) is StoredTensor for one in tensors.values()):
+    if type(tensors) is not dict:
         raise ValueError("its outermost part holds no tensors")
-    views = {name: one for name, one in tensors.items() if type(one) is StoredTensor}
-    others = {name: one for name, one in views.items() if one.storage.dtype not in _FLOATS}
-    floats = {name: one for name, one in views.items() if name not in others}
-    seen = sum(math.prod(one.shape) * one.storage.itemsize for one in floats.values())
-    stored = sum(storage.size for storage in {one.storage for one in floats.values()})
-    if seen > MOST_VIEWS * stored:  # a small file could stand for any number of large tensors with it
-        raise ValueError(f"its tensors are views of {seen:,} bytes in storages of {stored:,}")
-    rows: dict[str, np.ndarray] = {}
-    found = {}
+    floats: dict[str, StoredTensor] = {}
+    others: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        if type(tensor) is not StoredTensor:
+            continue
+        if tensor.storage.dtype in _FLOATS:
+            floats[name] = tensor
+        else:
+            others[name] = np.dtype(tensor.storage.dtype).name
+    if not floats and not others:
+        raise ValueError("its outermost part holds no tensors")
+    _require_few_views(floats.values())
+    rows: dict[str, np.ndarray] = {}  # by the keys of storages
+    arrays = {}
     for name, (storage, offset, shape, strides) in floats.items():
         if storage.key not in rows:
-            if len(data := read(storage)) != storage.size:  # for views of the row are taken unchecked
-                raise ValueError("it ends too early")
-            numbers = np.frombuffer(data, "<u2" if storage.dtype == BFLOAT16 else storage.dtype)
-            rows[storage.key] = widened(numbers) if storage.dtype == BFLOAT16 else numbers
+            rows[storage.key] = _row(storage, read(storage))
         row = rows[storage.key][offset:]
         steps = [stride * row.itemsize for stride in strides]
-        found[name] = np.lib.stride_tricks.as_strided(row, shape, steps, writeable=False)
-    return found, {name: np.dtype(one.storage.dtype).name for name, one in others.items()}
+        arrays[name] = np.lib.stride_tricks.as_strided(row, shape, steps, writeable=False)
+    return arrays, others
+
+
+def _require_few_views(tensors: Collection[StoredTensor]) -> None:
+    """Refuse tensors that overlap much: a small file could stand for any number of large ones with it."""
+    seen = sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in tensors)
+    storages = {tensor.storage for tensor in tensors}
+    stored = sum(storage.size for storage in storages)
+    if seen > MOST_VIEWS * stored:
+        raise ValueError(f"its tensors are views of {seen:,} bytes in storages of {stored:,}")
+
+
+def _row(storage: Storage, data: bytes) -> np.ndarray:
+    """Return the numbers of a storage; all of them have to be there, as views of the row are not checked."""
+    if len(data) != storage.size:
+        raise ValueError("it ends too early")
+    if storage.dtype == BFLOAT16:
+        return widened(np.frombuffer(data, "<u2"))
+    return np.frombuffer(data, storage.dtype)

@@ -28,12 +28,12 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (
 
 
 class Hostile(Exception):
-    """The pickle asks for something that no tensor needs."""
+    """Say that a pickle asks for something that no tensor needs."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A row of numbers somewhere outside of the pickle."""
+    """Describe a row of numbers somewhere outside of the pickle."""
 
     key: str
     dtype: str  # as NumPy writes it, or BFLOAT16
@@ -41,26 +41,26 @@ class Storage:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a number."""
+        """Return the bytes of a number."""
         return 2 if self.dtype == BFLOAT16 else np.dtype(self.dtype).itemsize
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Return the bytes of all of them."""
         return self.count * self.itemsize
 
 
 class StoredTensor(NamedTuple):
-    """A view of a storage, in elements."""
+    """Describe a view of a storage."""
 
     storage: Storage
-    offset: int
+    offset: int  # of the first element, in elements, as are the strides
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class _Name(NamedTuple):
-    """What stands on the stack for an admitted name."""
+    """Stand on the stack for an admitted name."""
 
     kind: str  # "dictionary", "size", "tensor", "parameter" or "storage"
     dtype: str = ""  # of a storage
@@ -77,22 +77,45 @@ for _module in ("torch", "torch.cuda"):
 
 
 class Machine:
-    """Reads pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors."""
+    """Read pickles: numbers, strings, lists, tuples, dictionaries with strings as keys, and tensors.
+
+    Attributes
+    ----------
+    storages : dict of str to Storage
+        Those that the pickles named, by their keys.
+    """
 
     def __init__(self) -> None:
-        self.storages: dict[str, Storage] = {}  # those that the pickles named, by their keys
+        self.storages: dict[str, Storage] = {}
         self._stack: list[Any] = []
         self._marks: list[int] = []  # heights of the stack
         self._memo: dict[int, Any] = {}
 
     def run(self, file: io.BytesIO) -> Any:
-        """Read the object of the file's next pickle; Hostile, or ValueError or LookupError, is raised."""
-        self._stack, self._marks, self._memo = [], [], {}
+        """Read the object of the file's next pickle.
+
+        A pickle that asks for anything but tensors raises Hostile; one that is damaged raises ValueError or
+        LookupError.
+
+        Parameters
+        ----------
+        file : io.BytesIO
+            The bytes, read from where the file stands to the end of the pickle.
+
+        Returns
+        -------
+        object
+            A number, string, list, tuple or dictionary, with `StoredTensor` for each tensor.
+        """
+        self._stack = []
+        self._marks = []
+        self._memo = {}
         for opcode, argument, _ in genops(file):
             self._step(opcode.name, argument)
         return self._pop(1)[0]
 
     def _step(self, name: str, argument: Any) -> None:
+        """Follow one instruction."""
         push = self._stack.append
         match name:
             case "PROTO" | "FRAME" | "STOP":
@@ -143,7 +166,9 @@ class Machine:
 
     def _pop(self, count: int) -> list[Any]:
         """Pop the uppermost objects, of those above the last mark."""
-        if (height := len(self._stack) - count) < (self._marks[-1] if self._marks else 0):
+        height = len(self._stack) - count
+        floor = self._marks[-1] if self._marks else 0
+        if height < floor:
             raise ValueError("it takes more objects than there are")
         items = self._stack[height:]
         del self._stack[height:]
@@ -167,17 +192,19 @@ class Machine:
         """Check ("storage", kind, key, device, count), in older files with None at the end."""
         if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
             raise Hostile("refers to something outside of it that is no storage")
-        kind, key, count, view = identity[1], identity[2], identity[4], identity[5:]
+        _, kind, key, _, count, *view = identity
         is_kind = type(kind) is _Name and kind.kind == "storage"
-        if not is_kind or type(key) is not str or view not in ((), (None,)):
+        if not is_kind or type(key) is not str or view not in ([], [None]):
             raise ValueError("a storage is not described as PyTorch does")
-        storage = Storage(key, kind.dtype, *_sizes((count,)))
+        [count] = _sizes((count,))
+        storage = Storage(key, kind.dtype, count)
         if self.storages.setdefault(key, storage) != storage:
             raise ValueError(f"storage {short(key)} is described in two ways")
         return storage
 
 
 def _admitted(module: Any, name: Any) -> _Name:
+    """Return what stands for a name that tensors need; raise Hostile for any other."""
     if type(module) is not str or type(name) is not str:
         raise Hostile("asks for something without a name")
     if (module, name) not in _ADMITTED:
@@ -202,16 +229,19 @@ def _called(name: Any, arguments: Any) -> Any:
 
 
 def _dictionary(items: list[Any]) -> dict[str, Any]:
-    if len(items) % 2 or not all(type(key) is str for key in items[::2]):
+    """Return a dictionary of keys and values that stand in turn."""
+    keys = items[::2]
+    values = items[1::2]
+    if len(keys) != len(values) or not all(type(key) is str for key in keys):
         raise ValueError("a dictionary has keys that are no strings")
-    return dict(zip(items[::2], items[1::2], strict=True))
+    return dict(zip(keys, values, strict=True))
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
     """Check that these are sizes, strides or counts, and return them."""
     if type(values) is not tuple or len(values) > 8:
         raise ValueError("a tensor has more dimensions than any needs")
-    if not all(type(one) is int and 0 <= one < _LARGEST for one in values):
+    if not all(type(value) is int and 0 <= value < _LARGEST for value in values):
         raise ValueError("a size or place is no whole number from 0 on")
     return values
 
@@ -220,12 +250,16 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor
     """Return a tensor whose elements all lie in its storage, and which has no more of them than that."""
     if type(storage) is not Storage:
         raise ValueError("a tensor has no storage")
-    [offset], shape, strides = _sizes((offset,)), _sizes(shape), _sizes(strides)
+    [offset] = _sizes((offset,))
+    shape = _sizes(shape)
+    strides = _sizes(strides)
     if len(shape) != len(strides):
         raise ValueError("a tensor has more or fewer strides than sizes")
     elements = math.prod(shape)
-    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    inside = last < storage.count if elements else offset <= storage.count
-    if not inside or elements > storage.count:
+    last = offset  # of its elements in the storage
+    for size, stride in zip(shape, strides, strict=True):
+        last += (size - 1) * stride
+    is_inside = last < storage.count if elements else offset <= storage.count
+    if not is_inside or elements > storage.count:
         raise ValueError("a tensor reaches beyond its storage")
     return StoredTensor(storage, offset, shape, strides)

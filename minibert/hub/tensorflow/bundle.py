@@ -29,21 +29,41 @@ _HEADER = sstable.number_field(1, 1) + sstable.bytes_field(3, sstable.number_fie
 
 
 class Entry(NamedTuple):
-    """What the index says of a tensor."""
+    """Hold what the index says of a tensor."""
 
-    dtype: int
+    dtype: int  # TensorFlow's number of the type
     shape: tuple[int, ...]
-    file: int
-    offset: int
-    size: int
-    check: int
+    file: int  # number of the data file
+    offset: int  # in bytes, of the tensor in that file
+    size: int  # in bytes
+    check: int  # CRC-32C of the bytes, masked
     is_sliced: bool
 
 
 class Bundle:
-    """A checkpoint that is there; `prefix` is the path of its files without their endings."""
+    """Open a checkpoint.
 
-    entries: dict[str, Entry]  # what the index says of each tensor, by name
+    Parameters
+    ----------
+    prefix : str or Path
+        The path of its files without their endings.
+
+    Attributes
+    ----------
+    entries : dict of str to Entry
+        What the index says of each tensor, by name.
+    files : int
+        How many data files there are.
+    index : Path
+        The index, which errors name.
+
+    Raises
+    ------
+    InputError
+        When the index cannot be read or is damaged.
+    """
+
+    entries: dict[str, Entry]
 
     def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
@@ -64,10 +84,28 @@ class Bundle:
             raise InputError(f"{self.index} {what}; copy it again.") from error
 
     def read(self, name: str) -> np.ndarray:
-        """Read a tensor, bfloat16 as float32."""
+        """Read a tensor.
+
+        Parameters
+        ----------
+        name : str
+            One of `entries`.
+
+        Returns
+        -------
+        array
+            Of the shape in the index, in the precision of the file; bfloat16 as float32.
+
+        Raises
+        ------
+        InputError
+            When the tensor is not plain numbers, or a data file is missing, too short or damaged.
+        """
         entry = self.entries[name]
         if entry.is_sliced or entry.dtype not in _DTYPES:
-            what = "is stored in slices" if entry.is_sliced else f"is of type {entry.dtype}, no plain number"
+            what = f"is of type {entry.dtype}, no plain number"
+            if entry.is_sliced:
+                what = "is stored in slices"
             raise InputError(f"{self.index}: {name} {what}; save the checkpoint anew without that.")
         path = self._beside(f".data-{entry.file:05}-of-{self.files:05}")
         try:
@@ -84,14 +122,27 @@ class Bundle:
         if masked(crc32c(data)) != entry.check:
             raise InputError(f"{path}: {name} does not match its checksum; copy the checkpoint again.")
         values = np.frombuffer(data, _DTYPES[entry.dtype])
-        return (widened(values) if entry.dtype == _BFLOAT16 else values).reshape(entry.shape)
+        if entry.dtype == _BFLOAT16:
+            values = widened(values)
+        return values.reshape(entry.shape)
 
     def _beside(self, ending: str) -> Path:
+        """Return the path of a file of the checkpoint."""
         return self.prefix.with_name(self.prefix.name + ending)
 
 
 def write_bundle(prefix: str | Path, tensors: dict[str, np.ndarray], dtype: str = "float32") -> None:
-    """Write a checkpoint of one data file, the index last: where it stands, the checkpoint is complete."""
+    """Write a checkpoint of one data file, the index last: where it stands, the checkpoint is complete.
+
+    Parameters
+    ----------
+    prefix : str or Path
+        The path of its files without their endings; a checkpoint that is there is replaced.
+    tensors : dict of str to array
+        The tensors by name.
+    dtype : {"float32", "float16", "bfloat16"}
+        In which precision they are written.
+    """
     prefix = Path(prefix)
     table = [(b"", _HEADER)]
 
@@ -99,9 +150,11 @@ def write_bundle(prefix: str | Path, tensors: dict[str, np.ndarray], dtype: str 
         offset = 0
         with open(path, "wb") as file:
             for name in sorted(tensors, key=str.encode):
-                data = narrowed(name, tensors[name], dtype).tobytes()
+                tensor = tensors[name]
+                data = narrowed(name, tensor, dtype).tobytes()
                 file.write(data)
-                table.append((name.encode(), _encoded(_STORED[dtype], tensors[name].shape, offset, data)))
+                entry = _encoded(_STORED[dtype], tensor.shape, offset, data)
+                table.append((name.encode(), entry))
                 offset += len(data)
 
     write_atomically(prefix.with_name(f"{prefix.name}.data-00000-of-00001"), write)
@@ -113,8 +166,9 @@ def _count_files(header: bytes | None) -> int:
     """Count the data files in the entry about the checkpoint as a whole."""
     if header is None:
         raise ValueError("it does not say how many data files there are")
-    found = dict(sstable.fields(header))
-    files, is_big_endian = found.get(1, 0), found.get(2, 0)
+    fields = dict(sstable.fields(header))
+    files = fields.get(1, 0)
+    is_big_endian = fields.get(2, 0)
     if is_big_endian:
         raise ValueError("its numbers are big-endian")
     if not isinstance(files, int) or not 0 < files <= 99_999:  # five digits of their names
@@ -139,16 +193,20 @@ def _entry(message: bytes, files: int) -> Entry:
     dtype, file, offset, size, check = numbers.values()
     if file >= files:
         raise ValueError(f"a tensor is said to lie in data file {file} of {files}")
-    if dtype in _DTYPES and not is_sliced and size != math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
-        raise ValueError(f"a tensor of shape {short(shape)} is said to have {size} bytes")
+    if dtype in _DTYPES and not is_sliced:
+        itemsize = np.dtype(_DTYPES[dtype]).itemsize
+        if size != math.prod(shape) * itemsize:
+            raise ValueError(f"a tensor of shape {short(shape)} is said to have {size} bytes")
     return Entry(dtype, shape, file, offset, size, check, is_sliced)
 
 
 def _require_apart(entries: dict[str, Entry]) -> None:
     """Refuse tensors in the same bytes: a small file could stand for any number of large ones with them."""
-    some = ((name, one) for name, one in entries.items() if one.size)
-    places = sorted((one.file, one.offset, one.offset + one.size, name) for name, one in some)
-    for (file, _, end, name), (next_file, begin, _, other) in pairwise(places):
+    places = []
+    for name, entry in entries.items():
+        if entry.size:
+            places.append((entry.file, entry.offset, entry.offset + entry.size, name))
+    for (file, _, end, name), (next_file, begin, _, other) in pairwise(sorted(places)):
         if file == next_file and begin < end:
             raise ValueError(f"{short(name)} and {short(other)} lie in the same bytes")
 
@@ -171,7 +229,14 @@ def _shape(message: bytes) -> tuple[int, ...]:
 
 def _encoded(dtype: int, shape: tuple[int, ...], offset: int, data: bytes) -> bytes:
     """Encode a BundleEntryProto in data file 0."""
-    sizes = b"".join(sstable.bytes_field(2, sstable.number_field(1, size)) for size in shape)
-    place = sstable.number_field(4, offset) + sstable.number_field(5, len(data))
-    check = sstable.fixed32_field(6, masked(crc32c(data)))
-    return sstable.number_field(1, dtype) + sstable.bytes_field(2, sizes) + place + check
+    sizes = b""
+    for size in shape:
+        sizes += sstable.bytes_field(2, sstable.number_field(1, size))
+    parts = [
+        sstable.number_field(1, dtype),
+        sstable.bytes_field(2, sizes),
+        sstable.number_field(4, offset),
+        sstable.number_field(5, len(data)),
+        sstable.fixed32_field(6, masked(crc32c(data))),
+    ]
+    return b"".join(parts)

@@ -36,7 +36,8 @@ _OUTPUTS = {
     "classifier.query": "output_query",  # of attention over windows, which Google's code passes over
 }
 _BACK = {theirs: ours for ours, theirs in _OUTPUTS.items()}
-_WORD, _WORD_2 = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"
+_WORD = "bert/embeddings/word_embeddings"
+_WORD_2 = "bert/embeddings/word_embeddings_2"  # the second factor, where there are two
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # of embeddings that were normalised before
 # Google's code knows one GELU, called "gelu", and computes its tanh form. A model that calls its own
 # otherwise has that name here besides; Google's code passes over fields that it does not know.
@@ -45,35 +46,63 @@ _EPSILON = 1e-12  # of Google's LayerNorm, whatever a configuration says
 
 
 def find_checkpoint(source: str | Path) -> Path | None:
-    """Find the path of a checkpoint's files without their endings; None where there is none.
+    """Find the path of a checkpoint's files without their endings.
 
-    The source is that path itself, the index file, or a folder; in a folder `bert_model.ckpt` counts or,
-    where the training has left others, the one that the file `checkpoint` names. InputError is raised where
-    nothing says which of several.
+    Parameters
+    ----------
+    source : str or Path
+        That path itself, the index file, or a folder; in a folder `bert_model.ckpt` counts or, where the
+        training has left others, the one that the file `checkpoint` names.
+
+    Returns
+    -------
+    Path or None
+        None where there is no checkpoint.
+
+    Raises
+    ------
+    InputError
+        Where nothing says which of several.
     """
     source = Path(source)
     if source.name and source.with_name(f"{source.name}.index").is_file():
         return source
     if source.suffix == ".index" and source.is_file():
         return source.with_suffix("")
-    found = sorted(path.name.removesuffix(".index") for path in source.glob("*.index") if path.is_file())
-    if len(found) > 1 and CHECKPOINT in found:
-        found = [CHECKPOINT]
-    if len(found) > 1 and (source / "checkpoint").is_file():
+    names = sorted(path.name.removesuffix(".index") for path in source.glob("*.index") if path.is_file())
+    if len(names) > 1 and CHECKPOINT in names:
+        names = [CHECKPOINT]
+    if len(names) > 1 and (source / "checkpoint").is_file():
         text = read_bytes(source / "checkpoint").decode(errors="replace")
-        named = re.search(r'^model_checkpoint_path: "(.*)"', text, re.M)
-        found = [name for name in found if named and name == Path(named[1]).name] or found
-    if len(found) > 1:
-        raise InputError(f"{source} has checkpoints {', '.join(found)}; name one, as in {source / found[0]}.")
-    return source / found[0] if found else None
+        match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.M)
+        if match and Path(match[1]).name in names:
+            names = [Path(match[1]).name]
+    if len(names) > 1:
+        raise InputError(f"{source} has checkpoints {', '.join(names)}; name one, as in {source / names[0]}.")
+    return source / names[0] if names else None
 
 
 def check_index(source: str | Path) -> None:
-    """Raise InputError where the data files of a checkpoint are, but not the index that belongs to them."""
+    """Refuse data files of a checkpoint without the index that belongs to them.
+
+    Parameters
+    ----------
+    source : str or Path
+        A folder, or the path of a checkpoint's files without their endings.
+
+    Raises
+    ------
+    InputError
+        When an index is missing; nothing happens where there are no data files.
+    """
     source = Path(source)
-    data = "*.data-?????-of-?????"
-    for path in sorted(source.glob(data)) or sorted(source.parent.glob(f"{escape(source.name)}{data[1:]}")):
-        if not (index := path.with_suffix(".index")).exists():
+    ending = ".data-?????-of-?????"
+    paths = sorted(source.glob(f"*{ending}"))
+    if not paths:
+        paths = sorted(source.parent.glob(f"{escape(source.name)}{ending}"))
+    for path in paths:
+        index = path.with_suffix(".index")
+        if not index.exists():
             raise InputError(f"{index} is missing beside {path.name}; copy it, too.")
 
 
@@ -84,8 +113,26 @@ def load_tf(
 
     Optimizer slots and the like are not read, and reported as unused. A word embedding in two factors is
     multiplied out. Without a word on it in the configuration, `output_weights` are those of a classifier.
+
+    Parameters
+    ----------
+    source : str or Path
+        As for `find_checkpoint`.
+    dtype, head, seed
+        As for `hub.load`.
+
+    Returns
+    -------
+    tuple of BertConfig, Parameters and LoadReport
+        As from `hub.load`; the report has Google's names of tensors that were not used.
+
+    Raises
+    ------
+    InputError
+        When there is no checkpoint, and as from `hub.load`.
     """
-    if (prefix := find_checkpoint(source)) is None:
+    prefix = find_checkpoint(source)
+    if prefix is None:
         raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
@@ -94,24 +141,31 @@ def load_tf(
     fields = read_config(config_path)
     if _ACTIVATION in fields:
         fields["hidden_act"] = fields.pop(_ACTIVATION)
-    tensors, others, names, changed = {}, {}, {}, []
+    tensors = {}
+    others = {}
+    names = {}  # Google's, by Hugging Face's
+    changed = []
     for name, entry in bundle.entries.items():
-        if (known := _hugging_face_name(name)) is None or name == _WORD_2:
+        theirs = _hugging_face_name(name)
+        if theirs is None or name == _WORD_2:
             continue
         if entry.dtype not in FLOATS:
-            others[known] = f"TensorFlow's type {entry.dtype}"
+            others[theirs] = f"TensorFlow's type {entry.dtype}"
             continue
         if name == _WORD and _WORD_2 in bundle.entries:
             value, sentence = _multiplied(bundle)
             changed.append(sentence)
         else:
             value = bundle.read(name)
-        tensors[known] = value.T if name.endswith("/kernel") else value
-        names[known] = name
+        if name.endswith("/kernel"):
+            value = value.T
+        tensors[theirs] = value
+        names[theirs] = name
     checkpoint = Source(bundle.index, config_path, fields, tensors, others)
     config, params, report = load_source(checkpoint, dtype, head, seed)
     read = {*names.values(), _WORD_2}
-    unused = [names[name] for name in report.unused] + [name for name in bundle.entries if name not in read]
+    unused = [names[name] for name in report.unused]
+    unused += [name for name in bundle.entries if name not in read]
     return config, params, LoadReport(report.missing, tuple(sorted(unused)), tuple(changed))
 
 
@@ -124,11 +178,22 @@ def save_tf(
     dtype: str = "float32",
     omit: Collection[str] = (),
 ) -> None:
-    """Write `bert_config.json` and `bert_model.ckpt.*` as Google's code reads them; arguments of `save_hf`.
+    """Write `bert_config.json` and `bert_model.ckpt.*` as Google's code reads them.
 
     The configuration also says what Google's code passes over: labels, head, and the form of GELU, which
-    `load_tf` finds again; `google_differences` tells what that code makes of it. Raise InputError as
-    `save_hf`, and when the model is causal, which Google's code has no word for.
+    `load_tf` finds again; `google_differences` tells what that code makes of it.
+
+    Parameters
+    ----------
+    folder, config, params, labels, dtype
+        As for `save_hf`.
+    omit : collection of str
+        As for `save_hf`; a separate decoder, `params.decoder`, is not written.
+
+    Raises
+    ------
+    InputError
+        As from `save_hf`, and when the model is causal, which Google's code has no word for.
     """
     if config.is_decoder:
         what = "makes attention causal, and Google's code would let every token see all others"
@@ -137,8 +202,12 @@ def save_tf(
     fields = fields_of(config, params.head, labels, omit)
     if config.hidden_act != "gelu":
         fields |= {"hidden_act": "gelu", _ACTIVATION: config.hidden_act}
-    named = {google_name(name): value for name, value in to_hf(params).items() if name not in omit}
-    tensors = {name: value.T if name.endswith("/kernel") else value for name, value in named.items()}
+    tensors = {}
+    for theirs, value in to_hf(params).items():
+        if theirs in omit:
+            continue
+        name = google_name(theirs)
+        tensors[name] = value.T if name.endswith("/kernel") else value
     write_bundle(folder / CHECKPOINT, tensors, dtype)
     atomic_json(folder / TF_CONFIG_FILE, fields)
 
@@ -146,21 +215,43 @@ def save_tf(
 def google_differences(config: BertConfig) -> list[str]:
     """Return sentences about what Google's code computes differently from a model that `save_tf` wrote.
 
+    Parameters
+    ----------
+    config : BertConfig
+        Of the model.
+
+    Returns
+    -------
+    list of str
+        Sentences without a full stop; [] where nothing differs.
+
     Examples
     --------
     >>> google_differences(BertConfig(hidden_act="gelu_new"))
     []
     """
-    found = []
+    differences = []
     if config.gelu_form == "erf":
-        found.append("Google's code computes GELU in its tanh form, this model with erf: up to 0.0005 apart")
+        gelu = "Google's code computes GELU in its tanh form, this model with erf: up to 0.0005 apart"
+        differences.append(gelu)
     if config.layer_norm_eps != _EPSILON:
-        found.append(f"Google's LayerNorm has epsilon {_EPSILON:g}, this model's {config.layer_norm_eps:g}")
-    return found
+        here = f"{config.layer_norm_eps:g}"
+        differences.append(f"Google's LayerNorm has epsilon {_EPSILON:g}, this model's {here}")
+    return differences
 
 
 def google_name(name: str) -> str:
     """Return Google's name of one of Hugging Face's.
+
+    Parameters
+    ----------
+    name : str
+        Hugging Face's name of a tensor.
+
+    Returns
+    -------
+    str
+        Google's; linear weights are kernels there, of the other orientation.
 
     Examples
     --------
@@ -201,21 +292,24 @@ def _refuse_others(bundle: Bundle) -> None:
 
 
 class _Product:
-    """A matrix in two factors, multiplied when it is read as an array: after its shape was compared."""
+    """Stand for a matrix in two factors, which is multiplied when it is read as an array, not before."""
 
     def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
-        self.factors = first, second
+        self.first = first
+        self.second = second
         self.shape = first.shape[0], second.shape[1]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        first, second = (factor.astype(np.float64) for factor in self.factors)
-        return (first @ second).astype(dtype or np.float64, copy=False)
+        product = self.first.astype(np.float64) @ self.second.astype(np.float64)
+        return product.astype(dtype or np.float64, copy=False)
 
 
 def _multiplied(bundle: Bundle) -> tuple[Array, str]:
     """Multiply out a word embedding that is stored as two factors; say so in a sentence."""
-    first, second = bundle.read(_WORD), bundle.read(_WORD_2)
+    first = bundle.read(_WORD)
+    second = bundle.read(_WORD_2)
     both = f"{_WORD} {first.shape} and {_WORD_2} {second.shape}"
-    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[0]:
+    are_matrices = first.ndim == 2 and second.ndim == 2
+    if not are_matrices or first.shape[1] != second.shape[0]:
         raise InputError(f"{bundle.index}: {both} do not fit together; give the files of one model.")
     return _Product(first, second), f"{both} were multiplied out"

@@ -19,7 +19,23 @@ _KEY_LIMIT = 4096
 
 
 def read_table(data: bytes) -> dict[bytes, bytes]:
-    """Read values by keys, in the order of the keys; ValueError is raised when the file is no whole table."""
+    """Read a table.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+
+    Returns
+    -------
+    dict of bytes to bytes
+        Values by keys, in the order of the keys.
+
+    Raises
+    ------
+    ValueError
+        When the file is not a whole table, or larger than any index.
+    """
     if len(data) > LIMIT:
         raise ValueError(f"it has {len(data)} bytes, more than any index")
     if len(data) < _FOOTER or data[-8:] != _MAGIC:
@@ -29,7 +45,9 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
         offset, at = read_varint(data, at)
         size, at = read_varint(data, at)
     table: dict[bytes, bytes] = {}
-    last, end, total = b"", 0, 0
+    last = b""  # key
+    end = 0  # of the last block
+    total = 0  # bytes of all entries
     for _, handle in _entries(_block(data, offset, size)):
         offset, at = read_varint(handle, 0)
         size, _ = read_varint(handle, at)
@@ -48,40 +66,62 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
 
 
 def write_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode a table of one block, its keys ascending, as TensorFlow writes an index of up to 256 kB."""
-    entries, out = list(entries), bytearray()
+    """Encode a table of one block, as TensorFlow writes an index of up to 256 kB.
+
+    Parameters
+    ----------
+    entries : iterable of tuples of two bytes
+        Keys and values, at least one, the keys ascending.
+
+    Returns
+    -------
+    bytes
+        The whole file.
+    """
+    entries = list(entries)
+    out = bytearray()
 
     def append(block: bytes) -> bytes:
         """Return where the block is."""
         handle = varint(len(out)) + varint(len(block))
         block += bytes([_PLAIN])
-        out.extend(block + masked(crc32c(block)).to_bytes(4, "little"))
+        check = masked(crc32c(block))
+        out.extend(block + check.to_bytes(4, "little"))
         return handle
 
     data = append(_packed(entries))
     about = append(_packed([]))
-    index = append(_packed([(_successor(entries[-1][0]), data)]))
-    return bytes(out) + (about + index).ljust(_FOOTER - 8, b"\0") + _MAGIC
+    last_key, _ = entries[-1]
+    index = append(_packed([(_successor(last_key), data)]))
+    footer = (about + index).ljust(_FOOTER - 8, b"\0") + _MAGIC
+    return bytes(out) + footer
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
+    """Return a block, its checksum compared."""
     end = offset + size
     if end + _TRAILER > len(data) - _FOOTER:
         raise ValueError("a block reaches beyond the end")
     kind = data[end]
-    if masked(crc32c(data[offset : end + 1])).to_bytes(4, "little") != data[end + 1 : end + _TRAILER]:
+    check = masked(crc32c(data[offset : end + 1]))
+    if check.to_bytes(4, "little") != data[end + 1 : end + _TRAILER]:
         raise ValueError("a block does not match its checksum")
     if kind != _PLAIN:
-        how = "compressed by Snappy" if kind == 1 else f"compressed in the unknown way {kind}"
+        how = f"compressed in the unknown way {kind}"
+        if kind == 1:
+            how = "compressed by Snappy"
         raise ValueError(f"a block is {how}; save the checkpoint again with TensorFlow 1.2 or later")
     return data[offset:end]
 
 
 def _entries(block: bytes) -> Iterable[tuple[bytes, bytes]]:
-    end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
+    """Yield keys and values of a block."""
+    n_restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 - 4 * n_restarts
     if len(block) < 4 or end < 0:
         raise ValueError("a block is shorter than it claims")
-    key, at = b"", 0
+    key = b""
+    at = 0
     while at < end:
         shared, at = read_varint(block, at)
         fresh, at = read_varint(block, at)
@@ -94,7 +134,10 @@ def _entries(block: bytes) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _packed(entries: list[tuple[bytes, bytes]]) -> bytes:
-    out, restarts, last = bytearray(), [0], b""
+    """Encode a block."""
+    out = bytearray()
+    restarts = [0]
+    last = b""
     for number, (key, value) in enumerate(entries):
         shared = 0
         if number % _RESTART_INTERVAL:
@@ -102,9 +145,13 @@ def _packed(entries: list[tuple[bytes, bytes]]) -> bytes:
                 shared += 1
         elif number:
             restarts.append(len(out))
-        out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        fresh = key[shared:]
+        out += varint(shared) + varint(len(fresh)) + varint(len(value))
+        out += fresh + value
         last = key
-    return bytes(out) + b"".join(place.to_bytes(4, "little") for place in (*restarts, len(restarts)))
+    for number in (*restarts, len(restarts)):
+        out += number.to_bytes(4, "little")
+    return bytes(out)
 
 
 def _successor(key: bytes) -> bytes:
@@ -119,9 +166,24 @@ def _successor(key: bytes) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a whole number of up to 64 bits, seven to a byte from the lowest on, and where it ends.
+    """Read a whole number of up to 64 bits, seven to a byte from the lowest on.
 
-    ValueError is raised when it runs over the end of `data`, or over 64 bits.
+    Parameters
+    ----------
+    data : bytes
+        Where it stands.
+    at : int
+        Its first byte.
+
+    Returns
+    -------
+    tuple of two int
+        The number, and the place of the byte after it.
+
+    Raises
+    ------
+    ValueError
+        When it runs over the end of `data`, or over 64 bits.
     """
     value = 0
     for number, byte in enumerate(data[at : at + 10]):
@@ -132,7 +194,18 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Encode a whole number as `read_varint` reads it."""
+    """Encode a whole number as `read_varint` reads it.
+
+    Parameters
+    ----------
+    value : int
+        From 0 on.
+
+    Returns
+    -------
+    bytes
+        One byte for each seven bits.
+    """
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -141,14 +214,28 @@ def varint(value: int) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield numbers and values of a message's fields: whole numbers, or bytes of strings and messages.
+    """Read the fields of a message.
 
-    ValueError is raised when a field runs over the end, or is of a kind that was never common.
+    Parameters
+    ----------
+    message : bytes
+        The whole message.
+
+    Yields
+    ------
+    tuple
+        Number and value of a field: a whole number, or the bytes of a string or message.
+
+    Raises
+    ------
+    ValueError
+        When a field runs over the end, or is of a kind that was never common.
     """
     at = 0
     while at < len(message):
         key, at = read_varint(message, at)
-        if (kind := key & 7) == _VARINT:
+        kind = key & 7
+        if kind == _VARINT:
             value, at = read_varint(message, at)
             yield key >> 3, value
             continue
@@ -158,22 +245,64 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             size = 4 if kind == _FIXED32 else 8
         else:
             raise ValueError(f"a field is of the unknown kind {kind}")
-        part, at = message[at : at + size], at + size
+        part = message[at : at + size]
+        at += size
         if at > len(message):
             raise ValueError("a field is longer than its message")
         yield key >> 3, part if kind == _BYTES else int.from_bytes(part, "little")
 
 
 def number_field(number: int, value: int) -> bytes:
-    """Encode a field with a whole number; nothing for 0, which is what a missing one means."""
-    return varint(number << 3 | _VARINT) + varint(value) if value else b""
+    """Encode a field with a whole number.
+
+    Parameters
+    ----------
+    number : int
+        Of the field.
+    value : int
+        From 0 on.
+
+    Returns
+    -------
+    bytes
+        Nothing for 0, which is what a missing field means.
+    """
+    if not value:
+        return b""
+    return varint(number << 3 | _VARINT) + varint(value)
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """Encode a field with a message in it."""
+    """Encode a field with a message in it.
+
+    Parameters
+    ----------
+    number : int
+        Of the field.
+    value : bytes
+        The message, which may be empty.
+
+    Returns
+    -------
+    bytes
+        The field.
+    """
     return varint(number << 3 | _BYTES) + varint(len(value)) + value
 
 
 def fixed32_field(number: int, value: int) -> bytes:
-    """Encode a field with four bytes."""
+    """Encode a field with four bytes.
+
+    Parameters
+    ----------
+    number : int
+        Of the field.
+    value : int
+        Of up to 32 bits, 0 too.
+
+    Returns
+    -------
+    bytes
+        The field.
+    """
     return varint(number << 3 | _FIXED32) + value.to_bytes(4, "little")
