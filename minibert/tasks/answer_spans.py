@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Of the span, to be compared with those of other spans and windows of the same question."""
+        """Score of the span, to be compared with those of other spans and windows of the same question."""
         return self.start_logit + self.end_logit
 
 
@@ -43,60 +43,127 @@ class Answers(NamedTuple):
 
 
 # starts (n,) ends (n,) -> (k,) (k,)
-def best_spans(starts: np.ndarray, ends: np.ndarray, count: int, longest: int) -> tuple[np.ndarray, ...]:
+def best_spans(
+    starts: np.ndarray,
+    ends: np.ndarray,
+    count: int,
+    longest: int,
+) -> tuple[np.ndarray, ...]:
     """Find the spans of highest score, the best first; of equal ones the first to begin, then the shortest.
 
-    Return the numbers of their first and last tokens, int64. Scores of a span's first token and of its last
-    are -inf where it must not be. There are up to `count` spans, of `longest` tokens at most.
+    Parameters
+    ----------
+    starts : numpy.ndarray
+        Score of each token as the first one of a span, (n,); -inf where it must not be.
+    ends : numpy.ndarray
+        Score of each token as the last one, (n,); -inf where it must not be.
+    count : int
+        Most spans to find.
+    longest : int
+        Most tokens of a span.
+
+    Returns
+    -------
+    first : numpy.ndarray
+        Number of the first token of each span, (k,) int64.
+    last : numpy.ndarray
+        Number of its last token, (k,) int64.
     """
     padded = np.concatenate([ends, np.full(longest, -np.inf)])
-    behind = np.lib.stride_tricks.sliding_window_view(padded, longest)[: len(starts)]  # (n, longest)
-    scores = (starts[:, None] + behind).ravel()
-    least = np.partition(scores, -count)[-count] if count < len(scores) else -np.inf
-    chosen = np.flatnonzero((scores >= least) & (scores > -np.inf))
-    chosen = chosen[np.argsort(-scores[chosen], kind="stable")][:count]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, longest)
+    ends_behind = windows[: len(starts)]  # (n, longest)
+    by_place = starts[:, None] + ends_behind
+    scores = by_place.ravel()
+    least = -np.inf
+    if count < len(scores):
+        partitioned = np.partition(scores, -count)
+        least = partitioned[-count]
+    is_allowed = scores > -np.inf
+    is_good = (scores >= least) & is_allowed
+    good = np.flatnonzero(is_good)
+    order = np.argsort(-scores[good], kind="stable")
+    chosen = good[order][:count]
     first, more = np.divmod(chosen, longest)
     return first, first + more
 
 
 # outputs (n,2) of each window
 def decode(
-    windows: Windows, example: int, outputs: Sequence[np.ndarray], text: str, count: int, longest: int
+    windows: Windows,
+    example: int,
+    outputs: Sequence[np.ndarray],
+    text: str,
+    count: int,
+    longest: int,
 ) -> Answers:
-    """Find up to `count` answers of at most `longest` tokens to a question, `example` being its number.
+    """Find the best answers to a question in all its windows.
 
-    `outputs` are scores of every token as start and as end, for each of its windows; `text` the paragraph.
     A span begins only in the window in which its first token has most context. The score of no answer is the
     lowest that any window gives it, since no window may hold an answer then.
+
+    Parameters
+    ----------
+    windows : Windows
+        Of many questions.
+    example : int
+        Number of the question.
+    outputs : sequence of numpy.ndarray
+        Scores of every token as start and as end, (n,2) of each of its windows.
+    text : str
+        The paragraph.
+    count : int
+        Most answers to find, of different texts.
+    longest : int
+        Most tokens of an answer.
+
+    Returns
+    -------
+    Answers
+        The best ones, and the score of no answer.
     """
     outputs = [np.asarray(output, np.float64) for output in outputs]
     lowest = min(outputs, key=lambda output: output[0].sum())
     null = Candidate("", *lowest[0].tolist())
-    sources, numbers = [], range(*windows.bounds[example : example + 2].tolist())
+    numbers = range(*windows.bounds[example : example + 2].tolist())
+    sources = []  # of each window: scores of starts (n,) and of ends (n,), characters (n,2)
     for number, most, output in zip(numbers, windows.most_context(example), outputs, strict=True):
         row = windows.first_row(number)
-        starts, ends = output[row : row + len(most)].T
-        sources.append((np.where(most, starts, -np.inf), ends, windows.offsets(number)))
+        tokens = output[row : row + len(most)]
+        starts = np.where(most, tokens[:, 0], -np.inf)
+        ends = tokens[:, 1]
+        sources.append((starts, ends, windows.offsets(number)))
     wanted = count * MARGIN
     while True:
         spans = []  # (k,4) of each window: start score, end score, first character, the one behind the last
         for starts, ends, offsets in sources:
             first, last = best_spans(starts, ends, wanted, longest)
-            spans.append(np.stack([starts[first], ends[last], offsets[first, 0], offsets[last, 1]], axis=1))
+            begins = offsets[first, 0]
+            stops = offsets[last, 1]
+            spans.append(np.stack([starts[first], ends[last], begins, stops], axis=1))
         rows = np.concatenate(spans)
-        best = _different(rows[np.argsort(-rows[:, :2].sum(1), kind="stable")], text, count)
-        unseen = max((float(s[-1, :2].sum()) for s in spans if len(s) == wanted), default=-np.inf)
-        if (best[-1].score if len(best) == count else -np.inf) >= unseen:  # nothing better was left out
+        scores = rows[:, :2].sum(1)
+        order = np.argsort(-scores, kind="stable")
+        best = _different(rows[order], text, count)
+        worst_kept = best[-1].score if len(best) == count else -np.inf
+        # A window that gave as many spans as were wanted may have more, no better than its last.
+        unseen = -np.inf
+        for span in spans:
+            if len(span) == wanted:
+                last_score = float(span[-1, :2].sum())
+                unseen = max(unseen, last_score)
+        if worst_kept >= unseen:  # nothing better was left out
             return Answers(best, null)
         wanted *= MARGIN
 
 
 def _different(rows: np.ndarray, text: str, count: int) -> list[Candidate]:
     """Return the first spans whose texts differ."""
-    found: dict[str, Candidate] = {}
-    for start, end, begin, behind in rows.tolist():
-        words = text[int(begin) : int(behind)]
-        found.setdefault(words, Candidate(words, start, end, int(begin), int(behind)))
-        if len(found) == count:
+    candidates: dict[str, Candidate] = {}
+    for start_logit, end_logit, *characters in rows.tolist():
+        begin, end = map(int, characters)
+        words = text[begin:end]
+        candidate = Candidate(words, start_logit, end_logit, begin, end)
+        candidates.setdefault(words, candidate)
+        if len(candidates) == count:
             break
-    return list(found.values())
+    return list(candidates.values())

@@ -53,19 +53,86 @@ class Answering(Task):
     always_answers = False  # whatever a model was tuned for that is asked
 
     def features(
-        self, examples: Iterable[Question], tokenizer: Any, labels: Labels, max_length: int, training: bool
+        self,
+        examples: Iterable[Question],
+        tokenizer: Any,
+        labels: Labels,
+        max_length: int,
+        training: bool,
     ) -> Windows:
-        sizes = {"stride": self.stride, "max_question": self.max_question}
-        return Windows(examples, tokenizer, max_length, **sizes, training=training)
+        """Lay windows over the paragraphs of questions.
+
+        Parameters
+        ----------
+        examples : iterable of Question
+            Read once, in order.
+        tokenizer : Tokenizer
+            That of the model.
+        labels : tuple of str
+            Not needed: (), as answers are not classes.
+        max_length : int
+            Most tokens of a sequence, [CLS] and [SEP] included.
+        training : bool
+            Whether to leave out questions whose answer is not in their paragraph.
+
+        Returns
+        -------
+        Windows
+            With the task's `stride` and `max_question`.
+        """
+        return Windows(
+            examples,
+            tokenizer,
+            max_length,
+            stride=self.stride,
+            max_question=self.max_question,
+            training=training,
+        )
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions have no answer, by the rules of SQuAD 2.0."""
+        """Tell whether some of the questions have no answer, by the rules of SQuAD 2.0.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            Those that are asked.
+
+        Returns
+        -------
+        bool
+            Here False; tasks with such questions say otherwise.
+        """
         return False
 
-    def tune(self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels) -> Tuned:
+    def tune(
+        self,
+        examples: Examples,
+        features: Windows,
+        outputs: Outputs,
+        labels: Labels,
+    ) -> Tuned:
+        """Choose the null odds above which there is no answer (Devlin et al. 2019, section 4.3).
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            The dev set, with answers.
+        features : Windows
+            Of these questions.
+        outputs : sequence of numpy.ndarray
+            Scores of every token as start and as end, (n,2) of each window.
+        labels : tuple of str
+            Not needed.
+
+        Returns
+        -------
+        dict
+            `null_threshold`, that of the highest F1; {} where every question has an answer.
+        """
         if not self.may_be_none(examples):
             return {}
-        odds, texts = [], {}
+        odds = []
+        texts = {}
         for question, answers in self._decoded(examples, features, outputs):
             odds.append(answers.null_odds)
             texts[question.id] = answers.best[0].text if answers.best else ""
@@ -74,92 +141,243 @@ class Answering(Task):
         return {NULL_THRESHOLD: best_threshold(np.array(odds), answered, silent)}
 
     def predict(
-        self, examples: Examples, features: Windows, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Windows,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[dict[str, Any]]:
+        """Choose the answer of every question.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            Answers need not be known.
+        features : Windows
+            Of these questions.
+        outputs : sequence of numpy.ndarray
+            Scores of every token as start and as end, (n,2) of each window.
+        labels : tuple of str
+            Not needed.
+        tuned : dict
+            With `null_threshold` where one was chosen on dev.
+
+        Returns
+        -------
+        list of dict
+            A prediction of each question, see `Answering`.
+        """
         threshold = None if self.always_answers else tuned.get(NULL_THRESHOLD, self.untuned)
-        found = self._decoded(examples, features, outputs)
-        return [_prediction(question.id, answers, threshold) for question, answers in found]
+        decoded = self._decoded(examples, features, outputs)
+        return [_prediction(question.id, answers, threshold) for question, answers in decoded]
 
     def _decoded(
-        self, examples: Examples, features: Windows, outputs: Outputs
+        self,
+        examples: Examples,
+        features: Windows,
+        outputs: Outputs,
     ) -> Iterator[tuple[Question, Answers]]:
         for number, question in enumerate(examples):
-            own = outputs[slice(*features.bounds[number : number + 2])]
-            yield question, decode(features, number, own, question.context, self.n_best, self.longest)
+            windows = slice(*features.bounds[number : number + 2])
+            answers = decode(features, number, outputs[windows], question.context, self.n_best, self.longest)
+            yield question, answers
 
     def _version(self, examples: Examples) -> str:
         return metrics.V2 if self.may_be_none(examples) else metrics.V1
 
     # -> (n,)
     def _f1(self, examples: Examples, predictions: Predictions) -> np.ndarray:
-        return metrics.question_scores(examples, _texts(predictions), self._version(examples)).f1
+        version = self._version(examples)
+        return metrics.question_scores(examples, _texts(predictions), version).f1
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+        """Compute the metrics of SQuAD's official scripts.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            With answers.
+        predictions : sequence of dict
+            What `predict` made of them.
+
+        Returns
+        -------
+        dict
+            `exact`, `f1` and `total`; where there may be no answer those of `metrics.squad.score`, of which
+            the names that end with "total" or "_thresh" are as they are and all others fractions of one.
+        """
         version = self._version(examples)
         scores = metrics.score(examples, _texts(predictions), version=version)
-        odds = {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}
+        odds = _null_odds(predictions)
         if version == metrics.V2 and len(odds) == len(examples):
             # The best answers, even where there should be none.
-            best = {p["id"]: next((n["text"] for n in p["n_best"] if n["text"]), "") for p in predictions}
-            found = metrics.score(examples, best, odds, version=version)
-            scores |= {name: value for name, value in found.items() if name.startswith("best_")}
-        return {k: float(v) if k.endswith(("total", "_thresh")) else v / 100 for k, v in scores.items()}
+            best = {prediction["id"]: _best_text(prediction) for prediction in predictions}
+            with_odds = metrics.score(examples, best, odds, version=version)
+            for name, value in with_odds.items():
+                if name.startswith("best_"):
+                    scores[name] = value
+        fractions = {}
+        for name, value in scores.items():
+            is_percentage = not name.endswith(("total", "_thresh"))
+            fractions[name] = value / 100 if is_percentage else float(value)
+        return fractions
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
+        """Return the mean F1 of questions as a function of their numbers, for its interval.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            With answers.
+        predictions : sequence of dict
+            What `predict` made of them.
+
+        Returns
+        -------
+        Mean
+            Of a score for each question, from 0 to 1.
+        """
         return mean_of(self._f1(examples, predictions))
 
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write the three files of Google's run_squad; the official scorers read the first and the last."""
-        n_best = {p["id"]: [{n: one[n] for n in OFFICIAL} for one in p["n_best"]] for p in predictions}
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> list[Path]:
+        """Write the three files of Google's run_squad; the official scorers read the first and the last.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        split : str
+            Not needed: the names are those of Google's code.
+        examples : sequence of Question
+            Not needed.
+        predictions : sequence of dict
+            What `predict` has made.
+
+        Returns
+        -------
+        list of Path
+            predictions.json, nbest_predictions.json and, where there are null odds, null_odds.json.
+        """
+        n_best = {}
+        for prediction in predictions:
+            answers = prediction["n_best"]
+            n_best[prediction["id"]] = [{name: answer[name] for name in OFFICIAL} for answer in answers]
         contents = {"predictions.json": _texts(predictions), "nbest_predictions.json": n_best}
-        if odds := {p["id"]: p["null_odds"] for p in predictions if "null_odds" in p}:
+        odds = _null_odds(predictions)
+        if odds:
             contents["null_odds.json"] = odds
         for name, content in contents.items():
             atomic_json(folder / name, content, indent=4)
         return [folder / name for name in contents]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        found = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
-        for number, (question, prediction, right) in enumerate(found):
-            if right < 1.0:
-                gold = list(dict.fromkeys(answer.text for answer in question.answers))
+        """Yield answers whose F1 is below 1, the worse the lower it is and the surer the model was."""
+        scored = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
+        for number, (question, prediction, f1) in enumerate(scored):
+            if f1 < 1.0:
+                gold = dict.fromkeys(answer.text for answer in question.answers)
                 starts = [answer.start for answer in question.answers if answer.start >= 0]
                 begin = starts[0] if starts else prediction["begin"] or 0
-                text = f"{question.question}\n{''.join(passage(question.context, begin, begin))}"
-                expected, given = " | ".join(gold) or NO_ANSWER, prediction["text"] or NO_ANSWER
-                yield Mistake(text, expected, given, (1.0 - right) * prediction["probability"], number)
+                around = "".join(passage(question.context, begin, begin))
+                yield Mistake(
+                    text=f"{question.question}\n{around}",
+                    expected=" | ".join(gold) or NO_ANSWER,
+                    found=prediction["text"] or NO_ANSWER,
+                    badness=(1.0 - f1) * prediction["probability"],
+                    example=number,
+                )
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
+        """Return of each question whether it has an answer, and whether it was given one.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            With answers.
+        predictions : sequence of dict
+            What `predict` made of them.
+
+        Returns
+        -------
+        tuple of two lists, or None
+            "no answer" or "an answer"; None where every question has one.
+        """
         if not self.may_be_none(examples):
             return None
         names = ("no answer", "an answer")
-        gold = [names[bool(question.answers)] for question in examples]
-        return gold, [names[bool(prediction["text"])] for prediction in predictions]
+        has_answer = [bool(question.answers) for question in examples]
+        is_answered = [bool(prediction["text"]) for prediction in predictions]
+        return [names[value] for value in has_answer], [names[value] for value in is_answered]
 
 
 class Squad(Answering):
-    """SQuAD, where every question has an answer (1.1), or half of them have none in their paragraph (2.0)."""
+    """SQuAD, where every question has an answer (1.1), or half of them have none in their paragraph (2.0).
+
+    Parameters
+    ----------
+    name : str
+        "squad1" or "squad2".
+    """
 
     def __init__(self, name: str) -> None:
-        self.name, self._is_second, self.always_answers = name, name == "squad2", name != "squad2"
+        self.name = name
+        self._is_second = name == "squad2"
+        self.always_answers = not self._is_second
         self.untuned = 0.0 if self._is_second else None  # as in Google's code
 
     def read(self, data: Path, split: str) -> list[Question]:
+        """Read the questions of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the official files, or one of them.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of Question
+            In the order of the file.
+
+        Raises
+        ------
+        InputError
+            When the file is missing, or is one of the other version.
+        """
         version = self._version(())
-        path = find(
-            data, (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json"), self.name
-        )
+        patterns = (f"{split}-v{version}.json", f"*{split}*v{version}*.json", f"{split}.json")
+        path = find(data, patterns, self.name)
         questions = squad.read(path)
-        bad = next((question for question in questions if question.impossible), None)
-        if bad and not self._is_second:
-            unlike = f"{path} has questions without an answer, such as {bad.id!r}"
-            raise InputError(f"{unlike}, as SQuAD 2.0 does; choose the task squad2.")
-        if self._is_second and split != "test" and not bad:
+        impossible = next((question for question in questions if question.impossible), None)
+        if impossible and not self._is_second:
+            problem = f"{path} has questions without an answer, such as {impossible.id!r}"
+            raise InputError(f"{problem}, as SQuAD 2.0 does; choose the task squad2.")
+        if self._is_second and split != "test" and not impossible:
             advice = "choose the task squad1."
             raise InputError(f"{path} has no question without an answer, which SQuAD 2.0 has; {advice}")
         return questions
 
     def may_be_none(self, examples: Examples) -> bool:
+        """Tell whether some of the questions have no answer: those of SQuAD 2.0.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            Not needed.
+
+        Returns
+        -------
+        bool
+            Whether this is the task "squad2".
+        """
         return self._is_second
 
 
@@ -173,12 +391,32 @@ class TriviaQA(Answering):
     always_answers = True
 
     def read(self, data: Path, split: str) -> list[Question]:
-        names = f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json"
-        return trivia.read(find(data, names, self.name))
+        """Read the questions of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the official files with the one of the split in it or in `qa`, or the file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of Question
+            One for each document of a question.
+        """
+        patterns = (f"qa/wikipedia-{split}.json", f"wikipedia-{split}.json", f"*{split}*.json")
+        return trivia.read(find(data, patterns, self.name))
 
 
 class OwnQuestions(Answering):
-    """A table of one's own; where some of its questions have no answer, the rules of SQuAD 2.0 hold."""
+    """A custom table; where some of its questions have no answer, the rules of SQuAD 2.0 hold.
+
+    Parameters
+    ----------
+    columns : mapping
+        What the columns are called, by their role, one of `COLUMNS`.
+    """
 
     name = "qa"
 
@@ -187,76 +425,209 @@ class OwnQuestions(Answering):
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
+        """Read the table of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the tables, or one of them.
+        split : str
+            "train", "dev" or "test", which may lack its answers.
+
+        Returns
+        -------
+        list of Question
+            In the order of the rows.
+        """
         unlabelled = {"answer": None, "start": None}
         return read_own(tables.read_questions, own_file(data, split), split, self.columns, unlabelled)
 
     def asked(self, example: Question) -> dict[str, str]:
+        """Return the question, to stand beside its prediction in JSON.
+
+        Parameters
+        ----------
+        example : Question
+            One that `read` returned.
+
+        Returns
+        -------
+        dict
+            `question`.
+        """
         return {"question": example.question}
 
     def may_be_none(self, examples: Examples) -> bool:
+        """Tell whether some of the questions are said to have no answer.
+
+        Parameters
+        ----------
+        examples : sequence of Question
+            Those that are asked.
+
+        Returns
+        -------
+        bool
+            Whether one is impossible.
+        """
         return any(question.impossible for question in examples)
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
-    """Make the task of that name."""
-    task = OwnQuestions(columns) if name == "qa" else TriviaQA() if name == "triviaqa" else Squad(name)
+    """Make the task of that name.
+
+    Parameters
+    ----------
+    name : str
+        "squad1", "squad2", "triviaqa" or "qa".
+    title : str
+        A line for people.
+    columns : mapping
+        For "qa", what the columns of its table are called.
+
+    Returns
+    -------
+    Answering
+        The task.
+    """
+    task: Answering
+    if name == "qa":
+        task = OwnQuestions(columns)
+    elif name == "triviaqa":
+        task = TriviaQA()
+    else:
+        task = Squad(name)
     task.title = title
     return task
 
 
 def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str, Any]:
-    """Answer a question about a text of any length: make a prediction, see `Answering`.
+    """Answer a question about a text of any length.
 
-    The model is one of a task of this module; `show` tells progress on the error stream. Raise InputError
-    when the model is one of another task, or the question or the text is empty.
+    Parameters
+    ----------
+    model : Finetuned
+        Of one of the tasks of this module.
+    question : str
+        A longer one than `max_question` pieces loses its end.
+    text : str
+        What the answer is cut out of.
+    show : bool, default False
+        Whether to tell progress on the error stream.
+
+    Returns
+    -------
+    dict
+        A prediction, see `Answering`.
+
+    Raises
+    ------
+    InputError
+        When the model is one of another task, or the question or the text is empty.
     """
     if model.head.kind != Answering.kind:
-        trained = f"The model was fine-tuned for {model.task.name}, which answers no questions"
-        raise InputError(f"{trained}; give one of squad1, squad2, triviaqa or qa.")
+        problem = f"The model was fine-tuned for {model.task.name}, which answers no questions"
+        raise InputError(f"{problem}; give one of squad1, squad2, triviaqa or qa.")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
             raise InputError(f"The {name} is empty; give one.")
-    asked = [Question("question", question, text, (), None)]
-    windows = model.features(asked)
-    with Progress(int(windows.lengths.sum()), "tokens", show) as progress:
+    questions = [Question("question", question, text, (), None)]
+    windows = model.features(questions)
+    n_tokens = int(windows.lengths.sum())
+    with Progress(n_tokens, "tokens", show) as progress:
         outputs = model.outputs(windows, done=progress.add)
-    return model.task.predict(asked, windows, outputs, model.labels, model.tuned)[0]
+    predictions = model.task.predict(questions, windows, outputs, model.labels, model.tuned)
+    return predictions[0]
 
 
 # odds (Q,) answered (Q,) silent (Q,) -> threshold
 def best_threshold(odds: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:
     """Choose the null odds up to which questions are answered: those of the largest sum of scores.
 
-    Return the odds of the last question that is answered, as the official script of SQuAD 2.0 has it;
-    questions of equal odds are answered together. Just below all of them where it is best to answer none.
-    `odds` tell how much better no answer is than the best one, `answered` and `silent` the score of each
-    question with its best answer, and with none.
+    Questions of equal odds are answered together, or not.
+
+    Parameters
+    ----------
+    odds : numpy.ndarray
+        How much better no answer is than the best one, (Q,) for each question; at least one.
+    answered : numpy.ndarray
+        Score of each question with its best answer, (Q,).
+    silent : numpy.ndarray
+        Score of each question with none, (Q,).
+
+    Returns
+    -------
+    float
+        The odds of the last question that is answered, as the official script of SQuAD 2.0 has it; just below
+        all of them where it is best to answer none.
     """
     order = np.argsort(odds, kind="stable")
     odds = odds[order]
-    reached = np.concatenate([[0.0], np.cumsum((answered - silent)[order])])
-    between = np.concatenate([[True], odds[1:] != odds[:-1], [True]])
-    n_answered = int(np.where(between, reached, -np.inf).argmax())
-    return float(odds[n_answered - 1] if n_answered else np.nextafter(odds[0], -np.inf))
+    gains = (answered - silent)[order]
+    reached = np.concatenate([[0.0], np.cumsum(gains)])  # with the first n questions answered
+    differs = odds[1:] != odds[:-1]
+    is_between = np.concatenate([[True], differs, [True]])  # never among equal odds
+    sums = np.where(is_between, reached, -np.inf)
+    n_answered = int(sums.argmax())
+    if not n_answered:
+        return float(np.nextafter(odds[0], -np.inf))
+    return float(odds[n_answered - 1])
 
 
 def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str, str, str]:
-    """Return what stands before a part of a text, the part, and what follows; in one line, whole words."""
-    first, last = max(0, begin - around), min(len(text), end + around)
-    parts = text[first:begin], text[begin:end], text[end:last]
-    before, words, behind = (re.sub(r"\s+", " ", part) for part in parts)
+    """Return a part of a text with what stands around it, in one line and in whole words.
+
+    Parameters
+    ----------
+    text : str
+        Of any length.
+    begin, end : int
+        First character of the part, and the one behind its last.
+    around : int, default 160
+        Most characters to show on each side.
+
+    Returns
+    -------
+    tuple of str
+        What stands before, the part, and what follows; "…" stands where the text is longer.
+    """
+    first = max(0, begin - around)
+    last = min(len(text), end + around)
+    before = re.sub(r"\s+", " ", text[first:begin])
+    part = re.sub(r"\s+", " ", text[begin:end])
+    behind = re.sub(r"\s+", " ", text[end:last])
     if first:
-        before = "… " + (before.partition(" ")[2] or before).lstrip()
+        whole_words = before.partition(" ")[2] or before
+        before = "… " + whole_words.lstrip()
     if last < len(text):
-        behind = (behind.rpartition(" ")[0] or behind).rstrip() + " …"
-    return before, words, behind
+        whole_words = behind.rpartition(" ")[0] or behind
+        behind = whole_words.rstrip() + " …"
+    return before, part, behind
 
 
 def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     """Find the file, compressed or not, of the first pattern that fits; a path to a file is taken as it is.
 
-    Raise InputError when there is no such file, or several fit one pattern; it says where those of a task are
-    to be had.
+    Parameters
+    ----------
+    folder : Path
+        Where to look, or the file.
+    patterns : sequence of str
+        As of `Path.glob`; those without "*" are named where nothing fits.
+    task : str, optional
+        An error says where the files of this task are to be had.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        When there is no such folder, or several files fit one pattern.
+    MissingFile
+        When no file fits any.
     """
     place = where_to_get(task)
     if folder.is_file():
@@ -264,33 +635,56 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     if not folder.is_dir():
         raise InputError(f"There is no file or folder {folder}; name the one with the questions{place}.")
     for pattern in patterns:
-        found = matching(folder, pattern)
-        if len(found) > 1:
-            names = ", ".join(sorted(path.name for path in found))
+        paths = matching(folder, pattern)
+        if len(paths) > 1:
+            names = ", ".join(sorted(path.name for path in paths))
             raise InputError(f"{folder} has {names}, of which only one can be meant; name the file.")
-        if found:
-            return found[0]
-    plain = [pattern for pattern in patterns if "*" not in pattern]
-    raise MissingFile(
-        f"{folder} has no {' or '.join(plain)}; name the folder that it is in, or the file{place}."
-    )
+        if paths:
+            return paths[0]
+    plain = " or ".join(pattern for pattern in patterns if "*" not in pattern)
+    raise MissingFile(f"{folder} has no {plain}; name the folder that it is in, or the file{place}.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:
     """Return a prediction as it is kept; without a threshold there is an answer in any case."""
-    candidates, odds = answers.best or [Candidate("", 0.0, 0.0)], {}
+    candidates = answers.best or [Candidate("", 0.0, 0.0)]
     chosen = candidates[0]
+    odds = {}
     if threshold is not None:
         odds = {"null_odds": answers.null_odds}
-        candidates = sorted([*answers.best, answers.null], key=lambda one: -one.score)
+        candidates = [*answers.best, answers.null]
+        candidates.sort(key=lambda candidate: -candidate.score)
         if not answers.best or answers.null_odds > threshold:
             chosen = answers.null
-    chances = softmax([one.score for one in candidates]).tolist()
-    pairs = zip(candidates, chances, strict=True)
-    n_best = [one._asdict() | {"probability": chance} for one, chance in pairs]
-    answer = {"id": id, "text": chosen.text, "begin": chosen.begin, "end": chosen.end}
-    return answer | {"probability": chances[candidates.index(chosen)], **odds, "n_best": n_best}
+    probabilities = softmax([candidate.score for candidate in candidates]).tolist()
+    n_best = []
+    for candidate, probability in zip(candidates, probabilities, strict=True):
+        n_best.append(candidate._asdict() | {"probability": probability})
+    return {
+        "id": id,
+        "text": chosen.text,
+        "begin": chosen.begin,
+        "end": chosen.end,
+        "probability": probabilities[candidates.index(chosen)],
+        **odds,
+        "n_best": n_best,
+    }
 
 
 def _texts(predictions: Predictions) -> dict[str, str]:
     return {prediction["id"]: prediction["text"] for prediction in predictions}
+
+
+def _null_odds(predictions: Predictions) -> dict[str, float]:
+    """Return the null odds of questions that may have no answer, by id."""
+    odds = {}
+    for prediction in predictions:
+        if "null_odds" in prediction:
+            odds[prediction["id"]] = prediction["null_odds"]
+    return odds
+
+
+def _best_text(prediction: dict[str, Any]) -> str:
+    """Return the best answer that is one, whether or not it was given."""
+    texts = (answer["text"] for answer in prediction["n_best"] if answer["text"])
+    return next(texts, "")

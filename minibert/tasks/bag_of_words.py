@@ -19,7 +19,18 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words and punctuation marks of a text, in lower case."""
+    """Return the words and punctuation marks of a text.
+
+    Parameters
+    ----------
+    text : str
+        Of any length.
+
+    Returns
+    -------
+    list of str
+        In lower case, in order.
+    """
     return WORD.findall(text.lower())
 
 
@@ -29,6 +40,7 @@ def features_of(example: Any, longest: int = 1) -> list[Hashable]:
     Parameters
     ----------
     example : TextExample
+        Its label is not looked at.
     longest : int, default 1
         Up to how many words in a row are counted; 0 for none.
 
@@ -38,17 +50,21 @@ def features_of(example: Any, longest: int = 1) -> list[Hashable]:
         The n-grams of each text, apart for the two of a pair; of a pair also which words both texts have, and
         how large a share of all their words that is, in tenths. With `longest` 0 the share alone.
     """
-    sides = [words_of(text) for text in (example.first, example.second) if text is not None]
-    found: list[Hashable] = []
+    texts = (example.first, example.second)
+    sides = [words_of(text) for text in texts if text is not None]
+    features: list[Hashable] = []
     for side, words in enumerate(sides):
         for n in range(1, longest + 1):
-            found += [(side, *words[begin : begin + n]) for begin in range(len(words) - n + 1)]
+            for begin in range(len(words) - n + 1):
+                features.append((side, *words[begin : begin + n]))
     if len(sides) == 2:
-        shared, either = set(sides[0]) & set(sides[1]), set(sides[0]) | set(sides[1])
-        found.append(10 * len(shared) // max(1, len(either)))
+        first, second = map(set, sides)
+        shared = first & second
+        either = first | second
+        features.append(10 * len(shared) // max(1, len(either)))
         if longest:
-            found += sorted(shared)
-    return found
+            features += sorted(shared)
+    return features
 
 
 class NaiveBayes:
@@ -66,7 +82,12 @@ class NaiveBayes:
         How many classes there are.
     """
 
-    def __init__(self, rows: Iterable[Iterable[Hashable]], classes: Sequence[int], K: int) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Iterable[Hashable]],
+        classes: Sequence[int],
+        K: int,
+    ) -> None:
         counts: dict[Hashable, Counter[int]] = defaultdict(Counter)
         totals = np.zeros(K)
         for row, k in zip(rows, classes, strict=True):
@@ -74,26 +95,40 @@ class NaiveBayes:
                 counts[feature][k] += 1
                 totals[k] += 1
         # log(count + 1) of each class in which a feature was seen; in the others it is 0.
-        self._seen = {
-            feature: (list(by_class), [math.log(count + 1) for count in by_class.values()])
-            for feature, by_class in counts.items()
-        }
+        self._seen = {}
+        for feature, by_class in counts.items():
+            logarithms = [math.log(count + 1) for count in by_class.values()]
+            self._seen[feature] = list(by_class), logarithms
+        smoothed_totals = totals + len(counts)
         self._unseen = np.log(
-            np.maximum(1, totals + len(counts))
+            np.maximum(1, smoothed_totals)
         )  # of each class, the logarithm of all its counts
-        self._prior = np.log(np.maximum(np.bincount(classes, minlength=K), 1e-9) / len(classes))
+        examples = np.bincount(classes, minlength=K)
+        shares = np.maximum(examples, 1e-9) / len(classes)
+        self._prior = np.log(shares)
 
     # -> (n,K)
     def log_probabilities(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
-        """Return log p(class, features) of each example; features that were never seen do not count."""
-        found = []
+        """Return log p(class, features) of each example and class.
+
+        Parameters
+        ----------
+        rows : iterable of lists
+            The features of each example; those that were never seen do not count.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n,K) float64, natural logarithms.
+        """
+        result = []
         for row in rows:
             known = [self._seen[feature] for feature in row if feature in self._seen]
             scores = self._prior - len(known) * self._unseen
             for classes, logarithms in known:
                 scores[classes] += logarithms
-            found.append(scores)
-        return np.array(found).reshape(len(found), len(self._prior))
+            result.append(scores)
+        return np.array(result).reshape(len(result), len(self._prior))
 
 
 class NaiveBayesOfEach:
@@ -111,38 +146,67 @@ class NaiveBayesOfEach:
         How many labels there are.
     """
 
-    def __init__(self, rows: Iterable[Iterable[Hashable]], labels: Sequence[Sequence[int]], K: int) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Iterable[Hashable]],
+        labels: Sequence[Sequence[int]],
+        K: int,
+    ) -> None:
         everywhere: Counter[Hashable] = Counter()
         counts: dict[Hashable, Counter[int]] = defaultdict(Counter)
-        totals, examples = np.zeros(K), np.zeros(K)
+        totals = np.zeros(K)  # features of the examples that each label applies to
+        examples = np.zeros(K)  # how many these are
         for row, applying in zip(rows, labels, strict=True):
             features = list(row)
             everywhere.update(features)
-            totals[list(applying)] += len(features)
-            examples[list(applying)] += 1
+            columns = list(applying)
+            totals[columns] += len(features)
+            examples[columns] += 1
             for feature in features:
                 counts[feature].update(applying)
         # Log of the ratio of both counts of a feature: of labels never seen with it, and what others add.
         self._seen = {}
         for feature, count in everywhere.items():
+            by_label = counts[feature]
             without = -math.log(count + 1)
-            added = [math.log((n + 1) / (count - n + 1)) - without for n in counts[feature].values()]
-            self._seen[feature] = without, list(counts[feature]), added
-        V, others = len(everywhere), everywhere.total() - totals
-        self._unseen = np.log(np.maximum(1, totals + V)) - np.log(np.maximum(1, others + V))
-        self._prior = np.log(np.maximum(examples, 1e-9)) - np.log(np.maximum(len(labels) - examples, 1e-9))
+            added = []
+            for n in by_label.values():
+                ratio = (n + 1) / (count - n + 1)
+                added.append(math.log(ratio) - without)
+            self._seen[feature] = without, list(by_label), added
+        V = len(everywhere)
+        other_totals = everywhere.total() - totals
+        log_total = np.log(np.maximum(1, totals + V))
+        log_other_total = np.log(np.maximum(1, other_totals + V))
+        self._unseen = log_total - log_other_total
+        other_examples = len(labels) - examples
+        log_examples = np.log(np.maximum(examples, 1e-9))
+        log_other_examples = np.log(np.maximum(other_examples, 1e-9))
+        self._prior = log_examples - log_other_examples
 
     # -> (n,K)
     def log_odds(self, rows: Iterable[Iterable[Hashable]]) -> np.ndarray:
-        """Return log p(label applies, features) - log p(it does not, features) of each example and label."""
-        found = []
+        """Return log p(label applies, features) - log p(it does not, features) of each example and label.
+
+        Parameters
+        ----------
+        rows : iterable of lists
+            The features of each example; those that were never seen do not count.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n,K) float64, natural logarithms.
+        """
+        result = []
         for row in rows:
             known = [self._seen[feature] for feature in row if feature in self._seen]
-            scores = self._prior - len(known) * self._unseen + sum(without for without, _, _ in known)
+            without = sum(without for without, _, _ in known)
+            scores = self._prior - len(known) * self._unseen + without
             for _, applying, added in known:
                 scores[applying] += added
-            found.append(scores)
-        return np.array(found).reshape(len(found), len(self._prior))
+            result.append(scores)
+        return np.array(result).reshape(len(result), len(self._prior))
 
 
 class BagOfWords:
@@ -160,28 +224,41 @@ class BagOfWords:
 
     def __init__(self, examples: Examples, labels: Labels, several: bool = False) -> None:
         rows = map(features_of, examples)
-        number = {label: k for k, label in enumerate(labels)}
+        numbers = {label: k for k, label in enumerate(labels)}
         self._labels = tuple(labels)
         self._one: NaiveBayes | None = None
         self._each: NaiveBayesOfEach | None = None
         if several:
-            applying = [[number[label] for label in example.label] for example in examples]
+            applying = [[numbers[label] for label in example.label] for example in examples]
             self._each = NaiveBayesOfEach(rows, applying, len(labels))
         else:
-            self._one = NaiveBayes(rows, [number[example.label] for example in examples], len(labels))
+            classes = [numbers[example.label] for example in examples]
+            self._one = NaiveBayes(rows, classes, len(labels))
 
     def predictions(self, examples: Examples) -> Predictions:
         """Return for each example what a model of the task returns.
 
-        That is `label`; where several classes may apply, `labels`, those of a probability of one half or
-        more, and `probabilities`.
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            Labels need not be known.
+
+        Returns
+        -------
+        list of dict
+            `label`; where several classes may apply, `labels`, those of a probability of one half or more,
+            and `probabilities`.
         """
         rows = map(features_of, examples)
         if self._one is not None:
-            return [{"label": self._labels[k]} for k in self._one.log_probabilities(rows).argmax(axis=1)]
+            best = self._one.log_probabilities(rows).argmax(axis=1)
+            return [{"label": self._labels[k]} for k in best]
         assert self._each is not None
-        found = []
-        for row in np.exp(-np.logaddexp(0, -self._each.log_odds(rows))).tolist():
-            chances = dict(zip(self._labels, row, strict=True))
-            found.append({"labels": [n for n, p in chances.items() if p >= 0.5], "probabilities": chances})
-        return found
+        log_odds = self._each.log_odds(rows)
+        logistic = np.exp(-np.logaddexp(0, -log_odds))
+        predictions = []
+        for row in logistic.tolist():
+            probabilities = dict(zip(self._labels, row, strict=True))
+            labels = [name for name, probability in probabilities.items() if probability >= 0.5]
+            predictions.append({"labels": labels, "probabilities": probabilities})
+        return predictions

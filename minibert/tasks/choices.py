@@ -54,21 +54,54 @@ class Choices(Task):
 
     With "-dev" behind the name the dev file is divided by context, four fifths of it to train on, for data of
     which there is no train file.
+
+    Parameters
+    ----------
+    name : str
+        One of `SOURCES`, or "hellaswag-dev".
+    title : str
+        A line for people.
+    columns : mapping, optional
+        Not needed: official files have their own columns.
     """
 
     kind = "choice"
     metric = "accuracy"
 
     def __init__(self, name: str, title: str, columns: Any = ()) -> None:
-        self.name, self.title = name, title  # official files have their own columns
+        self.name = name
+        self.title = title
 
     def read(self, data: Path, split: str) -> list[ChoiceExample]:
+        """Read the examples of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the official files, or of their copies on the Hugging Face hub, or a file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of ChoiceExample
+            In the order of the file.
+
+        Raises
+        ------
+        InputError
+            When there is no such folder, or the file is not one of this task.
+        MissingFile
+            When the folder has no file of the split.
+        """
         if self.name.endswith(DIVIDED):
-            return divided(self._read(data, "dev"), split, lambda one: one.context)
+            examples = self._read(data, "dev")
+            return divided(examples, split, lambda example: example.context)
         return self._read(data, split)
 
     def _read(self, data: Path, split: str) -> list[ChoiceExample]:
-        source, data = SOURCES[self.name.removesuffix(DIVIDED)], Path(data)
+        source = SOURCES[self.name.removesuffix(DIVIDED)]
+        data = Path(data)
         if data.is_file():
             return source.read(data)
         place = where_to_get(self.name)
@@ -77,75 +110,225 @@ class Choices(Task):
                 f"There is no folder {data}; name the one that holds the files of {self.name}{place}."
             )
         name = getattr(source, split)
-        on_hub = f"*{source.copy}*{'validation' if split == 'dev' else split}.jsonl"
-        if found := matching(data, name) or matching(data, on_hub):
-            return source.read(found[0])
+        split_on_hub = "validation" if split == "dev" else split
+        paths = matching(data, name) or matching(data, f"*{source.copy}*{split_on_hub}.jsonl")
+        if paths:
+            return source.read(paths[0])
         advice = f"name the folder that holds the files of {self.name}, or the file{place}."
         raise MissingFile(f"{data} has no {name}; {advice}")
 
     def features(
-        self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
+        self,
+        examples: Iterable[Any],
+        tokenizer: Any,
+        labels: Labels,
+        max_length: int,
+        training: bool,
     ) -> Iterator[Feature]:
-        examples, numbers, choices = iter(examples), count(), None
+        """Yield the sequences of each example, one for every ending (Devlin et al. 2019, section 4.4).
+
+        Parameters
+        ----------
+        examples : iterable of ChoiceExample
+            In their order, which `Feature.example` counts from 0; all of as many endings.
+        tokenizer : Tokenizer
+            That of the model.
+        labels : tuple of str
+            Not needed: (), as choices are not classes.
+        max_length : int
+            Most tokens of a sequence, [CLS] and [SEP] included.
+        training : bool
+            Whether the features are to be learnt from, so that labels have to be known.
+
+        Yields
+        ------
+        Feature
+            One for each example, with the number of the right ending as its label.
+        """
+        source = iter(examples)
+        numbers = count()
+        choices = None
         written = WrittenTokens(tokenizer)
-        while block := list(islice(examples, BLOCK)):
-            contexts, endings = [], []
+        while block := list(islice(source, BLOCK)):
+            contexts: list[str] = []
+            endings: list[str] = []
             for example in block:
                 choices = choices or len(example.endings)
                 _check(example, choices, training)
                 contexts += [example.context] * choices
                 endings += [f"{example.start} {ending}".strip() for ending in example.endings]
             encoded = tokenizer.encode_batch(contexts, endings, max_length=max_length)
-            sequence = np.repeat(np.arange(len(encoded)), np.diff(encoded.cu_seqlens))
-            is_first = sequence % (choices or 1) == 0  # of an example: they share its context
+            sequence_of_token = np.repeat(np.arange(len(encoded)), np.diff(encoded.cu_seqlens))
+            is_first = sequence_of_token % (choices or 1) == 0  # of an example: they share its context
             written.add(encoded, is_first | (encoded.token_type_ids == 1))
-            cuts = encoded.n_cut.tolist()
-            every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
+            sequences = (
+                Sequence(encoding.ids, encoding.token_type_ids, cut=cut)
+                for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True)
+            )
             for example in block:
-                yield Feature(tuple(islice(every, choices)), example.label, None, next(numbers))
+                yield Feature(tuple(islice(sequences, choices)), example.label, None, next(numbers))
         written.warn()
 
     def predict(
-        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        return [{"choice": int(p.argmax()), "probabilities": p.tolist()} for p in map(softmax, outputs)]
+        """Return the likeliest ending of every example.
+
+        Parameters
+        ----------
+        examples : sequence of ChoiceExample
+            As `read` returned them.
+        features : sequence of Feature
+            Not needed: the outputs are in the order of the examples.
+        outputs : sequence of numpy.ndarray
+            One score for each ending of an example, (c,).
+        labels : tuple of str
+            Not needed: (), as outputs are not classes.
+        tuned : dict
+            What `tune` chose on dev. Not needed.
+
+        Returns
+        -------
+        list of dict
+            See `Choices`.
+        """
+        predictions = []
+        for scores in outputs:
+            probabilities = softmax(scores)
+            choice = int(probabilities.argmax())
+            predictions.append({"choice": choice, "probabilities": probabilities.tolist()})
+        return predictions
 
     # -> (n,) (n,)
-    def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    def _numbers(
+        self,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> tuple[np.ndarray, np.ndarray]:
         self.require_labels(examples)
-        gold, found = [e.label for e in examples], [p["choice"] for p in predictions]
-        return np.array(gold), np.array(found)
+        gold = [example.label for example in examples]
+        predicted = [prediction["choice"] for prediction in predictions]
+        return np.array(gold), np.array(predicted)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
+        """Compute the share of right choices.
+
+        Parameters
+        ----------
+        examples : sequence of ChoiceExample
+            As `read` returned them, each with its label.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        dict
+            `accuracy`.
+        """
         return {"accuracy": metrics.accuracy(*self._numbers(examples, predictions))}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
+        """Return the accuracy as a function of examples, for its interval.
+
+        Parameters
+        ----------
+        examples : sequence of ChoiceExample
+            As `read` returned them, each with its label.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        Mean
+            Of whether each choice is right.
+        """
         return mean_of(np.equal(*self._numbers(examples, predictions)))
 
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write `swag-test.csv` and the like: the number of the chosen ending for each id."""
-        rows = [f"{e.id},{p['choice']}\n" for e, p in zip(examples, predictions, strict=True)]
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> list[Path]:
+        """Write `swag-test.csv` and the like: the number of the chosen ending for each id.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        split : str
+            Name of the split, which is part of the file's name.
+        examples : sequence of ChoiceExample
+            As `read` returned them.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        list of Path
+            The file.
+        """
+        lines = ["id,pred\n"]
+        for example, prediction in zip(examples, predictions, strict=True):
+            lines.append(f"{example.id},{prediction['choice']}\n")
         path = folder / f"{self.name}-{split}.csv"
-        atomic_text(path, "".join(["id,pred\n", *rows]))
+        atomic_text(path, "".join(lines))
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Yield wrong choices, the worse the less likely their right ending was."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
-                chance = max(prediction["probabilities"][example.label], 1e-300)
-                text = f"{example.context} {example.start}".strip()
-                expected, found = (example.endings[one] for one in (example.label, prediction["choice"]))
-                yield Mistake(text, expected, found, -math.log(chance), number)
+                probability = prediction["probabilities"][example.label]
+                yield Mistake(
+                    text=f"{example.context} {example.start}".strip(),
+                    expected=example.endings[example.label],
+                    found=example.endings[prediction["choice"]],
+                    badness=-math.log(max(probability, 1e-300)),
+                    example=number,
+                )
 
-    def as_read(self, mistake: Mistake, example: ChoiceExample, tokenizer: Any, max_length: int) -> Mistake:
-        """Return the context as it was read with the right ending, and both endings."""
-        (context, expected), (_, found) = (
-            with_marks(tokenizer, max_length, example.context, f"{example.start} {ending}".strip())
-            for ending in (mistake.expected, mistake.found)
-        )
-        expected, found = (one.removeprefix(example.start).strip() for one in (expected, found))
-        return mistake._replace(text=f"{context} {example.start}".strip(), expected=expected, found=found)
+    def as_read(
+        self,
+        mistake: Mistake,
+        example: ChoiceExample,
+        tokenizer: Any,
+        max_length: int,
+    ) -> Mistake:
+        """Return the context as it was read with the right ending, and both endings.
+
+        Parameters
+        ----------
+        mistake : Mistake
+            One of `mistakes`.
+        example : ChoiceExample
+            Which it was made of.
+        tokenizer : Tokenizer
+            That of the model.
+        max_length : int
+            Most tokens of a sequence, as the model has read it.
+
+        Returns
+        -------
+        Mistake
+            With marks where the model stopped reading.
+        """
+
+        def read_with(ending: str) -> tuple[str, str]:
+            second = f"{example.start} {ending}".strip()
+            context, marked = with_marks(tokenizer, max_length, example.context, second)
+            return context, marked.removeprefix(example.start).strip()
+
+        context, expected = read_with(mistake.expected)
+        _, chosen = read_with(mistake.found)
+        text = f"{context} {example.start}".strip()
+        return mistake._replace(text=text, expected=expected, found=chosen)
 
 
 create = Choices
@@ -153,9 +336,9 @@ create = Choices
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:
     if len(example.endings) != choices:
-        found = f"{len(example.endings)} endings and others {choices}"
-        raise InputError(f"Example {example.id} has {found}; give every example the same number.")
+        problem = f"{len(example.endings)} endings and others {choices}"
+        raise InputError(f"Example {example.id} has {problem}; give every example the same number.")
     if training and example.label is None:
         raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
-    if not any(ending.strip() for ending in (example.context, example.start)):
+    if not example.context.strip() and not example.start.strip():
         raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")

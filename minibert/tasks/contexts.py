@@ -23,16 +23,38 @@ class Window(NamedTuple):
 
 
 def longest_word(room: int) -> int:
-    """Return the most pieces of a word that a window of so much room reads: neighbours then overlap."""
+    """Return the most pieces of a word that a window reads: neighbours then overlap.
+
+    Parameters
+    ----------
+    room : int
+        Pieces of a window, without [CLS] and [SEP].
+
+    Returns
+    -------
+    int
+        Half of what two windows share at least, and at least 1.
+    """
     return max(1, room // (2 * SHARED))
 
 
 # pieces (n,)  ends (m,)
 def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
-    """Lay the windows of one document, in order; every word is asked about in one of them.
+    """Lay the windows of one document; every word is asked about in one of them.
 
-    Each word has from 0 to `longest_word(room)` pieces, a window at most `room`. `ends` of sentences are
-    numbers of the words behind their last ones; the last is n.
+    Parameters
+    ----------
+    pieces : numpy.ndarray
+        Of each word, (n,): from 0 to `longest_word(room)`.
+    ends : numpy.ndarray
+        Of sentences, (m,): the number of the word behind the last one of each, ascending; the last is n.
+    room : int
+        Most pieces of a window, without [CLS] and [SEP].
+
+    Returns
+    -------
+    list of Window
+        In order; [] for a document without a word.
 
     Examples
     --------
@@ -43,24 +65,35 @@ def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
     """
     n = len(pieces)
     before = np.concatenate([[0], np.cumsum(pieces)])  # (n+1,) pieces in front of each word
-    if (over := int(before[-1]) - room) <= 0:
+    excess = int(before[-1]) - room
+    if excess <= 0:
         return [Window(0, n, 0, n)] if n else []
-    count = 1 - (-over // (room - room // SHARED))
-    begins = np.searchsorted(before, np.arange(count) * over // (count - 1))
-    stops = np.searchsorted(before, before[begins] + room, side="right") - 1
-    overlaps = zip(begins[1:], stops, strict=False)
-    borders = [0, *(_border(before, ends, begin, stop) for begin, stop in overlaps), n]
-    return [
-        Window(int(begin), int(stop), first, last)
-        for begin, stop, (first, last) in zip(begins, stops, pairwise(borders), strict=True)
-        if first < last
-    ]
+    step = room - room // SHARED  # most pieces from the beginning of one window to that of the next
+    n_more = -(-excess // step)  # windows after the first
+    wanted = np.arange(n_more + 1) * excess // n_more  # pieces in front of each
+    begins = np.searchsorted(before, wanted)
+    limits = before[begins] + room
+    stops = np.searchsorted(before, limits, side="right") - 1
+    borders = [0]
+    for begin, stop in zip(begins[1:], stops, strict=False):  # of a window, and of the one before
+        borders.append(_border(before, ends, begin, stop))
+    borders.append(n)
+    laid = []
+    places = zip(begins.tolist(), stops.tolist(), pairwise(borders), strict=True)
+    for begin, stop, (first, last) in places:
+        if first < last:
+            laid.append(Window(begin, stop, first, last))
+    return laid
 
 
 # before (n+1,)  ends (m,)
 def _border(before: np.ndarray, ends: np.ndarray, begin: int, stop: int) -> int:
     """Return the end of a sentence, or of a word where there is none, nearest to the middle of an overlap."""
-    borders = ends[np.searchsorted(ends, begin) : np.searchsorted(ends, stop, side="right")]
+    lowest = np.searchsorted(ends, begin)
+    highest = np.searchsorted(ends, stop, side="right")
+    borders = ends[lowest:highest]
     if not len(borders):
         borders = np.arange(begin, stop + 1)
-    return int(borders[np.abs(2 * before[borders] - before[begin] - before[stop]).argmin()])
+    twice_the_middle = before[begin] + before[stop]
+    distances = np.abs(2 * before[borders] - twice_the_middle)
+    return int(borders[distances.argmin()])

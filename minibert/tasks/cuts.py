@@ -14,52 +14,96 @@ MARK = " [the model reads no further: {:,} more tokens] "
 
 
 class Cuts:
-    """Counts what is cut of examples that are read in one sequence each, or in one for every choice."""
+    """Counts what is cut of examples that are read in one sequence each, or in one for every choice.
 
-    def __init__(self, max_length: int, features: Features = (), long: LongTexts | None = None) -> None:
-        self.max_length, self.long, self._parts = max_length, long, [np.empty((0, 3), np.int64)]
+    Parameters
+    ----------
+    max_length : int
+        Most tokens of a sequence.
+    features : sequence of Feature, optional
+        The first to count.
+    long : LongTexts, optional
+        How long texts become windows, where they do.
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        features: Features = (),
+        long: LongTexts | None = None,
+    ) -> None:
+        self.max_length = max_length
+        self.long = long
+        self._parts = [np.empty((0, 3), np.int64)]
         self.add(features)
 
     def add(self, features: Features) -> None:
-        """Count some features."""
-        if isinstance(features, Windows):  # which hold all of a paragraph
+        """Count some more features.
+
+        Parameters
+        ----------
+        features : sequence of Feature
+            Those of `Windows`, which hold all of a paragraph, count for nothing.
+        """
+        if isinstance(features, Windows):
             return
         rows = []
         for feature in features:
-            cut = sum(one.cut for one in feature.sequences)
-            wanted = max(len(one.input_ids) + one.cut for one in feature.sequences)
+            sequences = feature.sequences
+            read = sum(len(sequence.input_ids) for sequence in sequences)
+            cut = sum(sequence.cut for sequence in sequences)
             if self.long:
-                wanted = len(feature.sequences) + self.long.windows_of(cut, self.max_length)
-            rows.append((sum(len(one.input_ids) for one in feature.sequences), cut, wanted))
+                wanted = len(sequences) + self.long.windows_of(cut, self.max_length)
+            else:
+                wanted = max(len(sequence.input_ids) + sequence.cut for sequence in sequences)
+            rows.append((read, cut, wanted))
         self._parts.append(np.array(rows, np.int64).reshape(-1, 3))
 
     @property
     def counts(self) -> np.ndarray:
-        """(n,3) int64, of each example the tokens that are read, those that are cut, and the length of its
-        longest sequence if nothing were cut; of texts in windows, how many these then were."""
+        """What was counted of each example, (n,3) int64.
+
+        The columns are the tokens that are read, those that are cut, and the length of the example's longest
+        sequence if nothing were cut; of texts in windows, how many windows there then were.
+        """
         return np.concatenate(self._parts)
 
     def summary(self) -> dict[str, int]:
-        """Return what was counted, for JSON."""
+        """Return what was counted, for JSON: `examples`, `cut` (of them), `tokens`, `tokens_cut`."""
         read, cut, _ = self.counts.T
-        counts = len(cut), (cut > 0).sum(), (read + cut).sum(), cut.sum()
-        return dict(zip(("examples", "cut", "tokens", "tokens_cut"), map(int, counts), strict=True))
+        return {
+            "examples": len(cut),
+            "cut": int((cut > 0).sum()),
+            "tokens": int((read + cut).sum()),
+            "tokens_cut": int(cut.sum()),
+        }
 
 
 def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
-    """Warn of what was cut, and name lengths that cut less, up to the `positions` of the model.
+    """Warn of what was cut, and name lengths that cut less.
 
-    The parts are of equal `max_length`, by split, "" for texts of none. Return what a report keeps:
-    `max_length`, the counts of each part and the `warning`; {} where nothing was cut.
+    Parameters
+    ----------
+    parts : mapping of str to Cuts
+        By split, "" for texts of none; at least one, and all of equal `max_length` and `long`.
+    positions : int
+        Of the model: no longer sequence is offered.
+
+    Returns
+    -------
+    dict
+        What a report keeps: `max_length`, the counts of each part by its split, and the `warning`; {} where
+        nothing was cut.
     """
     first = next(iter(parts.values()))
-    max_length, long = first.max_length, first.long
-    read, cut, lengths = np.concatenate([one.counts for one in parts.values()]).T
+    max_length = first.max_length
+    long = first.long
+    counts = np.concatenate([part.counts for part in parts.values()])
+    read, cut, lengths = counts.T
     if not cut.any():
         return {}
-    summaries = {split: one.summary() for split, one in parts.items()}
-    longer = sorted({min(max_length << n, positions) for n in range(1, 12)} - {max_length})
-    longer = longer[: 1 + sum(length < lengths.max() for length in longer)]  # up to the first that cuts none
+    summaries = {split: part.summary() for split, part in parts.items()}
+    longer = _longer(max_length, positions, lengths)
     if long:
         limit = f"fit into {long.most_windows:,} windows of {max_length:,} tokens"
         offers = [f"--most-windows {lengths.max()} would read more"]
@@ -69,36 +113,79 @@ def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
         text = f"The text has {lengths[0]:,} tokens, of which the model reads {max_length:,}."
         offers = [f"--max-length {n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
     else:
-        counts = (
-            f"{one['cut']:,} of {one['examples']:,} examples{' of ' * bool(split)}{split} "
-            f"({_percent(one['cut'] / one['examples'])})"
-            for split, one in summaries.items()
-        )
-        what = f"do not {limit}" if long else f"are longer than {max_length:,} tokens"
+        shares = " and ".join(_share_cut(split, summary) for split, summary in summaries.items())
+        problem = f"do not {limit}" if long else f"are longer than {max_length:,} tokens"
         lost = _percent(cut.sum() / (read + cut).sum())
-        text = f"{' and '.join(counts)} {what} and lose their ends, {lost} of all tokens."
+        text = f"{shares} {problem} and lose their ends, {lost} of all tokens."
         if not long:
             offers = [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
-    text += f" When fine-tuning, {', '.join(offers)}." if offers else " The model has no more positions."
+    if offers:
+        text += f" When fine-tuning, {', '.join(offers)}."
+    else:
+        text += " The model has no more positions."
     warn(text)
     return {"max_length": max_length, **summaries, "warning": text}
 
 
+# lengths (n,)
+def _longer(max_length: int, positions: int, lengths: np.ndarray) -> list[int]:
+    """Return lengths to offer: twice `max_length`, four times and so on, up to the first that cuts none."""
+    doubled = {min(max_length << n, positions) for n in range(1, 12)}
+    longer = sorted(doubled - {max_length})
+    n_too_short = sum(length < lengths.max() for length in longer)
+    return longer[: 1 + n_too_short]
+
+
+def _share_cut(split: str, summary: dict[str, int]) -> str:
+    """Say how many examples of a split are cut."""
+    examples = f"{summary['examples']:,} examples"
+    if split:
+        examples += f" of {split}"
+    share = _percent(summary["cut"] / summary["examples"])
+    return f"{summary['cut']:,} of {examples} ({share})"
+
+
 def _percent(share: float) -> str:
     """Write a share in words: nothing but 0 is "none"."""
-    return "none" if not share else "less than 1%" if share < 0.01 else f"{share:.0%}"
+    if not share:
+        return "none"
+    return "less than 1%" if share < 0.01 else f"{share:.0%}"
 
 
-def with_marks(tokenizer: Any, max_length: int, first: str, second: str | None = None) -> list[str]:
-    """Mark where the model stops reading a text, or each of a pair."""
+def with_marks(
+    tokenizer: Any,
+    max_length: int,
+    first: str,
+    second: str | None = None,
+) -> list[str]:
+    """Mark where the model stops reading a text, or each of a pair.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        That of the model.
+    max_length : int
+        Most tokens of a sequence.
+    first : str
+        The text.
+    second : str, optional
+        The other text of a pair.
+
+    Returns
+    -------
+    list of str
+        The text, or both, with `MARK` where tokens are cut.
+    """
+    texts = [first] if second is None else [first, second]
     seconds = None if second is None else [second]
-    one = tokenizer.encode_batch([first], seconds, max_length=max_length, offsets=True)[0]
-    pieces = ~one.special_tokens_mask
+    encoding = tokenizer.encode_batch([first], seconds, max_length=max_length, offsets=True)[0]
+    is_piece = ~encoding.special_tokens_mask
     shown = []
-    for segment, text in enumerate([first] if second is None else [first, second]):
-        ends = one.offsets[pieces & (one.token_type_ids == segment), 1]
+    for segment, text in enumerate(texts):
+        ends = encoding.offsets[is_piece & (encoding.token_type_ids == segment), 1]
         end = ends.max(initial=0)
-        if more := len(tokenizer.encode(text, add_special_tokens=False)) - len(ends):
-            text = text[:end] + MARK.format(more) + text[end:]
+        unread = len(tokenizer.encode(text, add_special_tokens=False)) - len(ends)
+        if unread:
+            text = text[:end] + MARK.format(unread) + text[end:]
         shown.append(text)
     return shown

@@ -24,7 +24,24 @@ class LongTexts(NamedTuple):
     most_windows: int  # of a text, whose end is cut behind them
 
     def settled(self, max_length: int) -> "LongTexts":
-        """Return the same with a stride for `max_length` tokens; raise InputError when no windows fit."""
+        """Return the same with a stride for windows of some length.
+
+        Parameters
+        ----------
+        max_length : int
+            Most tokens of a window, [CLS] and [SEP] included.
+
+        Returns
+        -------
+        LongTexts
+            With the stride that was given, or else a quarter of the pieces that a window has room for.
+
+        Raises
+        ------
+        InputError
+            When there is no such pool, a number is not possible, or the stride leaves no room for a new
+            piece.
+        """
         if self.pool not in POOLS:
             raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
         room = max_length - SINGLE
@@ -32,44 +49,96 @@ class LongTexts(NamedTuple):
         whole_number("stride", stride, 0)
         whole_number("most_windows", self.most_windows, 1)
         if stride >= room:
-            small = f"a window that has room for {room}; give less, or raise $max_length."
-            raise InputError(f"$stride leaves no new piece to {small}", stride=stride, max_length=max_length)
+            problem = f"$stride leaves no new piece to a window that has room for {room}"
+            advice = "give less, or raise $max_length."
+            raise InputError(f"{problem}; {advice}", stride=stride, max_length=max_length)
         return self._replace(stride=stride)
 
     def windows_of(self, lost: int, max_length: int) -> int:
-        """Return how many more windows would hold so many pieces, beside no second text."""
+        """Return how many more windows would hold so many pieces, beside no second text.
+
+        Parameters
+        ----------
+        lost : int
+            Pieces that there was no room for.
+        max_length : int
+            Most tokens of a window, [CLS] and [SEP] included.
+
+        Returns
+        -------
+        int
+            0 where nothing was lost.
+        """
         return -(-lost // (max_length - SINGLE - (self.stride or 0)))
 
     def reach(self, max_length: int) -> int:
-        """Return the length of the sequence that would show as much of a text as all windows do."""
+        """Return the length of the sequence that would show as much of a text as all windows do.
+
+        Parameters
+        ----------
+        max_length : int
+            Most tokens of a window, [CLS] and [SEP] included.
+
+        Returns
+        -------
+        int
+            Tokens, [CLS] and [SEP] included.
+        """
         room = max_length - SINGLE
-        return SINGLE + room + (self.most_windows - 1) * (room - (self.stride or 0))
+        step = room - (self.stride or 0)
+        return SINGLE + room + (self.most_windows - 1) * step
 
     def sequences(self, one: Encoding, max_length: int) -> tuple[Sequence, ...]:
         """Return the windows of a text or pair, of which the last tells how many pieces were cut.
 
         The shorter text of a pair keeps at most half of a window; where the stride would leave no new piece
         beside it, windows have half of their room in common.
+
+        Parameters
+        ----------
+        one : Encoding
+            Of a text or a pair, with its special tokens, of any length.
+        max_length : int
+            Most tokens of a window, [CLS] and [SEP] included.
+
+        Returns
+        -------
+        tuple of Sequence
+            At least one, and at most `most_windows`.
         """
-        rows, first, cut = np.arange(len(one)), one.n_first, 0
-        begin, end = 1, len(one) - 1  # of what is windowed
-        if first < len(one):
-            lengths, half = (first - 2, len(one) - first - 1), (max_length - PAIR) // 2
-            along_first = lengths[0] > lengths[1]
-            begin, end = (1, first - 1) if along_first else (first, len(one) - 1)
-            if len(one) > max_length and (cut := max(0, min(lengths) - half)):
-                shorter = (first if along_first else 1) + half
-                rows = np.delete(rows, slice(shorter, shorter + cut))
-                begin, end = (begin, end) if along_first else (begin - cut, end - cut)
-        length, room = end - begin, max_length - (len(rows) - (end - begin))
+        rows = np.arange(len(one))  # of the encoding that are kept
+        begin, end = 1, len(one) - 1  # of what is windowed, among the rows
+        first = one.n_first
+        cut = 0
+        if first < len(one):  # a pair
+            n_first, n_second = first - 2, len(one) - first - 1
+            along_first = n_first > n_second
+            if along_first:
+                end = first - 1
+            else:
+                begin = first
+            half = (max_length - PAIR) // 2
+            if len(one) > max_length:
+                cut = max(0, min(n_first, n_second) - half)
+            if cut:
+                begin_of_cut = half + (first if along_first else 1)
+                rows = np.delete(rows, slice(begin_of_cut, begin_of_cut + cut))
+                if not along_first:
+                    begin -= cut
+                    end -= cut
+        length = end - begin
+        room = max_length - (len(rows) - length)
         if length <= room:
             return (Sequence(one.ids[rows], one.token_type_ids[rows], cut=cut),)
-        stride = self.stride if self.stride is not None and self.stride < room else room // 2
-        starts = range(0, length - stride, room - stride)
-        parts = [
-            np.concatenate([rows[:begin], rows[begin + at : min(begin + at + room, end)], rows[end:]])
-            for at in starts[: self.most_windows]
-        ]
-        cut += max(0, length - room - starts[len(parts) - 1])
-        found = [Sequence(one.ids[part], one.token_type_ids[part]) for part in parts]
-        return *found[:-1], found[-1]._replace(cut=cut)
+        stride = room // 2
+        if self.stride is not None and self.stride < room:
+            stride = self.stride
+        starts = range(0, length - stride, room - stride)[: self.most_windows]
+        windows = []
+        for start in starts:
+            stop = min(begin + start + room, end)
+            part = np.concatenate([rows[:begin], rows[begin + start : stop], rows[end:]])
+            windows.append(Sequence(one.ids[part], one.token_type_ids[part]))
+        cut += max(0, length - room - starts[-1])
+        windows[-1] = windows[-1]._replace(cut=cut)
+        return tuple(windows)

@@ -12,13 +12,43 @@ ENDINGS = (".csv", ".tsv", ".jsonl")  # of tables
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Return the files whose names fit a pattern of `Path.glob`; those that are compressed come last."""
-    places = (path for packed in ("", *PACKED) for path in sorted(folder.glob(pattern + packed)))
-    return list(filter(Path.is_file, places))
+    """Return the files whose names fit a pattern; those that are compressed come last.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to look, not in folders below it unless the pattern says so.
+    pattern : str
+        As of `Path.glob`, without the ending of a compressed file.
+
+    Returns
+    -------
+    list of Path
+        In the order of the alphabet, of every kind of compression.
+    """
+    paths: list[Path] = []
+    for ending in ("", *PACKED):
+        paths += sorted(folder.glob(pattern + ending))
+    return [path for path in paths if path.is_file()]
 
 
 def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> None:
-    """Raise InputError when columns are named that a task's tables do not have."""
+    """Refuse columns that a task's tables do not have.
+
+    Parameters
+    ----------
+    task : str
+        Its name, for the message.
+    columns : iterable of str
+        What was given: roles of columns, such as "text".
+    known : sequence of str
+        The roles that there are.
+
+    Raises
+    ------
+    InputError
+        When one is not known; all of these are listed.
+    """
     if unknown := [column for column in columns if column not in known]:
         raise InputError(f"$columns: {task} knows none but {', '.join(known)}.", columns=unknown)
 
@@ -28,9 +58,30 @@ def read_own(
 ) -> Any:
     """Read the table of a split; that of "test" may lack its labels.
 
-    The first row of a table is its header with the column of labels and without it. `read` is a reader of
-    `data.tables` with `columns` as arguments; in "test", those of `unlabelled` replace them if a column named
-    there is missing.
+    The first row of a table is its header with the column of labels and without it.
+
+    Parameters
+    ----------
+    read : callable
+        A reader of `data.tables` with `columns` as arguments.
+    path : Path
+        The table.
+    split : str
+        "train", "dev" or "test".
+    columns : dict
+        Arguments of `read`, such as the names of columns by their role.
+    unlabelled : dict
+        In "test", these arguments replace those of `columns` if a column of one of these roles is missing.
+
+    Returns
+    -------
+    object
+        What `read` returns.
+
+    Raises
+    ------
+    MissingColumn
+        When a column is missing that the split has to have.
     """
     try:
         return read(path, **columns)
@@ -41,22 +92,45 @@ def read_own(
 
 
 def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
-    """Find the table of one split in a folder of one's own; a file is taken as it is.
+    """Find the table of one split in a folder of custom ones; a file is taken as it is.
 
-    `other` are further names that are allowed. Raise InputError when there is none, or more than one.
+    Parameters
+    ----------
+    data : Path
+        The folder, or a file.
+    split : str
+        "train", "dev" or "test".
+    other : sequence of str, optional
+        Names that are allowed beside the split's with one of `ENDINGS`.
+
+    Returns
+    -------
+    Path
+        The only file that fits, compressed or not.
+
+    Raises
+    ------
+    InputError
+        When there is no such folder, or more than one file fits.
+    MissingFile
+        When the folder has none.
     """
     data = Path(data)
     if data.is_file():
         return data
     if not data.is_dir():
         raise InputError(f"There is no file or folder {data}; name the one with your tables.")
-    known = [*(split + ending for ending in ENDINGS), *other]
-    found = [path for name in known for path in matching(data, name)]
-    if len(found) != 1:
-        there = f"has {' and '.join(path.name for path in found)}"
-        if not found:
-            others = [path.name for path in sorted(data.glob(f"{split}.*")) if path.is_file()]
-            there = f"has no {split}.csv" + (f" but {' and '.join(others)}" if others else "")
-        expected = f"one file of the split {split!r}: {', '.join(known[:-1])} or {known[-1]}."
-        raise (InputError if found else MissingFile)(f"{data} {there}; there should be {expected}")
-    return found[0]
+    known = [split + ending for ending in ENDINGS]
+    known += other
+    paths = [path for name in known for path in matching(data, name)]
+    if len(paths) == 1:
+        return paths[0]
+    expected = f"one file of the split {split!r}: {', '.join(known[:-1])} or {known[-1]}."
+    if paths:
+        names = " and ".join(path.name for path in paths)
+        raise InputError(f"{data} has {names}; there should be {expected}")
+    content = f"has no {split}.csv"
+    others = [path.name for path in sorted(data.glob(f"{split}.*")) if path.is_file()]
+    if others:
+        content += f" but {' and '.join(others)}"
+    raise MissingFile(f"{data} {content}; there should be {expected}")

@@ -85,6 +85,16 @@ RESCALED = {("sick-score", "stsb"): (1.25, -1.25), ("stsb", "sick-score"): (0.8,
 def same_answers(one: str, other: str) -> bool:
     """Tell whether what two tasks answer means the same.
 
+    Parameters
+    ----------
+    one, other : str
+        Names of tasks, in either order.
+
+    Returns
+    -------
+    bool
+        True for one and the same task, and for two that stand in a row of `SAME_ANSWERS`.
+
     Examples
     --------
     >>> same_answers("mnli", "mnli-mm"), same_answers("cola", "mrpc")
@@ -94,7 +104,19 @@ def same_answers(one: str, other: str) -> bool:
 
 
 def answers_as(one: str, other: str) -> Mapping[str, str] | None:
-    """Return new names of one task's answers that make them another's; None where they mean something else.
+    """Return new names of one task's answers that make them another's.
+
+    Parameters
+    ----------
+    one : str
+        The task whose answers there are.
+    other : str
+        The task that they are wanted for.
+
+    Returns
+    -------
+    mapping or None
+        {} where they mean the same as they are; None where they mean something else.
 
     Examples
     --------
@@ -103,16 +125,39 @@ def answers_as(one: str, other: str) -> Mapping[str, str] | None:
     """
     if same_answers(one, other):
         return {}
-    pairs = RENAMED_ANSWERS.items()
-    return next((names for (a, b), names in pairs if same_answers(one, a) and same_answers(other, b)), None)
+    for (source, target), names in RENAMED_ANSWERS.items():
+        if same_answers(one, source) and same_answers(other, target):
+            return names
+    return None
 
 
-def create(name: str, columns: Mapping[str, Any] | None = None, long: LongTexts | None = None) -> Task:
-    """Make the task of that name, one of `TASKS`; `long` is as in `Task`.
+def create(
+    name: str,
+    columns: Mapping[str, Any] | None = None,
+    long: LongTexts | None = None,
+) -> Task:
+    """Make the task of that name.
 
-    `columns` say of your own table what each column that is wanted is called, or its number; "delimiter" and
-    "header" (yes or no) too. Raise InputError when there is no such task, or it has no use for `long`; when
-    columns are named of official files, which have their own.
+    Parameters
+    ----------
+    name : str
+        One of `TASKS`.
+    columns : mapping, optional
+        Of your own table what each column that is wanted is called, or its number; "delimiter" and "header"
+        (yes or no) too.
+    long : LongTexts, optional
+        How long texts become windows; cut by default.
+
+    Returns
+    -------
+    Task
+        Its module is imported now, and no other.
+
+    Raises
+    ------
+    InputError
+        When there is no such task, or it has no use for `long`; when columns are named of official files,
+        which have their own, or that the task's tables do not have.
     """
     if name not in TASKS:
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
@@ -120,19 +165,30 @@ def create(name: str, columns: Mapping[str, Any] | None = None, long: LongTexts 
     if columns and name not in OWN_TABLES:
         message = f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
         raise InputError(message, columns=dict(columns))
-    if long and TASKS[name].module not in ("sentences", "multilabel"):
-        own = {"choices": "reads each of its choices whole", "similarity": "compares vectors of whole texts"}
-        reads = own.get(TASKS[name].module, "has windows already")
-        what = f"$long is for tasks with one answer for a text, such as classify, and {name} {reads}"
-        raise InputError(f"{what}; leave it out.", long="windows")
+    module = TASKS[name].module
+    if long and module not in ("sentences", "multilabel"):
+        reasons = {
+            "choices": "reads each of its choices whole",
+            "similarity": "compares vectors of whole texts",
+        }
+        reason = reasons.get(module, "has windows already")
+        problem = f"$long is for tasks with one answer for a text, such as classify, and {name} {reason}"
+        raise InputError(f"{problem}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
-        header, answers = columns["header"], {"yes": True, "true": True, "no": False, "false": False}
-        if str(header).lower() not in answers:
-            message = "$columns: header is neither yes nor no; give one of them."
-            raise InputError(message, columns={"header": header})
-        columns["header"] = answers[str(header).lower()]
-    room: Any = import_module(f"minibert.tasks.{TASKS[name].module}")
-    task: Task = room.create(name, TITLES.get(name, TASKS[name].about), columns)
+        columns["header"] = _yes_or_no(columns["header"])
+    room: Any = import_module(f"minibert.tasks.{module}")
+    title = TITLES.get(name, TASKS[name].about)
+    task: Task = room.create(name, title, columns)
     task.long = long
     return task
+
+
+def _yes_or_no(header: Any) -> bool:
+    """Return whether a table has a header, as a person has written it."""
+    answers = {"yes": True, "true": True, "no": False, "false": False}
+    answer = str(header).lower()
+    if answer not in answers:
+        message = "$columns: header is neither yes nor no; give one of them."
+        raise InputError(message, columns={"header": header})
+    return answers[answer]

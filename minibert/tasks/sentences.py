@@ -40,7 +40,18 @@ class Sentences(Task):
     """What all these tasks have in common; `read` and `write` differ.
 
     A prediction is `{"label": name, "probabilities": {name: p}}`, or `{"value": x}` where the answer is a
-    number. `classes` are in the order of the outputs, () to take them from the data; None for a number.
+    number.
+
+    Parameters
+    ----------
+    name : str
+        Of the task.
+    title : str
+        A line for people.
+    classes : tuple of str or None
+        In the order of the outputs, () to take them from the data; None for a number.
+    scored : tuple of str
+        Functions in `tasks.metrics`, the one that models are chosen by first; a subclass may have its own.
     """
 
     command = "classify"
@@ -49,94 +60,228 @@ class Sentences(Task):
     kind = ""
     scored: tuple[str, ...] = ()  # functions in `tasks.metrics`, the one that models are chosen by first
 
-    def __init__(self, name: str, title: str, classes: Labels | None, scored: tuple[str, ...]) -> None:
-        self.name, self.title = name, title
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        classes: Labels | None,
+        scored: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.title = title
         self.numeric = classes is None or self.numeric
         self.kind = self.kind or ("regress" if self.numeric else "classify")
         self.scored = self.scored or scored
-        self.metric, self.official = self.scored[0], classes or ()
+        self.metric = self.scored[0]
+        self.official = classes or ()
 
     def labels(self, examples: Examples) -> Labels:
+        """Name the classes in the order of the outputs.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            Those to learn from.
+
+        Returns
+        -------
+        tuple of str
+            The task's official classes, or those of the examples, sorted; () for a number.
+
+        Raises
+        ------
+        InputError
+            When the examples have to name the classes, and have fewer than two.
+        """
         if self.numeric or self.official or not examples:
             return self.official
-        if len(found := {example.label for example in examples} - {None}) < 2:
-            few = f"{counted(len(found), 'label')} ({', '.join(found) or 'none'})"
+        labels = {example.label for example in examples} - {None}
+        if len(labels) < 2:
+            few = f"{counted(len(labels), 'label')} ({', '.join(labels) or 'none'})"
             raise InputError(f"The examples to learn from have {few}; give examples of at least two classes.")
-        return in_order(found)
+        return in_order(labels)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
+        """Return the class that an example is labelled with.
+
+        Parameters
+        ----------
+        example : TextExample
+            One that `read` returned.
+
+        Returns
+        -------
+        tuple
+            One class, None where it is not known; () where the answer is a number.
+        """
         return (example.label,) if self.kind == "classify" else ()
 
     def features(
-        self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
+        self,
+        examples: Iterable[TextExample],
+        tokenizer: Any,
+        labels: Labels,
+        max_length: int,
+        training: bool,
     ) -> Iterator[Feature]:
+        """Yield the sequence, or the windows, of each text or pair (Devlin et al. 2019, section 4.1).
+
+        Parameters
+        ----------
+        examples : iterable of TextExample
+            In their order, which `Feature.example` counts from 0.
+        tokenizer : Tokenizer
+            That of the model.
+        labels : tuple of str
+            The model's classes, in the order of its outputs.
+        max_length : int
+            Most tokens of a sequence, [CLS] and [SEP] included.
+        training : bool
+            Whether the features are to be learnt from, so that labels have to be known.
+
+        Yields
+        ------
+        Feature
+            One for each example. Its label is the number of a class or a number, None where it is not known.
+
+        Raises
+        ------
+        InputError
+            When some examples of a block have a second text and others none; when a text is empty and the
+            task refuses that; when `training` and a label is missing or none of `labels`.
+        """
         numbers = {label: number for number, label in enumerate(labels)}
-        examples, done, blank = iter(examples), 0, []
+        source = iter(examples)
+        done = 0
+        blank = []  # ids of examples
         written = WrittenTokens(tokenizer)
-        while block := list(islice(examples, BLOCK)):
-            first, second = [e.first for e in block], [e.second for e in block]
-            if None in second and any(text is not None for text in second):
+        while block := list(islice(source, BLOCK)):
+            first = [example.first for example in block]
+            second = [example.second for example in block]
+            has_pairs = any(text is not None for text in second)
+            if None in second and has_pairs:
                 raise InputError("Some examples have a second text and others none; give all or none one.")
             limit = None if self.long else max_length
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             written.add(encoded)
-            found = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
-            for number, (example, one, cut) in enumerate(found, start=done):
-                is_blank = one.n_first == 2 or len(one) - one.n_first == 1  # no piece in one of the texts
-                if is_blank and (self.long or len(one) < max_length):
+            encodings = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
+            for number, (example, encoding, cut) in enumerate(encodings, start=done):
+                # No piece in one of the texts, and not for want of room.
+                is_blank = encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
+                if is_blank and (self.long or len(encoding) < max_length):
                     blank.append(example.id)
-                    if self.refuses_blanks:
-                        what = "an empty sentence, or one without a piece in the vocabulary"
-                        advice = "fill it or leave the example out."
-                        raise InputError(f"{self.place(example)} has {what}; {advice}")
-                whole = (Sequence(one.ids, one.token_type_ids, cut=cut),)
-                sequences = self.long.sequences(one, max_length) if self.long else whole
-                yield Feature(sequences, self._label(example, numbers, training), None, number)
+                    self._check_blank(example)
+                if self.long:
+                    sequences = self.long.sequences(encoding, max_length)
+                else:
+                    sequences = (Sequence(encoding.ids, encoding.token_type_ids, cut=cut),)
+                label = self._label(example, numbers, training)
+                yield Feature(sequences, label, None, number)
             done += len(block)
         written.warn()
         if blank:
             warn(f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.")
 
+    def _check_blank(self, example: TextExample) -> None:
+        """Raise InputError for an example with an empty text, where the task refuses them."""
+        if self.refuses_blanks:
+            problem = "an empty sentence, or one without a piece in the vocabulary"
+            advice = "fill it or leave the example out."
+            raise InputError(f"{self.place(example)} has {problem}; {advice}")
+
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of labels that were never learnt: how many examples have one, and which is the first."""
+        """Warn of labels that were never learnt: how many examples have one, and which is the first.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            Those to be measured.
+        labels : tuple of str
+            The model's classes.
+        """
         if self.numeric or not labels:
             return
-        known = set(labels)
-        unknown = [(name, one) for one in examples for name in self.names(one) if name not in {*known, None}]
-        if unknown:
-            kinds = Counter(name for name, _ in unknown).most_common()
-            named = some_of([f"{name!r} ({count:,})" for name, count in kinds])
-            place = self.place(unknown[0][1])
-            count = len({id(one) for _, one in unknown})
-            found = (
-                f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
-            )
-            effect = f"They count as mistakes; learnt were {some_of(labels)}."
-            warn(f"{found}; the first is {place[0].lower()}{place[1:]}. {effect}")
+        known = {*labels, None}
+        counts: Counter[Any] = Counter()
+        affected = []
+        for example in examples:
+            unknown = [name for name in self.names(example) if name not in known]
+            counts.update(unknown)
+            if unknown:
+                affected.append(example)
+        if not affected:
+            return
+        named = some_of([f"{name!r} ({count:,})" for name, count in counts.most_common()])
+        count = len({id(example) for example in affected})
+        place = self.place(affected[0])
+        problem = f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
+        effect = f"They count as mistakes; learnt were {some_of(labels)}."
+        warn(f"{problem}; the first is {place[0].lower()}{place[1:]}. {effect}")
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Raise InputError for a label of dev that no example to learn from has."""
+        """Refuse a label of dev that no example to learn from has.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            The dev set.
+        labels : tuple of str
+            The classes of the examples to learn from.
+
+        Raises
+        ------
+        InputError
+            When there is one; its place is named.
+        """
         if not self.numeric and labels:
             for example in examples:
                 self._require_known(example, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        learnt, measured = (Counter(n for one in part for n in self.names(one)) for part in (train, dev))
-        if not (rare := [label for label in labels if learnt[label] < 2 or not measured[label]]):
+        """Warn of classes with fewer than two examples to learn from, or none to measure on.
+
+        Parameters
+        ----------
+        train : sequence of TextExample
+            The examples to learn from.
+        dev : sequence of TextExample
+            Those to measure on.
+        labels : tuple of str
+            The classes.
+        """
+        learnt = Counter(name for example in train for name in self.names(example))
+        measured = Counter(name for example in dev for name in self.names(example))
+        rare = [label for label in labels if learnt[label] < 2 or not measured[label]]
+        if not rare:
             return
-        found = []
+        problems = []
         for label in rare[:MOST_RARE]:
-            only = [self.place(one) for one in train if learnt[label] == 1 and label in self.names(one)]
-            place = "".join(f" ({one[0].lower()}{one[1:]})" for one in only)
+            place = ""
+            if learnt[label] == 1:
+                for example in train:
+                    if label in self.names(example):
+                        where = self.place(example)
+                        place += f" ({where[0].lower()}{where[1:]})"
             counts = f"{learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
-            found.append(f"{label!r} with {counts}")
+            problems.append(f"{label!r} with {counts}")
         more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
-        few = f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(found)}{more}"
+        few = f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(problems)}{more}"
         unseen = "The metrics say nothing of a class with none to measure on"
         warn(f"{few}. {unseen}; give more examples, or join classes.")
 
     def place(self, example: TextExample) -> str:
-        """Return where a person finds an example, as the beginning of a sentence."""
+        """Return where a person finds an example, as the beginning of a sentence.
+
+        Parameters
+        ----------
+        example : TextExample
+            One that `read` returned.
+
+        Returns
+        -------
+        str
+            "Example" and its id.
+        """
         return f"Example {example.id}"
 
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
@@ -152,58 +297,167 @@ class Sentences(Task):
 
     def _require_known(self, example: TextExample, labels: Iterable[str]) -> None:
         """Raise InputError where an example has a label that is none of those to learn."""
-        if unknown := [name for name in self.names(example) if name is not None and name not in labels]:
+        unknown = [name for name in self.names(example) if name is not None and name not in labels]
+        if unknown:
             known = ", ".join(islice(labels, 16))
-            what = f"the label {unknown[0]!r}, which no example to learn from has ({known})"
-            raise InputError(f"{self.place(example)} has {what}; correct it or add examples of it.")
+            problem = f"the label {unknown[0]!r}, which no example to learn from has ({known})"
+            raise InputError(f"{self.place(example)} has {problem}; correct it or add examples of it.")
 
     def predict(
-        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[dict[str, Any]]:
+        """Return the likeliest class of every example, or its number.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them.
+        features : sequence of Feature
+            Not needed: the outputs are in the order of the examples.
+        outputs : sequence of numpy.ndarray
+            The scores of each example, (K,) or (1,).
+        labels : tuple of str
+            The model's classes, in the order of its outputs.
+        tuned : dict
+            What `tune` chose on dev. Not needed.
+
+        Returns
+        -------
+        list of dict
+            See `Sentences`.
+        """
         if self.numeric:
-            return [{"value": float(one[0])} for one in outputs]
-        every = [dict(zip(labels, softmax(one).tolist(), strict=True)) for one in outputs]
-        return [{"label": max(one, key=one.__getitem__), "probabilities": one} for one in every]
+            return [{"value": float(scores[0])} for scores in outputs]
+        predictions = []
+        for scores in outputs:
+            probabilities = dict(zip(labels, softmax(scores).tolist(), strict=True))
+            label = max(probabilities, key=probabilities.__getitem__)
+            predictions.append({"label": label, "probabilities": probabilities})
+        return predictions
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
         """Compute the task's metrics; a correlation with what is constant counts as 0.
 
         Of numbers also R² and the errors: correlations say nothing of numbers that are all off by a constant.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them, each with its label.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        dict
+            Metrics by name, those of `scored` first.
         """
-        gold, found = self._numbers(examples, predictions)
-        names = (*self.scored, *ERRORS) if self.kind == "regress" else self.scored
-        return {name: _metric(name, gold, found) for name in names}
+        gold, predicted = self._numbers(examples, predictions)
+        names = self.scored
+        if self.kind == "regress":
+            names = (*self.scored, *ERRORS)
+        return {name: _metric(name, gold, predicted) for name in names}
 
     def constant(self, examples: Examples) -> float | None:
+        """Return the mean of the labels, which predicts the examples best if every one is given the same.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them, each with its label.
+
+        Returns
+        -------
+        float or None
+            None where the answer is not a number to be learnt as it is.
+        """
         if self.kind != "regress":
             return None
         return float(np.mean([example.label for example in examples]))
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        gold, found = self._numbers(examples, predictions)
+        """Return the metric that models are chosen by as a function of examples, for its interval.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them, each with its label.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        callable
+            Takes numbers of examples, (m,) int64. Accuracy is a `Mean`, which knows a better interval.
+        """
+        gold, predicted = self._numbers(examples, predictions)
         if self.metric == "accuracy":
-            return mean_of(gold == found)
-        return lambda indices: _metric(self.metric, gold[indices], found[indices])
+            return mean_of(gold == predicted)
+        return lambda indices: _metric(self.metric, gold[indices], predicted[indices])
 
     # -> (n,) (n,)
-    def _numbers(self, examples: Examples, predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    def _numbers(
+        self,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Turn expected and predicted answers into numbers; of two classes the second is the positive one."""
         self.require_labels(examples)
         gold = [example.label for example in examples]
         if self.numeric:
-            return np.array(gold, np.float64), np.array([p["value"] for p in predictions], np.float64)
-        found = [prediction["label"] for prediction in predictions]
-        names = dict.fromkeys([*self.official, *sorted({*gold, *found})])
-        place = {name: number for number, name in enumerate(names)}
-        return np.array([place[name] for name in gold]), np.array([place[name] for name in found])
+            values = [prediction["value"] for prediction in predictions]
+            return np.array(gold, np.float64), np.array(values, np.float64)
+        predicted = [prediction["label"] for prediction in predictions]
+        names = list(self.official)
+        names += sorted({*gold, *predicted} - {*names})
+        numbers = {name: number for number, name in enumerate(names)}
+        gold_numbers = [numbers[name] for name in gold]
+        predicted_numbers = [numbers[name] for name in predicted]
+        return np.array(gold_numbers), np.array(predicted_numbers)
 
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write a table of ids, answers and texts, where tabs, line ends and quotation marks are quoted."""
-        answers = [p["value"] if self.numeric else p["label"] for p in predictions]
-        rows = [("id", "prediction", *self.asked(examples[0]))] if examples else []
-        rows += [(e.id, str(a), *self.asked(e).values()) for e, a in zip(examples, answers, strict=True)]
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> list[Path]:
+        """Write a table of ids, answers and texts, where tabs, line ends and quotation marks are quoted.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        split : str
+            Name of the split, which is part of the file's name.
+        examples : sequence of TextExample
+            As `read` returned them.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        list of Path
+            `dev_predictions.tsv` or the like; without an example it is empty.
+        """
+        rows: list[tuple[str, ...]] = []
+        if examples:
+            rows.append(("id", "prediction", *self.asked(examples[0])))
+        key = "value" if self.numeric else "label"
+        for example, prediction in zip(examples, predictions, strict=True):
+            texts = self.asked(example).values()
+            rows.append((example.id, str(prediction[key]), *texts))
+        lines = []
+        for row in rows:
+            cells = "\t".join(map(_cell, row))
+            lines.append(cells + "\n")
         path = folder / f"{split}_predictions.tsv"
-        atomic_text(path, "".join("\t".join(map(_cell, row)) + "\n" for row in rows))
+        atomic_text(path, "".join(lines))
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
@@ -211,13 +465,40 @@ class Sentences(Task):
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.numeric:
-                expected, found = float(example.label), prediction["value"]
-                yield Mistake(text, f"{expected:g}", f"{found:.3f}", abs(expected - found), number)
+                expected = float(example.label)
+                value = prediction["value"]
+                error = abs(expected - value)
+                yield Mistake(text, f"{expected:g}", f"{value:.3f}", error, number)
             elif prediction["label"] != example.label:
-                chance = max(prediction["probabilities"].get(example.label, 0.0), 1e-300)
-                yield Mistake(text, example.label, prediction["label"], -math.log(chance), number)
+                probability = prediction["probabilities"].get(example.label, 0.0)
+                surprise = -math.log(max(probability, 1e-300))
+                yield Mistake(text, example.label, prediction["label"], surprise, number)
 
-    def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
+    def as_read(
+        self,
+        mistake: Mistake,
+        example: TextExample,
+        tokenizer: Any,
+        max_length: int,
+    ) -> Mistake:
+        """Mark in a mistake where the model stopped reading.
+
+        Parameters
+        ----------
+        mistake : Mistake
+            One of `mistakes`.
+        example : TextExample
+            Which it was made of.
+        tokenizer : Tokenizer
+            That of the model.
+        max_length : int
+            Most tokens of a sequence, as the model has read it.
+
+        Returns
+        -------
+        Mistake
+            With marks in its text; the same one for a pair in windows.
+        """
         if self.long and example.second is not None:
             return mistake
         max_length = self.long.reach(max_length) if self.long else max_length
@@ -225,30 +506,104 @@ class Sentences(Task):
         return mistake._replace(text="\n".join(texts))
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
+        """Return expected and predicted classes for a confusion matrix.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them, each with its label.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        tuple of two lists, or None
+            None where the answer is not one class.
+        """
         if self.kind != "classify":
             return None
-        return [example.label for example in examples], [one["label"] for one in predictions]
+        gold = [example.label for example in examples]
+        predicted = [prediction["label"] for prediction in predictions]
+        return gold, predicted
 
 
 class Glue(Sentences):
-    """A task of GLUE from its official files, or from data that stand in for it."""
+    """A task of GLUE from its official files, or from data that stand in for it.
+
+    Parameters
+    ----------
+    name : str
+        One of `data.glue.TASKS` or `data.stand_ins.STAND_INS`, or "qnli-dev".
+    title : str
+        A line for people.
+    """
 
     def __init__(self, name: str, title: str) -> None:
         self.stand_in = None if name in glue.TASKS else name.removesuffix("-dev")  # as its reader has it
-        spec = glue.TASKS[pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name]
+        official = pairs.STAND_INS[name].task if name in pairs.STAND_INS else self.stand_in or name
+        spec = glue.TASKS[official]
         super().__init__(name, title, spec.labels or None, spec.metrics)
         self.pair = spec.pair
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        return pairs.read(self.stand_in, data, split) if self.stand_in else glue.read(self.name, data, split)
+        """Read the examples of one split.
 
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write the file that GLUE's server takes."""
+        Parameters
+        ----------
+        data : Path
+            Folder of the official files, or a file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of TextExample
+            In the order of the file.
+        """
+        if self.stand_in:
+            return pairs.read(self.stand_in, data, split)
+        return glue.read(self.name, data, split)
+
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> list[Path]:
+        """Write the file that GLUE's server takes.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        split : str
+            Name of the split, which is part of the file's name.
+        examples : sequence of TextExample
+            As `read` returned them.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        list of Path
+            One file, see `submissions.write`.
+        """
         return [submissions.write(folder, self.name, split, examples, predictions)]
 
 
 class OwnTexts(Sentences):
-    """A table of one's own: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder."""
+    """A custom table: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
+
+    Parameters
+    ----------
+    name : str
+        Of the task.
+    title : str
+        A line for people.
+    columns : mapping
+        What the columns are called, by their role, one of `known`.
+    """
 
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # which there may be
@@ -258,25 +613,56 @@ class OwnTexts(Sentences):
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
         self._files: list[Path] = []  # that were read
-        is_number = self.standardise = name == "regress"
-        scored = ("spearman", "pearson") if is_number else ("accuracy", "matthews")
-        super().__init__(name, title, None if is_number else (), scored)
+        self.standardise = name == "regress"
+        if self.standardise:
+            super().__init__(name, title, None, ("spearman", "pearson"))
+        else:
+            super().__init__(name, title, (), ("accuracy", "matthews"))
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        return self._own(data, split, numeric=self.kind == "regress", several=self.kind == "multilabel")
+        """Read the table of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the tables, or a file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of TextExample
+            In the order of the rows; those of "test" may lack their labels.
+        """
+        is_number = self.kind == "regress"
+        return self._own(data, split, numeric=is_number, several=self.kind == "multilabel")
 
     def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
-        self._files.append(own_file(data, split))
+        path = own_file(data, split)
+        self._files.append(path)
+        columns = self.columns | more
         if self.second_is_optional and "second" not in self.columns:
             try:
-                columns = {"second": "second"} | self.columns | more
-                return read_own(tables.read_texts, self._files[-1], split, columns, UNLABELLED)
+                with_second = {"second": "second"} | columns
+                return read_own(tables.read_texts, path, split, with_second, UNLABELLED)
             except tables.MissingColumn as error:
                 if error.role != "second":
                     raise
-        return read_own(tables.read_texts, self._files[-1], split, self.columns | more, UNLABELLED)
+        return read_own(tables.read_texts, path, split, columns, UNLABELLED)
 
     def place(self, example: TextExample) -> str:
+        """Return where a person finds an example, as the beginning of a sentence.
+
+        Parameters
+        ----------
+        example : TextExample
+            One that `read` returned.
+
+        Returns
+        -------
+        str
+            The line and the name of the first file read that has the example; else its id.
+        """
         for path in self._files:
             # The columns of a file without labels, where it has none: "test" admits those.
             line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
@@ -285,16 +671,59 @@ class OwnTexts(Sentences):
         return super().place(example)
 
     def asked(self, example: TextExample) -> dict[str, str]:
-        return {"text": example.first} | ({} if example.second is None else {"second": example.second})
+        """Return the texts, to stand beside the prediction in JSON.
+
+        Parameters
+        ----------
+        example : TextExample
+            One that `read` returned.
+
+        Returns
+        -------
+        dict
+            `text`, and of a pair `second`.
+        """
+        texts = {"text": example.first}
+        if example.second is not None:
+            texts["second"] = example.second
+        return texts
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
-    """Make the task of that name."""
-    return OwnTexts(name, title, columns) if name in ("classify", "regress") else Glue(name, title)
+    """Make the task of that name.
+
+    Parameters
+    ----------
+    name : str
+        "classify" or "regress" for a custom table, else one of GLUE or of its stand-ins.
+    title : str
+        A line for people.
+    columns : mapping
+        What the columns of a custom table are called.
+
+    Returns
+    -------
+    Sentences
+        The task.
+    """
+    if name in ("classify", "regress"):
+        return OwnTexts(name, title, columns)
+    return Glue(name, title)
 
 
 def in_order(labels: set[str]) -> Labels:
-    """Sort names of classes; numbers by their value."""
+    """Sort names of classes; numbers by their value.
+
+    Parameters
+    ----------
+    labels : set of str
+        Whole numbers of up to 18 digits count as numbers where all labels are.
+
+    Returns
+    -------
+    tuple of str
+        In ascending order.
+    """
     if all(re.fullmatch("-?[0-9]{1,18}", label) for label in labels):
         return tuple(sorted(labels, key=lambda label: (int(label), label)))
     return tuple(sorted(labels))
@@ -302,7 +731,10 @@ def in_order(labels: set[str]) -> Labels:
 
 def _cell(text: str) -> str:
     """Quote a column as in CSV where it could be taken for more or less than itself."""
-    return f'"{text.replace(chr(34), 2 * chr(34))}"' if re.search('[\t\r\n"]', text) else text
+    if not re.search('[\t\r\n"]', text):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 # gold (n,)  found (n,)

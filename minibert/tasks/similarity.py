@@ -32,7 +32,17 @@ Vectors = list[dict[str, float]]  # of words
 
 
 class Similarity(OwnTexts):
-    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `OwnTexts`."""
+    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `OwnTexts`.
+
+    Parameters
+    ----------
+    name : str
+        "similarity" for a custom table, or "stsb-similarity".
+    title : str
+        A line for people.
+    columns : mapping
+        As of `OwnTexts`; the second text is by default in a column of the name "second".
+    """
 
     kind = "cosine"
     numeric = True
@@ -43,55 +53,182 @@ class Similarity(OwnTexts):
         super().__init__(name, title, {"second": "second"} | dict(columns))
 
     def read(self, data: Path, split: str) -> list[TextExample]:
+        """Read the pairs of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the tables, or of the official files, or a file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of TextExample
+            With scores from -1 to 1; those of STS-B are divided by 5.
+
+        Raises
+        ------
+        MissingColumn
+            When there is no column of scores.
+        InputError
+            When a score is no cosine; its place is named.
+        """
         if self.name == OFFICIAL:
-            highest, found = glue.HIGHEST_SCORE, glue.read("stsb", data, split)
-            return [e if e.label is None else e._replace(label=float(e.label) / highest) for e in found]
+            examples = []
+            for example in glue.read("stsb", data, split):
+                if example.label is not None:
+                    example = example._replace(label=float(example.label) / glue.HIGHEST_SCORE)
+                examples.append(example)
+            return examples
         try:
-            found = self._own(data, split, numeric=True)
+            examples = self._own(data, split, numeric=True)
         except MissingColumn as error:
             if error.role != "label":
                 raise
             advice = f"{error} Pairs without a score are what the task {PAIRS} learns from."
             raise MissingColumn(advice, error.role, error.path, error.header) from error
-        for example in found:
+        for example in examples:
             if example.label is not None and not -1 <= float(example.label) <= 1:
-                what = f"{self.place(example)} has the label {example.label:g}, expected a cosine, -1 to 1"
-                raise InputError(f"{what}; divide all of them by the highest there can be.")
-        return found
+                problem = f"{self.place(example)} has the label {example.label:g}, expected a cosine, -1 to 1"
+                raise InputError(f"{problem}; divide all of them by the highest there can be.")
+        return examples
 
     def features(
-        self, examples: Iterable[TextExample], tokenizer: Any, labels: Labels, max_length: int, training: bool
+        self,
+        examples: Iterable[TextExample],
+        tokenizer: Any,
+        labels: Labels,
+        max_length: int,
+        training: bool,
     ) -> Iterator[Feature]:
-        examples, rows = iter(examples), count()
+        """Yield the two sequences of each pair.
+
+        Parameters
+        ----------
+        examples : iterable of TextExample
+            In their order, which `Feature.example` counts from 0.
+        tokenizer : Tokenizer
+            That of the model.
+        labels : tuple of str
+            Not needed: (), as cosines are not classes.
+        max_length : int
+            Most tokens of a sequence, [CLS] and [SEP] included.
+        training : bool
+            Not needed: labels that are missing stay None.
+
+        Yields
+        ------
+        Feature
+            With the score of the pair as its label or, for pairs that belong together, with the numbers of
+            both texts among all different ones.
+        """
+        source = iter(examples)
+        rows = count()
         numbers: dict[str, int] = {}  # of different texts
         written = WrittenTokens(tokenizer)
-        while block := list(islice(examples, BLOCK)):
-            texts = [text for example in block for text in (example.first, example.second)]
+        while block := list(islice(source, BLOCK)):
+            texts: list[Any] = []
+            for example in block:
+                texts += (example.first, example.second)
             encoded = tokenizer.encode_batch(texts, max_length=max_length)
             written.add(encoded)
-            cuts = encoded.n_cut.tolist()
-            every = (Sequence(o.ids, o.token_type_ids, cut=n) for o, n in zip(encoded, cuts, strict=True))
+            sequences = (
+                Sequence(encoding.ids, encoding.token_type_ids, cut=cut)
+                for encoding, cut in zip(encoded, encoded.n_cut.tolist(), strict=True)
+            )
             for example in block:
                 label: Any = example.label
                 if self.kind == "contrastive":
                     pair = (example.first, str(example.second))
                     label = tuple(numbers.setdefault(text, len(numbers)) for text in pair)
-                yield Feature(tuple(islice(every, 2)), label, None, next(rows))
+                yield Feature(tuple(islice(sequences, 2)), label, None, next(rows))
         written.warn()
 
     def predict(
-        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        return [{"value": float(np.prod(pair, axis=0, dtype=np.float64).sum())} for pair in outputs]
+        """Return the cosine of every pair.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them.
+        features : sequence of Feature
+            Not needed: the outputs are in the order of the examples.
+        outputs : sequence of numpy.ndarray
+            The vectors of both texts of each pair, (2,H), at length one.
+        labels : tuple of str
+            Not needed: (), as outputs are not classes.
+        tuned : dict
+            What `tune` chose on dev. Not needed.
+
+        Returns
+        -------
+        list of dict
+            `value`, -1 to 1.
+        """
+        predictions = []
+        for vectors in outputs:
+            products = np.prod(vectors, axis=0, dtype=np.float64)
+            predictions.append({"value": float(products.sum())})
+        return predictions
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        pairs = zip(*_word_vectors(examples), strict=True)
-        values = [sum(w * other.get(word, 0.0) for word, w in one.items()) for one, other in pairs]
-        return {BASELINE: self.score(examples, [{"value": value} for value in values])}
+        """Score the cosines of the words' TF-IDF.
 
-    def as_read(self, mistake: Mistake, example: TextExample, tokenizer: Any, max_length: int) -> Mistake:
-        texts = list(self.asked(example).values())[: 1 if self.kind == "contrastive" else 2]
-        return mistake._replace(text="\n".join(with_marks(tokenizer, max_length, t)[0] for t in texts))
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them, each with its label.
+
+        Returns
+        -------
+        dict
+            Metrics, by the name of the baseline.
+        """
+        predictions = []
+        first_vectors, second_vectors = _word_vectors(examples)
+        for first, second in zip(first_vectors, second_vectors, strict=True):
+            products = [weight * second.get(word, 0.0) for word, weight in first.items()]
+            predictions.append({"value": sum(products)})
+        return {BASELINE: self.score(examples, predictions)}
+
+    def as_read(
+        self,
+        mistake: Mistake,
+        example: TextExample,
+        tokenizer: Any,
+        max_length: int,
+    ) -> Mistake:
+        """Mark in a mistake where the model stopped reading each text.
+
+        Parameters
+        ----------
+        mistake : Mistake
+            One of `mistakes`.
+        example : TextExample
+            Which it was made of.
+        tokenizer : Tokenizer
+            That of the model.
+        max_length : int
+            Most tokens of a sequence, as the model has read it.
+
+        Returns
+        -------
+        Mistake
+            With both texts; of pairs that belong together with the first, which is what was asked.
+        """
+        texts = list(self.asked(example).values())
+        if self.kind == "contrastive":
+            texts = texts[:1]
+        marked = [with_marks(tokenizer, max_length, text)[0] for text in texts]
+        return mistake._replace(text="\n".join(marked))
 
 
 class SimilarPairs(Similarity):
@@ -109,60 +246,169 @@ class SimilarPairs(Similarity):
     known = tuple(column for column in COLUMNS if column != "label")
 
     def read(self, data: Path, split: str) -> list[TextExample]:
-        return [one._replace(label=1.0) for one in self._own(data, split, label=None)]  # the highest cosine
+        """Read the pairs of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of the tables, or a file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of TextExample
+            Each with the label 1.0, the highest cosine.
+        """
+        return [example._replace(label=1.0) for example in self._own(data, split, label=None)]
 
     def predict(
-        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[dict[str, Any]]:
-        found = super().predict(examples, features, outputs, labels, tuned)
+        """Return cosine, rank and closest text of every pair.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them.
+        features : sequence of Feature
+            Not needed: the outputs are in the order of the examples.
+        outputs : sequence of numpy.ndarray
+            The vectors of both texts of each pair, (2,H), at length one.
+        labels : tuple of str
+            Not needed: (), as outputs are not classes.
+        tuned : dict
+            What `tune` chose on dev. Not needed.
+
+        Returns
+        -------
+        list of dict
+            See `SimilarPairs`.
+        """
+        predictions = super().predict(examples, features, outputs, labels, tuned)
         if any(example.label is None for example in examples):
-            return found
-        vectors = np.stack([outputs[number][1] for number in _different(examples).values()])
-        ranked = _ranked(examples, lambda number: vectors @ outputs[number][0])
-        return [one | more for one, more in zip(found, ranked, strict=True)]
+            return predictions
+        numbers = _different(examples).values()
+        second = np.stack([outputs[number][1] for number in numbers])
+
+        def scores(number: int) -> np.ndarray:
+            first = outputs[number][0]
+            return second @ first
+
+        ranked = _ranked(examples, scores)
+        return [prediction | rank for prediction, rank in zip(predictions, ranked, strict=True)]
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        ranks = np.array([one["rank"] for one in predictions])
-        return {"accuracy": float((ranks == 1).mean()), "mrr": float((1 / ranks).mean())}
+        """Compute how often the right text is the closest, and the mean of 1 / rank.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        dict
+            `accuracy` and `mrr`.
+        """
+        ranks = np.array([prediction["rank"] for prediction in predictions])
+        accuracy = (ranks == 1).mean()
+        mean_reciprocal_rank = (1 / ranks).mean()
+        return {"accuracy": float(accuracy), "mrr": float(mean_reciprocal_rank)}
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        return mean_of(np.array([one["rank"] == 1 for one in predictions]))
+        """Return the accuracy as a function of examples, for its interval.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them.
+        predictions : list of dict
+            What `predict` made of the examples, in their order.
+
+        Returns
+        -------
+        Mean
+            Of whether each text is the closest. Ranks are those among all texts, whichever examples are
+            drawn.
+        """
+        right = [prediction["rank"] == 1 for prediction in predictions]
+        return mean_of(np.array(right))
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
+        """Score the ranks by the cosines of the words' TF-IDF.
+
+        Parameters
+        ----------
+        examples : sequence of TextExample
+            As `read` returned them.
+
+        Returns
+        -------
+        dict
+            Metrics, by the name of the baseline.
+        """
         first, second = _word_vectors(examples)
-        different = [second[number] for number in _different(examples).values()]
+        numbers = _different(examples).values()
+        different = [second[number] for number in numbers]
         having = defaultdict(list)  # of each word the texts, with its weight there
         for place, vector in enumerate(different):
             for word, weight in vector.items():
                 having[word].append((place, weight))
 
         def scores(number: int) -> np.ndarray:
-            found = np.zeros(len(different))
+            cosines = np.zeros(len(different))
             for word, weight in first[number].items():
-                for place, other in having.get(word, ()):
-                    found[place] += weight * other
-            return found
+                for place, other_weight in having.get(word, ()):
+                    cosines[place] += weight * other_weight
+            return cosines
 
-        return {BASELINE: self.score(examples, list(_ranked(examples, scores)))}
+        ranked = list(_ranked(examples, scores))
+        return {BASELINE: self.score(examples, ranked)}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Yield wrong texts, the worse the more others are closer than the right one."""
-        for number, (example, one) in enumerate(zip(examples, predictions, strict=True)):
-            if one["rank"] > 1:
-                yield Mistake(example.first, example.second, one["closest"], one["rank"], number)
+        for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+            rank = prediction["rank"]
+            if rank > 1:
+                yield Mistake(example.first, example.second, prediction["closest"], rank, number)
 
 
 def create(name: str, title: str, columns: Mapping[str, Any]) -> Similarity:
-    """Make the task of that name."""
-    return (SimilarPairs if name == PAIRS else Similarity)(name, title, columns)
+    """Make the task of that name.
+
+    Parameters
+    ----------
+    name : str
+        "similarity", "stsb-similarity" or "similar-pairs".
+    title : str
+        A line for people.
+    columns : mapping
+        What the columns of a custom table are called.
+
+    Returns
+    -------
+    Similarity
+        The task.
+    """
+    if name == PAIRS:
+        return SimilarPairs(name, title, columns)
+    return Similarity(name, title, columns)
 
 
 def _different(examples: Examples) -> dict[str, int]:
     """Return the number of the first example with each different second text, in their order."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, example in enumerate(examples):
-        found.setdefault(example.second, number)
-    return found
+        numbers.setdefault(example.second, number)
+    return numbers
 
 
 # scores(number of an example) -> (C,) of its first text with each of C different second ones
@@ -174,12 +420,17 @@ def _ranked(examples: Examples, scores: Callable[[int], np.ndarray]) -> Iterator
     for example in examples:
         right[example.first].append(places[example.second])
     for number, example in enumerate(examples):
-        others = scores(number)
-        own = others[places[example.second]]
-        others[right[example.first]] = -np.inf
-        above, same = int((others > own).sum()), int((others == own).sum())
-        closest = texts[int(others.argmax())] if above else example.second
-        yield {"rank": 1 + above + same / 2, "closest": closest}
+        cosines = scores(number)
+        place = places[example.second]
+        right_cosine = cosines[place]
+        cosines[right[example.first]] = -np.inf
+        n_above = int((cosines > right_cosine).sum())
+        n_same = int((cosines == right_cosine).sum())
+        closest = example.second
+        if n_above:
+            closest = texts[int(cosines.argmax())]
+        rank = 1 + n_above + n_same / 2
+        yield {"rank": rank, "closest": closest}
 
 
 def _word_vectors(examples: Examples) -> tuple[Vectors, Vectors]:
@@ -188,13 +439,22 @@ def _word_vectors(examples: Examples) -> tuple[Vectors, Vectors]:
     Words are counted, and weighted by 1 + log((1 + n) / (1 + texts that have it)) over all n texts, as
     scikit-learn's TfidfVectorizer does.
     """
-    texts = [text for example in examples for text in (example.first, example.second)]
-    counts = [Counter(re.findall(r"\w\w+", text.lower())) for text in texts]
-    having = Counter(word for one in counts for word in one)
-    weights = {word: 1 + math.log((1 + len(texts)) / (1 + n)) for word, n in having.items()}
+    counts = []
+    for example in examples:
+        for text in (example.first, example.second):
+            words = re.findall(r"\w\w+", text.lower())
+            counts.append(Counter(words))
+    texts_having: Counter[str] = Counter()
+    for words_of_text in counts:
+        texts_having.update(words_of_text.keys())
+    weights = {}
+    for word, n in texts_having.items():
+        ratio = (1 + len(counts)) / (1 + n)
+        weights[word] = 1 + math.log(ratio)
     vectors = []
-    for one in counts:
-        vector = {word: n * weights[word] for word, n in one.items()}
-        length = math.sqrt(sum(value * value for value in vector.values())) or 1.0
+    for words_of_text in counts:
+        vector = {word: n * weights[word] for word, n in words_of_text.items()}
+        squares = sum(value * value for value in vector.values())
+        length = math.sqrt(squares) or 1.0
         vectors.append({word: value / length for word, value in vector.items()})
     return vectors[::2], vectors[1::2]

@@ -33,24 +33,73 @@ PairLossSaved = namedtuple("PairLossSaved", "encoder mean unit loss dnll compare
 
 # x (T,H) -> (S,H)
 def mean_pool(ops: Ops, x: Array, batch: TaskBatch) -> tuple[Array, Saved]:
-    """Return the mean of each sequence's rows; pads, which some engines have between sequences, have none."""
-    xp, first, last = ops.xp, batch.first_rows, batch.last_rows
+    """Return the mean of each sequence's rows; pads, which some engines have between sequences, have none.
+
+    Parameters
+    ----------
+    ops : Ops
+        The operations of an engine.
+    x : array
+        Hidden states, (T,H).
+    batch : TaskBatch
+        Whose sequences they are.
+
+    Returns
+    -------
+    means : array
+        (S,H).
+    saved : MeanSaved
+        For `mean_pool_backward`: the sequence and the share of each row, (T,) and (T,1).
+    """
+    xp = ops.xp
+    first = batch.first_rows
+    last = batch.last_rows
     tokens = xp.arange(len(x))
     sequences = xp.searchsorted(first, tokens, side="right") - 1  # of each row
     inside = tokens <= last[sequences]
-    shares = ops.cast(inside / (last - first + 1)[sequences], x.real.dtype)[:, None]
-    return xp.add.reduceat(x * shares, first, axis=0), MeanSaved(sequences, shares)
+    lengths = last - first + 1
+    shares = ops.cast(inside / lengths[sequences], x.real.dtype)[:, None]
+    means = xp.add.reduceat(x * shares, first, axis=0)
+    return means, MeanSaved(sequences, shares)
 
 
 # dmeans (S,H) -> dx (T,H)
 def mean_pool_backward(dmeans: Array, saved: Saved) -> Array:
-    """Return the gradient of `mean_pool`: each row gets its share."""
+    """Return the gradient of `mean_pool`: each row gets its share.
+
+    Parameters
+    ----------
+    dmeans : array
+        Gradient of the means, (S,H).
+    saved : MeanSaved
+        What `mean_pool` kept.
+
+    Returns
+    -------
+    array
+        Gradient of the hidden states, (T,H).
+    """
     return dmeans[saved.sequences] * saved.shares
 
 
 # x (S,H) -> (S,H)
 def unit(ops: Ops, x: Array) -> tuple[Array, Saved]:
-    """Return each row at length one."""
+    """Return each row at length one.
+
+    Parameters
+    ----------
+    ops : Ops
+        The operations of an engine.
+    x : array
+        (S,H), no row all zero.
+
+    Returns
+    -------
+    y : array
+        (S,H).
+    saved : UnitSaved
+        For `unit_backward`: the rows at length one, and their lengths before, (S,1).
+    """
     length = ops.xp.sqrt((x * x).sum(-1, keepdims=True))
     y = x / length
     return y, UnitSaved(y, length)
@@ -59,16 +108,56 @@ def unit(ops: Ops, x: Array) -> tuple[Array, Saved]:
 # y = x / |x| and d|x| = y dx:  dx = (dy - y (y dy)) / |x|
 # dy (S,H) -> dx (S,H)
 def unit_backward(dy: Array, saved: Saved) -> Array:
-    """Return the gradient of `unit`, which has no part along the row itself."""
+    """Return the gradient of `unit`, which has no part along the row itself.
+
+    Parameters
+    ----------
+    dy : array
+        Gradient of the rows at length one, (S,H).
+    saved : UnitSaved
+        What `unit` kept.
+
+    Returns
+    -------
+    array
+        Gradient of the rows, (S,H).
+    """
     y = saved.unit
     return (dy - y * (y * dy).sum(-1, keepdims=True)) / saved.length
 
 
 # -> (S,H)
-def scores_of(ops: Ops, config: BertConfig, head: Head, params: Params, batch: TaskBatch) -> Array:
-    """Compute the vector of each sequence, at length one; no dropout, nothing kept for backward."""
+def scores_of(
+    ops: Ops,
+    config: BertConfig,
+    head: Head,
+    params: Params,
+    batch: TaskBatch,
+) -> Array:
+    """Compute the vector of each sequence, at length one; no dropout, nothing kept for backward.
+
+    Parameters
+    ----------
+    ops : Ops
+        The operations of an engine.
+    config : BertConfig
+        Sizes of the model.
+    head : Head
+        Of one of `KINDS`.
+    params : dict
+        The tree of parameters.
+    batch : TaskBatch
+        Two sequences for each pair. Labels are not needed.
+
+    Returns
+    -------
+    array
+        (S,H).
+    """
     (x,) = bert.hidden_states(ops, config, (config.L,), params, batch)
-    return unit(ops, mean_pool(ops, x, batch)[0])[0]
+    means, _ = mean_pool(ops, x, batch)
+    vectors, _ = unit(ops, means)
+    return vectors
 
 
 # -> loss, nll (E,), cosines (E,) or 20 x (E,E), and what is saved
@@ -81,25 +170,56 @@ def loss(
     drop: Dropout | None = None,
     span_weight: float = 0.5,
 ) -> tuple[HeadLoss, Saved]:
-    """Compute the loss of one batch of pairs; arguments are those of `heads.loss`.
+    """Compute the loss of one batch of pairs.
 
     Second texts of other pairs with the same first text, or that are the same text, are no wrong answers.
+
+    Parameters
+    ----------
+    ops : Ops
+        The operations of an engine.
+    config : BertConfig
+        Sizes of the model.
+    head : Head
+        Of the kind "cosine" or "contrastive".
+    params : dict
+        The tree of parameters.
+    batch : TaskBatch
+        E pairs, two sequences each. Labels are scores, (E,), or the numbers of both texts, (E,2).
+    drop : Dropout, optional
+        Of the encoder; none by default.
+    span_weight : float
+        Not needed: `heads.loss` has it.
+
+    Returns
+    -------
+    result : HeadLoss
+        The weighted sum, the loss of each pair, (E,), and the cosines, (E,), or 20 times those of all first
+        texts with all second ones, (E,E), with `NEVER` in place of those that are not compared.
+    saved : PairLossSaved
+        For `loss_backward`.
     """
-    xp, compared = ops.xp, None
+    xp = ops.xp
     x, saved_encoder = bert.encoder(ops, config, params, batch, drop)
     means, saved_mean = mean_pool(ops, ops.upcast(x), batch)
     y, saved_unit = unit(ops, means)  # (S,H)
-    first, second = y[::2], y[1::2]
+    first = y[::2]
+    second = y[1::2]
     weights = ops.cast(batch.label_weights, y.real.dtype)
+    compared = None
     if head.kind == "cosine":
         scores = (first * second).sum(-1)
-        nll, saved_loss = ops.squared_error(scores, ops.cast(batch.labels, y.real.dtype))
+        gold = ops.cast(batch.labels, y.real.dtype)
+        nll, saved_loss = ops.squared_error(scores, gold)
     else:
-        labels, own = batch.labels, xp.arange(len(first), dtype=batch.labels.dtype)
+        labels = batch.labels
+        right = xp.arange(len(first), dtype=labels.dtype)  # the place of each pair's second text
         alike = (labels[:, None] == labels).any(-1)  # (E,E)
-        compared = (~alike & (batch.label_weights > 0)) | (own[:, None] == own)  # no pads
-        scores = xp.where(compared, SCALE * xp.einsum("ih,jh->ij", first, second), NEVER)
-        nll, saved_loss = ops.softmax_cross_entropy(scores, own)
+        wrong = ~alike & (batch.label_weights > 0)  # no pads
+        compared = wrong | (right[:, None] == right)
+        cosines = xp.einsum("ih,jh->ij", first, second)
+        scores = xp.where(compared, SCALE * cosines, NEVER)
+        nll, saved_loss = ops.softmax_cross_entropy(scores, right)
     saved = PairLossSaved(saved_encoder, saved_mean, saved_unit, saved_loss, weights, compared)
     return HeadLoss((weights * nll).sum(), nll, scores), saved
 
@@ -115,15 +235,44 @@ def loss_backward(
     grads: Grads,
     frozen: int | None = None,
 ) -> Grads:
-    """Add the gradients of `loss` to `grads`, which is consumed and returned; see `heads.loss_backward`."""
-    xp, y = ops.xp, saved.unit.unit
-    first, second = y[::2], y[1::2]
+    """Add the gradients of `loss` to `grads`.
+
+    Parameters
+    ----------
+    ops : Ops
+        The operations of an engine.
+    config : BertConfig
+        Sizes of the model.
+    head : Head
+        Of the kind "cosine" or "contrastive".
+    saved : PairLossSaved
+        What `loss` kept.
+    params : dict
+        The tree of parameters.
+    grads : dict
+        The tree of their gradients, which is consumed.
+    frozen : int, optional
+        How many layers, and the embeddings, get no gradient; by default all get one.
+
+    Returns
+    -------
+    dict
+        The tree of gradients, with those of the encoder added.
+    """
+    xp = ops.xp
+    y = saved.unit.unit
+    first = y[::2]
+    second = y[1::2]
     if head.kind == "cosine":
         ds = ops.squared_error_backward(saved.dnll, saved.loss)[:, None]
-        dfirst, dsecond = ds * second, ds * first
+        dfirst = ds * second
+        dsecond = ds * first
     else:
-        ds = SCALE * xp.where(saved.compared, ops.softmax_cross_entropy_backward(saved.dnll, saved.loss), 0)
-        dfirst, dsecond = xp.einsum("ij,jh->ih", ds, second), xp.einsum("ij,ih->jh", ds, first)
+        dscores = ops.softmax_cross_entropy_backward(saved.dnll, saved.loss)
+        ds = SCALE * xp.where(saved.compared, dscores, 0)
+        dfirst = xp.einsum("ij,jh->ih", ds, second)
+        dsecond = xp.einsum("ij,ih->jh", ds, first)
     dy = xp.stack([dfirst, dsecond], axis=1).reshape(y.shape)
-    dx = mean_pool_backward(unit_backward(dy, saved.unit), saved.mean)
+    dmeans = unit_backward(dy, saved.unit)
+    dx = mean_pool_backward(dmeans, saved.mean)
     return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)

@@ -31,22 +31,50 @@ class Stored:
     AGAIN: ClassVar[str]  # what to do where it can't be read
 
     def save(self, folder: Path) -> None:
-        """Write it."""
-        fields = {name: value for name, value in dataclasses.asdict(self).items() if value or name != "long"}
+        """Write the file, without the field `long` where it is empty.
+
+        Parameters
+        ----------
+        folder : Path
+            That of the model.
+        """
+        fields = dataclasses.asdict(self)
+        if "long" in fields and not fields["long"]:
+            del fields["long"]
         atomic_json(folder / self.FILE, fields)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read it; raise InputError when the folder has none, or none that can be read."""
+        """Read the file that lies beside a model.
+
+        Parameters
+        ----------
+        folder : Path
+            That of the model.
+
+        Returns
+        -------
+        Stored
+            Of the class that is asked, with values that fit each other.
+
+        Raises
+        ------
+        InputError
+            When the folder has no such file, or one that can't be read: it says what is wrong and what to do.
+        """
         path = folder / cls.FILE
         try:
             fields = read_json(path, advice=cls.AGAIN)
         except MissingFile as error:
-            begun = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
-            advice = begun if (folder / OPTIONS_FILE).exists() else "make one with minibert finetune"
+            if (folder / OPTIONS_FILE).exists():
+                advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
+            else:
+                advice = "make one with minibert finetune"
             raise InputError(f"{folder} holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
-        if not (wrong := misfit_of(cls, fields)):
-            stored = cls(**fields | {"labels": tuple(fields["labels"])})
+        wrong = misfit_of(cls, fields)
+        if not wrong:
+            labels = tuple(fields["labels"])
+            stored = cls(**fields | {"labels": labels})
             wrong = stored._wrong()
         if wrong:
             raise InputError(f"{path} can't be read: {wrong}; {cls.AGAIN}.")
@@ -67,11 +95,24 @@ class Stored:
         return None
 
     def check_positions(self, folder: Path, positions: int) -> None:
-        """Raise InputError when the model beside the file knows fewer positions than it asks for."""
+        """Refuse a model beside the file that knows fewer positions than the file asks for.
+
+        Parameters
+        ----------
+        folder : Path
+            Where both lie, for the message.
+        positions : int
+            Of the model.
+
+        Raises
+        ------
+        InputError
+            When `max_length` is larger.
+        """
         if self.max_length > positions:
-            both = f"sequences of {self.max_length} tokens, but the model has {positions} positions"
+            lengths = f"sequences of {self.max_length} tokens, but the model has {positions} positions"
             advice = "the two files belong to different models."
-            raise InputError(f"{folder / self.FILE} asks for {both}; {advice}")
+            raise InputError(f"{folder / self.FILE} asks for {lengths}; {advice}")
 
 
 @dataclass(frozen=True)

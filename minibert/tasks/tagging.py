@@ -7,7 +7,7 @@ There is no CRF: tags are chosen word by word, and one that contradicts its neig
 import re
 from collections import Counter, abc
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,22 @@ NO_PIECE = 0  # in place of the row of a word without pieces: [CLS] stands there
 
 
 def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
-    """Make the task of that name: "ner", "ner-sentences" or "tag"."""
+    """Make the task of that name.
+
+    Parameters
+    ----------
+    name : str
+        "ner", "ner-sentences" or "tag".
+    _ : str
+        Not needed: `Tagging` has its own title.
+    columns : mapping
+        For "tag", what the columns of its table are called.
+
+    Returns
+    -------
+    Tagging
+        The task.
+    """
     check_columns(name, columns, COLUMNS)
     return Tagging(name, columns, by_document=name != "ner-sentences")
 
@@ -47,8 +62,16 @@ def create(name: str, _: str, columns: Mapping[str, str]) -> "Tagging":
 class Tagging(Task):
     """A tag for each word; tags of the form O, B-TYPE and I-TYPE are those of named entities.
 
-    The name "tag" is that of one's own files, any other CoNLL-2003's. `by_document` shows each sentence with
-    its neighbours in the document; else it is by itself.
+    A prediction is a list of tags, one for each word of a sentence.
+
+    Parameters
+    ----------
+    name : str, default "ner"
+        "tag" for custom files; any other one for CoNLL-2003's.
+    columns : mapping, optional
+        For custom files, what the columns are called, by their role, one of `COLUMNS`.
+    by_document : bool, default True
+        Whether each sentence is shown with its neighbours in the document; else it is by itself.
     """
 
     kind = "tag"
@@ -57,166 +80,429 @@ class Tagging(Task):
     metric = "f1"
     max_length = 512
 
-    def __init__(self, name: str = "ner", columns: Mapping[str, str] | None = None, by_document: bool = True):
-        self.name, self.columns, self.by_document = name, dict(columns or {}), by_document
-        what = "Tags of words" if name == "tag" else "Named entities, CoNLL-2003"
-        self.title = what + ("" if by_document else ", sentence by sentence")
+    def __init__(
+        self,
+        name: str = "ner",
+        columns: Mapping[str, str] | None = None,
+        by_document: bool = True,
+    ):
+        self.name = name
+        self.columns = dict(columns or {})
+        self.by_document = by_document
+        self.title = "Tags of words" if name == "tag" else "Named entities, CoNLL-2003"
+        if not by_document:
+            self.title += ", sentence by sentence"
 
     def read(self, data: Path, split: str) -> list[TaggedSentence]:
+        """Read the sentences of one split.
+
+        Parameters
+        ----------
+        data : Path
+            Folder of CoNLL-2003's files or of custom ones, see `FILES`, or a file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of TaggedSentence
+            In the order of the file; custom ones of "test" may lack their tags.
+        """
         if self.name == "tag":
-            path, unlabelled = own_file(data, split, FILES[split]), {"tags": None, "labelled": False}
+            path = own_file(data, split, FILES[split])
+            unlabelled = {"tags": None, "labelled": False}
             return read_own(tables.read_tags, path, split, self.columns, unlabelled)
-        return ner.read(find_file(Path(data), FILES[split], ("ner", "conll2003"), self.name))
+        path = find_file(Path(data), FILES[split], ("ner", "conll2003"), self.name)
+        return ner.read(path)
 
     def labels(self, examples: Examples) -> Labels:
-        """Return O, then the others in the order of the alphabet; of every type of entity B- and I- both.
+        """Name the tags in the order of the outputs: O, then the others in the order of the alphabet.
 
-        Tags that look like those of entities but are of no scheme are named in a warning.
+        Tags that look like those of entities but are of no scheme are named in a warning, as are tags that
+        are all numbers.
+
+        Parameters
+        ----------
+        examples : sequence of TaggedSentence
+            Those to learn from, with tags.
+
+        Returns
+        -------
+        tuple of str
+            Of every type of entity B- and I- both, whether or not both occur; () without any word.
         """
-        if not (tags := {tag for example in examples for tag in _tags_of(example)}):
+        tags = {tag for example in examples for tag in _tags_of(example)}
+        if not tags:
             return ()
         if all(re.fullmatch("[0-9]+", tag) for tag in tags):
-            what = (
+            problem = (
                 f"All {len(tags)} tags are numbers, which do not say what is no entity, nor where one begins"
             )
-            warn(
-                f"{what}: F1 is the accuracy of words. Give the names of the tags to score and list entities."
-            )
+            effect = "F1 is the accuracy of words"
+            warn(f"{problem}: {effect}. Give the names of the tags to score and list entities.")
         if odd := schemes.looks_odd(tags):
             effect = "each word that has one counts as an entity by itself"
             warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
-            return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
+            entity_tags = [f"{prefix}-{kind}" for kind in types for prefix in "BI"]
+            return (OUTSIDE, *entity_tags)
         return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag)))
 
     def features(
-        self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
+        self,
+        examples: Iterable[Any],
+        tokenizer: Any,
+        labels: Labels,
+        max_length: int,
+        training: bool,
     ) -> Iterator[Feature]:
-        """Lay windows over the documents, in order; `example` is the first sentence that each asks about.
+        """Lay windows over the documents, in order.
 
         A word longer than a sixth of `max_length` loses its last pieces. A word without any, a control
-        character perhaps, has no row when training; else its row is `NO_PIECE`. Raise InputError when
-        `training` and a tag is missing or is none of `labels`.
+        character perhaps, has no row when training; else its row is `NO_PIECE`.
+
+        Parameters
+        ----------
+        examples : iterable of TaggedSentence
+            Sentences of a document stand together.
+        tokenizer : Tokenizer
+            That of the model.
+        labels : tuple of str
+            The model's tags, in the order of its outputs.
+        max_length : int
+            Most tokens of a sequence, [CLS] and [SEP] included.
+        training : bool
+            Whether the features are to be learnt from, so that tags have to be known.
+
+        Yields
+        ------
+        Feature
+            One for each window, whose `example` is the first sentence that it asks about, with the rows of
+            the words' first pieces and their tags: (n,) int32 both, tags None where one is not known.
+
+        Raises
+        ------
+        InputError
+            When `training` and a tag is missing or is none of `labels`.
         """
-        before, room = 0, max_length - 2
+        before = 0  # sentences of the documents in front
+        room = max_length - 2
         written = WrittenTokens(tokenizer)
-        for _, together in groupby(enumerate(examples), self._document):
-            sentences = [sentence for _, sentence in together]
+        for _, numbered in groupby(enumerate(examples), self._document):
+            sentences = [sentence for _, sentence in numbered]
             tags = tag_numbers(sentences, labels, before, training)
-            ends = np.cumsum([len(sentence.words) for sentence in sentences])  # (m,)
             words = [word for sentence in sentences for word in sentence.words]
+            lengths = [len(sentence.words) for sentence in sentences]
+            ends = np.cumsum(lengths)  # (m,)
             encoded = tokenizer.encode_batch(words, add_special_tokens=False, threads=1)
             written.add(encoded)
             pieces = np.minimum(np.diff(encoded.cu_seqlens), longest_word(room))  # (n,)
             for begin, end, first, last in windows(pieces, ends, room):
                 places = np.cumsum(pieces[begin:end]) - pieces[begin:end] + 1
-                rows = np.where(pieces[first:last], places[first - begin : last - begin], NO_PIECE)
-                own: Any = None if tags is None else tags[first:last]
+                places_asked = places[first - begin : last - begin]
+                rows = np.where(pieces[first:last], places_asked, NO_PIECE)
+                asked_tags: Any = None if tags is None else tags[first:last]
                 if training:
-                    own, rows = own[rows != NO_PIECE], rows[rows != NO_PIECE]
+                    asked_tags = asked_tags[rows != NO_PIECE]
+                    rows = rows[rows != NO_PIECE]
                     if not len(rows):
                         continue
+                parts = [[tokenizer.cls_id]]
                 starts = encoded.cu_seqlens[begin:end]
-                inside = [encoded.ids[s : s + n] for s, n in zip(starts, pieces[begin:end], strict=True)]
-                ids = np.concatenate([[tokenizer.cls_id], *inside, [tokenizer.sep_id]]).astype(np.int32)
+                for start, n in zip(starts, pieces[begin:end], strict=True):
+                    parts.append(encoded.ids[start : start + n])
+                parts.append([tokenizer.sep_id])
+                ids = np.concatenate(parts).astype(np.int32)
                 sequence = Sequence(ids, np.zeros(len(ids), np.int32))
                 example = before + int(np.searchsorted(ends, first, side="right"))
-                yield Feature((sequence,), own, rows.astype(np.int32), example)
+                yield Feature((sequence,), asked_tags, rows.astype(np.int32), example)
             before += len(sentences)
         written.warn()
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of tags that were never learnt: how often they are there, and where first."""
-        numbered = enumerate(examples, start=1)
-        places = [(tag, n) for n, one in numbered for tag in one.tags or () if tag not in labels]
-        if places:
-            kinds = Counter(tag for tag, _ in places).most_common()
-            named = some_of([f"{tag} ({count:,})" for tag, count in kinds])
-            words = sum(len(example.words) for example in examples)
-            found = f"{len(places):,} of {words:,} words have a tag that nothing was learnt of: {named}"
-            warn(f"{found}; the first is in sentence {places[0][1]:,}. They count as mistakes.")
+        """Warn of tags that were never learnt: how often they are there, and where first.
+
+        Parameters
+        ----------
+        examples : sequence of TaggedSentence
+            Those to be measured.
+        labels : tuple of str
+            The model's tags.
+        """
+        counts: Counter[str] = Counter()
+        first = 0  # sentence that has one, from 1
+        for number, example in enumerate(examples, start=1):
+            unknown = [tag for tag in example.tags or () if tag not in labels]
+            counts.update(unknown)
+            if unknown and not first:
+                first = number
+        if not counts:
+            return
+        named = some_of([f"{tag} ({count:,})" for tag, count in counts.most_common()])
+        n_words = sum(len(example.words) for example in examples)
+        problem = f"{counts.total():,} of {n_words:,} words have a tag that nothing was learnt of: {named}"
+        warn(f"{problem}; the first is in sentence {first:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
         """Return what tells sentences that belong together from others: their document, or its number."""
         return numbered[1].document if self.by_document else numbered[0]
 
     def predict(
-        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[list[str]]:
-        """Choose the likeliest tag of every word; O for a word that the model can't see."""
+        """Choose the likeliest tag of every word; O for a word that the model can't see.
+
+        Parameters
+        ----------
+        examples : sequence of TaggedSentence
+            As `read` returned them.
+        features : sequence of Feature
+            The windows of these sentences, laid for prediction.
+        outputs : sequence of numpy.ndarray
+            Scores of the words that each window is asked about, (n,K).
+        labels : tuple of str
+            The model's tags, in the order of its outputs.
+        tuned : dict
+            What `tune` chose on dev. Not needed.
+
+        Returns
+        -------
+        list of list of str
+            The tags of each sentence.
+
+        Raises
+        ------
+        ValueError
+            When the features are not asked about every word once.
+        """
         bounds = sentence_bounds(examples)
-        rows = np.concatenate([np.empty(0, np.int32), *(feature.rows for feature in features)])
+        rows_of_each = [feature.rows for feature in features]
+        rows = np.concatenate([np.empty(0, np.int32), *rows_of_each])
         if len(rows) != bounds[-1]:
             raise ValueError(f"{len(rows)} words were asked about, the examples have {bounds[-1]}.")
         scores = np.concatenate([np.empty((0, len(labels))), *outputs])
         return predicted_tags(scores, rows != NO_PIECE, bounds, labels)
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute f1, precision and recall of whole entities, in all and by type; accuracy of words.
+        """Compute the metrics of whole entities, and the accuracy of words.
 
         A tag that is not of an entity counts as an entity of one word: F1 of such tags is that of all but O,
         which is accuracy where there is no O. One that was never learnt is missed.
+
+        Parameters
+        ----------
+        examples : sequence of TaggedSentence
+            As `read` returned them, each with its label.
+        predictions : list of list of str
+            What `predict` made of them.
+
+        Returns
+        -------
+        dict
+            `f1`, `precision`, `recall`, `accuracy` and the F1 of each type, such as `f1_PER`: fractions of
+            one.
         """
         sides = comparable(examples, predictions)
-        found = entities.conlleval(sides.gold, sides.predicted)
-        scores = {name: found[name] / 100 for name in ("f1", "precision", "recall", "accuracy")}
-        return scores | {f"f1_{kind}": one["f1"] / 100 for kind, one in found["types"].items()}
+        metrics = entities.conlleval(sides.gold, sides.predicted)
+        scores = {}
+        for name in ("f1", "precision", "recall", "accuracy"):
+            scores[name] = metrics[name] / 100
+        for kind, of_kind in metrics["types"].items():
+            scores[f"f1_{kind}"] = of_kind["f1"] / 100
+        return scores
 
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
+        """Return the F1 of entities as a function of sentences, for its interval.
+
+        Parameters
+        ----------
+        examples : sequence of TaggedSentence
+            As `read` returned them, each with its label.
+        predictions : list of list of str
+            What `predict` made of them.
+
+        Returns
+        -------
+        callable
+            Takes numbers of sentences, (m,) int64, some of them repeated, and returns the F1 of all their
+            entities.
+        """
         sides = comparable(examples, predictions)
         counts = entities.sentence_counts(sides.gold, sides.predicted)
         return lambda indices: entities.f1_of(counts[indices]) / 100
 
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write columns as conlleval reads them: word, true tag where it is known, predicted tag."""
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> list[Path]:
+        """Write columns as conlleval reads them: word, true tag where it is known, predicted tag.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        split : str
+            Name of the split, which is part of the file's name.
+        examples : sequence of TaggedSentence
+            As `read` returned them.
+        predictions : list of list of str
+            What `predict` made of them.
+
+        Returns
+        -------
+        list of Path
+            `dev_predictions.conll` or the like, with an empty line after each sentence.
+        """
         path = Path(folder) / f"{split}_predictions.conll"
         lines = []
-        for example, found in zip(examples, predictions, strict=True):
-            columns = [example.words, *filter(None, [example.tags]), found]
-            shown = [[re.sub(r"\s", "_", one) or "_" for one in column] for column in columns]
-            lines += [" ".join(row) + "\n" for row in zip(*shown, strict=True)] + ["\n"]
+        for example, tags in zip(examples, predictions, strict=True):
+            columns: list[abc.Sequence[str]] = [example.words]
+            if example.tags:
+                columns.append(example.tags)
+            columns.append(tags)
+            for row in zip(*columns, strict=True):
+                shown = " ".join(map(_without_spaces, row))
+                lines.append(shown + "\n")
+            lines.append("\n")
         atomic_text(path, "".join(lines))
         return [path]
 
     def asked(self, example: TaggedSentence) -> dict[str, list[str]]:
+        """Return the words of a custom table's sentence, to stand beside their tags in JSON.
+
+        Parameters
+        ----------
+        example : TaggedSentence
+            One that `read` returned.
+
+        Returns
+        -------
+        dict
+            `words`; {} for official files.
+        """
         return {"words": list(example.words)} if self.name == "tag" else {}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
         """Yield sentences, the worse the more entities were missed, made up or cut wrongly in them."""
         sides = comparable(examples, predictions)
-        schemes_of_both = entities.both_schemes(sides.gold, sides.predicted)
-        for number, (example, *tags) in enumerate(zip(examples, sides.gold, sides.predicted, strict=True)):
-            both = [entities.chunks(one, scheme) for one, scheme in zip(tags, schemes_of_both, strict=True)]
-            if wrong := set(both[0]) ^ set(both[1]):
-                expected, found = (entities_text(example.words, chunks) for chunks in both)
-                yield Mistake(" ".join(example.words), expected, found, float(len(wrong)), number)
+        sentences = zip(examples, sides.gold, sides.predicted, strict=True)
+        for number, (example, gold_tags, predicted_tags) in enumerate(sentences):
+            gold = entities.chunks(gold_tags, sides.gold.scheme)
+            predicted = entities.chunks(predicted_tags, sides.predicted.scheme)
+            wrong = set(gold) ^ set(predicted)
+            if wrong:
+                yield Mistake(
+                    text=" ".join(example.words),
+                    expected=entities_text(example.words, gold),
+                    found=entities_text(example.words, predicted),
+                    badness=float(len(wrong)),
+                    example=number,
+                )
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes:
-        """Return the types of all words, without the letters of a scheme."""
+        """Return the types of all words, without the letters of a scheme.
+
+        Parameters
+        ----------
+        examples : sequence of TaggedSentence
+            As `read` returned them, each with its label.
+        predictions : list of list of str
+            What `predict` made of them.
+
+        Returns
+        -------
+        tuple of two lists
+            Expected and predicted types, such as PER and O, of the words of all sentences.
+        """
         sides = comparable(examples, predictions)
-        gold, found = ([tag.partition("-")[2] or tag for tags in side for tag in tags] for side in sides)
-        return gold, found
+        return _types(sides.gold), _types(sides.predicted)
 
 
 def sentence_bounds(examples: Examples) -> np.ndarray:
-    """Count the words before each sentence, and all: (S+1,)."""
-    return np.concatenate([[0], np.cumsum([len(one.words) for one in examples], dtype=np.int64)])
+    """Count the words before each sentence, and all.
+
+    Parameters
+    ----------
+    examples : sequence of TaggedSentence
+        In their order.
+
+    Returns
+    -------
+    numpy.ndarray
+        (S+1,) int64: sentence s has the words bounds[s]:bounds[s+1].
+    """
+    lengths = [len(example.words) for example in examples]
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 # scores (T,K)  seen (T,) bool  bounds (S+1,) -> S lists
 def predicted_tags(
-    scores: np.ndarray, seen: np.ndarray, bounds: np.ndarray, labels: abc.Sequence[str]
+    scores: np.ndarray,
+    seen: np.ndarray,
+    bounds: np.ndarray,
+    labels: abc.Sequence[str],
 ) -> list[list[str]]:
-    """Choose the likeliest tag of every word, sentence by sentence; O where a word was not seen."""
-    pairs = zip(scores.argmax(-1).tolist(), seen.tolist(), strict=True)
-    tags = [labels[best] if known else OUTSIDE for best, known in pairs]
+    """Choose the likeliest tag of every word, sentence by sentence; O where a word was not seen.
+
+    Parameters
+    ----------
+    scores : numpy.ndarray
+        Of all words, (n,K).
+    seen : numpy.ndarray
+        Whether a word has a piece that the model reads, (n,) bool.
+    bounds : numpy.ndarray
+        Words before each sentence, and all, (S+1,), see `sentence_bounds`.
+    labels : sequence of str
+        The tags, in the order of the scores.
+
+    Returns
+    -------
+    list of list of str
+        The tags of each of S sentences.
+    """
+    best = scores.argmax(-1).tolist()
+    tags = []
+    for label, is_seen in zip(best, seen.tolist(), strict=True):
+        tags.append(labels[label] if is_seen else OUTSIDE)
     return [tags[begin:end] for begin, end in pairwise(bounds.tolist())]
 
 
 def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]) -> str:
-    """Format entities as `PER Peter Blackburn; LOC Brussels`."""
-    return "; ".join(f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks) or "none"
+    """Format entities as `PER Peter Blackburn; LOC Brussels`.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Of a sentence.
+    chunks : sequence of Chunk
+        Its entities.
+
+    Returns
+    -------
+    str
+        "none" without any entity.
+    """
+    texts = [f"{kind} {' '.join(words[first:last])}" for kind, first, last in chunks]
+    return "; ".join(texts) or "none"
+
+
+def _types(sentences: Iterable[abc.Sequence[str]]) -> list[str]:
+    """Return what stands behind the hyphen of each tag, or the tag where it has none."""
+    return [tag.partition("-")[2] or tag for tags in sentences for tag in tags]
+
+
+def _without_spaces(text: str) -> str:
+    """Return a word or a tag as it may stand in a column."""
+    return re.sub(r"\s", "_", text) or "_"
 
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
@@ -227,10 +513,10 @@ def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
 
 
 class Comparable(NamedTuple):
-    """The tags of each sentence as scorers of entities take them."""
+    """The tags of each sentence as scorers of entities take them, with the schemes that they are read in."""
 
-    gold: list[list[str]]
-    predicted: list[list[str]]
+    gold: entities.TagsOfScheme
+    predicted: entities.TagsOfScheme
 
 
 def comparable(examples: Examples, predictions: Predictions) -> Comparable:
@@ -238,41 +524,86 @@ def comparable(examples: Examples, predictions: Predictions) -> Comparable:
 
     Tags of entities stay as they are, in whatever scheme they are. Each tag is looked at by itself: one in
     dev that is like no other changes nothing for those.
+
+    Parameters
+    ----------
+    examples : sequence of TaggedSentence
+        As `read` returned them, each with its label.
+    predictions : list of list of str
+        Their predicted tags.
+
+    Returns
+    -------
+    Comparable
+        Of the same sentences. Their schemes are chosen here, and hold for all that is made of them.
     """
-    gold, predicted = [_tags_of(example) for example in examples], list(predictions)
-    scheme = schemes.most_common_scheme(Counter(chain.from_iterable(gold)))
-    counts = Counter(chain.from_iterable(predicted))
-    typed = {letter for tag in counts if schemes.is_typed(tag) and (letter := schemes.letter_of(tag))}
-    other = scheme if typed <= scheme.letters else schemes.most_common_scheme(counts)
-    return Comparable(_as_entities(gold, scheme), _as_entities(predicted, other))
+    gold = [_tags_of(example) for example in examples]
+    predicted = list(predictions)
+    gold_scheme, predicted_scheme = entities.both_schemes(
+        _typed(gold), _typed(predicted), schemes.most_common_scheme
+    )
+    return Comparable(_as_entities(gold, gold_scheme), _as_entities(predicted, predicted_scheme))
 
 
-def _as_entities(sentences: Iterable[abc.Sequence[str]], scheme: schemes.Scheme) -> list[list[str]]:
+def _typed(sentences: Iterable[abc.Sequence[str]]) -> list[list[str]]:
+    """Return tags with O for those that do not look like tags of entities."""
+    return [[tag if schemes.is_typed(tag) else OUTSIDE for tag in tags] for tags in sentences]
+
+
+def _as_entities(sentences: Iterable[abc.Sequence[str]], scheme: schemes.Scheme) -> entities.TagsOfScheme:
     """Return tags of a scheme as they are; any other one as that of an entity of one word."""
-    named: dict[str, str] = {OUTSIDE: OUTSIDE}
+    tags_of_entities: dict[str, str] = {OUTSIDE: OUTSIDE}
 
     def as_entity(tag: str) -> str:
-        if tag not in named:
-            is_own = schemes.is_typed(tag) and schemes.letter_of(tag) in scheme.letters
-            named[tag] = tag if is_own else scheme.tag_of_word(tag)
-        return named[tag]
+        if tag not in tags_of_entities:
+            letter = schemes.letter_of(tag)
+            is_of_scheme = schemes.is_typed(tag) and letter in scheme.letters
+            tags_of_entities[tag] = tag if is_of_scheme else scheme.tag_of_word(tag)
+        return tags_of_entities[tag]
 
-    return [list(map(as_entity, tags)) for tags in sentences]
+    return entities.TagsOfScheme((list(map(as_entity, tags)) for tags in sentences), scheme)
 
 
 # -> (words of all sentences,) int32
-def tag_numbers(examples: Examples, labels: Labels, before: int = 0, training: bool = True) -> Any:
-    """Return all tags as numbers of labels; raise InputError where one is no label, or missing.
+def tag_numbers(
+    examples: Examples,
+    labels: Labels,
+    before: int = 0,
+    training: bool = True,
+) -> Any:
+    """Return all tags as numbers of labels.
 
-    When it is not for `training`, return None instead. Errors count sentences from `before`.
+    Parameters
+    ----------
+    examples : sequence of TaggedSentence
+        Of one document, or of all.
+    labels : tuple of str
+        The model's tags.
+    before : int, default 0
+        Sentences in front of these, for the message of an error.
+    training : bool, default True
+        Whether every tag has to be known.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        Of the words of all sentences, (n,) int32. None where a tag is missing or is no label, and it is not
+        for training.
+
+    Raises
+    ------
+    InputError
+        When `training` and a tag is missing or is none of `labels`.
     """
     if not training and any(example.tags is None for example in examples):
         return None
     numbers = {label: number for number, label in enumerate(labels)}
     tags = [tag for example in examples for tag in _tags_of(example)]
     unknown = next((tag for tag in tags if tag not in numbers), None)
-    if training and unknown is not None:
+    if unknown is None:
+        return np.array([numbers[tag] for tag in tags], np.int32)
+    if training:
         place = f"between sentences {before + 1} and {before + len(examples)}"
         known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
         raise InputError(f"The tag {unknown!r} {place} is none of {known}")
-    return np.array([numbers[tag] for tag in tags], np.int32) if unknown is None else None
+    return None

@@ -33,10 +33,22 @@ Classes: TypeAlias = tuple[Sequence[str], Sequence[str]]  # expected and predict
 
 # scores (K,) -> (K,) float64
 def softmax(scores: Any) -> np.ndarray:
-    """Turn the outputs of a head into probabilities."""
+    """Turn the outputs of a head into probabilities.
+
+    Parameters
+    ----------
+    scores : array_like
+        One score for each class, (K,).
+
+    Returns
+    -------
+    numpy.ndarray
+        Probabilities, (K,) float64, whose sum is 1. The largest score is subtracted first, so that no
+        exponential overflows.
+    """
     wide = np.asarray(scores, np.float64)
-    chances = np.exp(wide - wide.max(initial=-np.inf))
-    return chances / chances.sum()
+    exponentials = np.exp(wide - wide.max(initial=-np.inf))
+    return exponentials / exponentials.sum()
 
 
 class Mistake(NamedTuple):
@@ -50,7 +62,11 @@ class Mistake(NamedTuple):
 
 
 class Task(ABC):
-    """One downstream task."""
+    """One downstream task: how its files are read, what a model is asked, and how answers are scored.
+
+    A subclass fills in the attributes `name`, `kind`, `metric` and `title` and the abstract methods; the
+    others have a default that suits most tasks.
+    """
 
     name: str  # as the command line has it
     kind: str  # of its head
@@ -66,80 +82,309 @@ class Task(ABC):
 
     @abstractmethod
     def read(self, data: Path, split: str) -> list[Any]:
-        """Read the examples of "train", "dev" or "test" in a folder of official files.
+        """Read the examples of one split.
 
-        Raise InputError when the file is missing or is not one of this task.
+        Parameters
+        ----------
+        data : Path
+            Folder of official files, or of tables; most tasks take the file itself, too.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list
+            Examples of the task's own type, in the order of the file.
+
+        Raises
+        ------
+        InputError
+            When the file is missing or is not one of this task.
         """
 
     def labels(self, examples: Examples) -> Labels:
-        """Name the classes or tags in the order of the outputs; () where outputs are not classes."""
+        """Name the classes or tags in the order of the outputs.
+
+        Parameters
+        ----------
+        examples : sequence
+            Those to learn from.
+
+        Returns
+        -------
+        tuple of str
+            () where outputs are not classes.
+        """
         return ()
 
     def head(self, labels: Labels) -> Head:
-        """Say what stands on the encoder."""
+        """Return what stands on the encoder.
+
+        Parameters
+        ----------
+        labels : tuple of str
+            The classes or tags: where the kind of head has no fixed number of outputs, each has one.
+
+        Returns
+        -------
+        Head
+            Of the task's kind; it pools windows where `long` is given.
+        """
         fixed = KINDS[self.kind].outputs
+        count = len(labels) if fixed is None else fixed
         pool = self.long.pool if self.long else ""
-        return Head(self.kind, len(labels) if fixed is None else fixed, pool=pool)
+        return Head(self.kind, count, pool=pool)
 
     def names(self, example: Any) -> tuple[Any, ...]:
-        """Return the classes of texts that an example is labelled with; () for tasks without them."""
+        """Return the classes of texts that an example is labelled with.
+
+        Parameters
+        ----------
+        example : object
+            One that `read` returned.
+
+        Returns
+        -------
+        tuple
+            () for tasks without classes of texts. A class that is not known is None.
+        """
         return ()
 
     @abstractmethod
     def features(
-        self, examples: Iterable[Any], tokenizer: Any, labels: Labels, max_length: int, training: bool
+        self,
+        examples: Iterable[Any],
+        tokenizer: Any,
+        labels: Labels,
+        max_length: int,
+        training: bool,
     ) -> Iterable[Feature]:
-        """Yield what the model is asked about each example; `Feature.example` counts the examples.
+        """Yield what the model is asked about each example.
 
-        When `training` the label has to be known; examples that teach nothing may be left out.
+        Parameters
+        ----------
+        examples : iterable
+            In their order, which `Feature.example` counts from 0. They may be read once only.
+        tokenizer : Tokenizer
+            That of the model.
+        labels : tuple of str
+            The model's classes or tags, in the order of its outputs.
+        max_length : int
+            Most tokens of a sequence, [CLS] and [SEP] included.
+        training : bool
+            Whether the features are to be learnt from: then every label has to be known, and examples that
+            teach nothing may be left out.
+
+        Yields
+        ------
+        Feature
+            One for each example, or several where a document or a paragraph is read in windows.
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of examples whose label is none of the model's: they count as mistakes."""
+        """Warn of examples whose label is none of the model's: they count as mistakes.
+
+        Parameters
+        ----------
+        examples : sequence
+            Those to be measured.
+        labels : tuple of str
+            The model's classes or tags.
+        """
         return
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Warn of dev examples, before a run, whose label is not among those to learn; or refuse them."""
+        """Warn of dev examples, before a run, whose label is not among those to learn; or refuse them.
+
+        Parameters
+        ----------
+        examples : sequence
+            The dev set.
+        labels : tuple of str
+            The classes or tags of the examples to learn from.
+        """
         self.warn_unknown(examples, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        """Warn of classes of texts with too few examples to be learnt or measured."""
+        """Warn of classes of texts with too few examples to be learnt or measured.
+
+        Parameters
+        ----------
+        train : sequence
+            The examples to learn from.
+        dev : sequence
+            Those to measure on.
+        labels : tuple of str
+            The classes.
+        """
         return
 
     def is_labelled(self, example: Any) -> bool:
-        """Tell whether the label of an example is known."""
+        """Tell whether the label of an example is known.
+
+        Parameters
+        ----------
+        example : object
+            One that `read` returned.
+
+        Returns
+        -------
+        bool
+            False where the attribute that `label_field` names is None.
+        """
         return getattr(example, self.label_field) is not None
 
     def require_labels(self, examples: Examples) -> None:
-        """Raise InputError when there is an example without a label to compare its prediction with."""
+        """Refuse examples that have no label to compare their prediction with.
+
+        Parameters
+        ----------
+        examples : sequence
+            Those to be scored, with the attributes `id` and `label`.
+
+        Raises
+        ------
+        InputError
+            When a label is None; the first such example is named.
+        """
         for example in examples:
             if example.label is None:
                 raise InputError(f"Example {example.id} has no label to score by; choose a labelled split.")
 
-    def tune(self, examples: Examples, features: Any, outputs: Outputs, labels: Labels) -> Tuned:
-        """Choose on dev what is kept with the model, such as the threshold of "no answer"."""
+    def tune(
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+    ) -> Tuned:
+        """Choose on dev what is kept with the model, such as the threshold of "no answer".
+
+        Parameters
+        ----------
+        examples : sequence
+            The dev set, with labels.
+        features : sequence of Feature
+            What the model was asked about it.
+        outputs : sequence of numpy.ndarray
+            The scores of each feature.
+        labels : tuple of str
+            The model's classes or tags.
+
+        Returns
+        -------
+        dict
+            Numbers by name, which `predict` is given; {} where there is nothing to choose.
+        """
         return {}
 
     @abstractmethod
     def predict(
-        self, examples: Examples, features: Any, outputs: Outputs, labels: Labels, tuned: Tuned
+        self,
+        examples: Examples,
+        features: Any,
+        outputs: Outputs,
+        labels: Labels,
+        tuned: Tuned,
     ) -> list[Any]:
-        """Make a prediction of every example."""
+        """Make a prediction of every example.
+
+        Parameters
+        ----------
+        examples : sequence
+            Labels need not be known.
+        features : sequence of Feature
+            What the model was asked about them.
+        outputs : sequence of numpy.ndarray
+            The scores of each feature.
+        labels : tuple of str
+            The model's classes or tags, in the order of its outputs.
+        tuned : dict
+            What `tune` chose on dev.
+
+        Returns
+        -------
+        list
+            One prediction for each example, in their order, which JSON can hold.
+        """
 
     @abstractmethod
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the official metrics, as fractions of one where they are percentages of something."""
+        """Compute the official metrics.
+
+        Parameters
+        ----------
+        examples : sequence
+            With labels.
+        predictions : sequence
+            What `predict` made of them, in their order.
+
+        Returns
+        -------
+        dict
+            Metrics by name, fractions of one where they are percentages of something. The key `metric` is the
+            one that models are chosen by.
+        """
 
     @abstractmethod
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the metric as a function of numbers of examples, some of them repeated, for its interval."""
+        """Return the metric that models are chosen by as a function of examples, for its interval.
+
+        Parameters
+        ----------
+        examples : sequence
+            With labels.
+        predictions : sequence
+            What `predict` made of them, in their order.
+
+        Returns
+        -------
+        callable
+            Takes numbers of examples, (m,) int64, some of them repeated, and returns the metric of these.
+        """
 
     @abstractmethod
-    def write(self, folder: Path, split: str, examples: Examples, predictions: Predictions) -> list[Path]:
-        """Write the task's official files; return their paths."""
+    def write(
+        self,
+        folder: Path,
+        split: str,
+        examples: Examples,
+        predictions: Predictions,
+    ) -> list[Path]:
+        """Write the task's official files.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        split : str
+            Name of the split, which may be part of the files' names.
+        examples : sequence
+            Labels need not be known.
+        predictions : sequence
+            What `predict` made of them, in their order.
+
+        Returns
+        -------
+        list of Path
+            The files.
+        """
 
     def mistakes(self, examples: Examples, predictions: Predictions) -> list[Mistake]:
-        """Return every wrong prediction, the worst first."""
+        """Return every wrong prediction, the worst first.
+
+        Parameters
+        ----------
+        examples : sequence
+            With labels.
+        predictions : sequence
+            What `predict` made of them, in their order.
+
+        Returns
+        -------
+        list of Mistake
+            Ordered by `badness`; those that are equally bad stay in the order of the examples.
+        """
         return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.badness)
 
     @abstractmethod
@@ -147,21 +392,90 @@ class Task(ABC):
         """Yield every wrong prediction."""
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        """Score what needs no model, by name, for the scores of one to be read beside."""
+        """Score what needs no model, for the scores of one to be read beside.
+
+        Parameters
+        ----------
+        examples : sequence
+            With labels.
+
+        Returns
+        -------
+        dict
+            Metrics as `score` returns them, by the name of the baseline; {} for tasks without any.
+        """
         return {}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the number that predicts these examples best if it is said of each; None for other tasks."""
+        """Return the number that predicts these examples best if every one is given the same.
+
+        Parameters
+        ----------
+        examples : sequence
+            With labels.
+
+        Returns
+        -------
+        float or None
+            None for tasks whose answer is not a number.
+        """
         return None
 
     def asked(self, example: Any) -> dict[str, Any]:
-        """Return what stands beside the prediction in JSON: the texts of a table of one's own, by role."""
+        """Return what stands beside the prediction in JSON: the texts of a custom table, by role.
+
+        Parameters
+        ----------
+        example : object
+            One that `read` returned.
+
+        Returns
+        -------
+        dict
+            {} for official files.
+        """
         return {}
 
-    def as_read(self, mistake: Mistake, example: Any, tokenizer: Any, max_length: int) -> Mistake:
-        """Mark in a mistake where the model stopped reading; for tasks whose texts are cut."""
+    def as_read(
+        self,
+        mistake: Mistake,
+        example: Any,
+        tokenizer: Any,
+        max_length: int,
+    ) -> Mistake:
+        """Mark in a mistake where the model stopped reading; for tasks whose texts are cut.
+
+        Parameters
+        ----------
+        mistake : Mistake
+            One of `mistakes`.
+        example : object
+            Which it was made of.
+        tokenizer : Tokenizer
+            That of the model.
+        max_length : int
+            Most tokens of a sequence, as the model has read it.
+
+        Returns
+        -------
+        Mistake
+            The same one for tasks that cut nothing.
+        """
         return mistake
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
-        """Return expected and predicted classes for a confusion matrix; None where there is none."""
+        """Return expected and predicted classes for a confusion matrix.
+
+        Parameters
+        ----------
+        examples : sequence
+            With labels.
+        predictions : sequence
+            What `predict` made of them, in their order.
+
+        Returns
+        -------
+        tuple of two sequences, or None
+            A class for each example, or for each word; None where there is no such matrix.
+        """
         return None

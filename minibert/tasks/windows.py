@@ -29,21 +29,35 @@ BLOCK = 4096  # questions that are tokenised together
 class Windows(abc.Sequence[Feature]):
     """All windows of many questions: a list of features that takes hardly more memory than the pieces.
 
-    The questions are read once, in order. Raise InputError when there is none, or none to train on; when one
-    leaves no room for its paragraph; when a number is not possible.
-
     Parameters
     ----------
-    max_length : most tokens of a sequence, [CLS] and [SEP] included.
-    stride : tokens between the beginnings of two windows; fewer where a question leaves less room.
-    max_question : most pieces of a question; a longer one loses its end, and a warning says how many did.
-    training : leave out questions whose answer is not in their paragraph; a warning says how many.
+    questions : iterable of Question
+        Read once, in order.
+    tokenizer : Tokenizer
+        That of the model.
+    max_length : int, default 384
+        Most tokens of a sequence, [CLS] and [SEP] included.
+    stride : int, default 128
+        Tokens between the beginnings of two windows; fewer where a question leaves less room.
+    max_question : int, default 64
+        Most pieces of a question; a longer one loses its end, and a warning says how many did.
+    training : bool, default False
+        Whether to leave out questions whose answer is not in their paragraph; a warning says how many.
 
     Attributes
     ----------
-    lengths : (W,) int32, tokens of each sequence.
-    example : (W,) int32, the number of the question that each window belongs to.
-    bounds : (Q+1,) int64: question q has the windows bounds[q]:bounds[q+1], none if it was left out.
+    lengths : numpy.ndarray
+        Tokens of each sequence, (W,) int32.
+    example : numpy.ndarray
+        The number of the question that each window belongs to, (W,) int32.
+    bounds : numpy.ndarray
+        (Q+1,) int64: question q has the windows bounds[q]:bounds[q+1], none if it was left out.
+
+    Raises
+    ------
+    InputError
+        When there is no question, or none to train on; when one leaves no room for its paragraph; when a
+        number is not possible.
     """
 
     def __init__(
@@ -59,7 +73,9 @@ class Windows(abc.Sequence[Feature]):
         sizes = {"max_length": max_length, "stride": stride, "max_question": max_question}
         for name, value in sizes.items():
             whole_number(name, value, 1)
-        parts, cut, skipped = [], [], []
+        parts: list[_Part] = []
+        cut: list[str] = []  # ids
+        skipped: list[str] = []
         n_questions = n_paragraphs = 0
         source = iter(questions)
         written = WrittenTokens(tokenizer)
@@ -74,13 +90,14 @@ class Windows(abc.Sequence[Feature]):
         if not n_questions:
             raise InputError("There is no question; give one at least.")
         if len(skipped) == n_questions:
-            none = f"None of the {n_questions:,} questions has an answer in its paragraph to train on"
-            raise InputError(f"{none}; give each answer with the place of its first character.")
+            problem = f"None of the {n_questions:,} questions has an answer in its paragraph to train on"
+            raise InputError(f"{problem}; give each answer with the place of its first character.")
         _report(cut, n_questions, f"are longer than {max_question} pieces and lose their end")
         _report(skipped, n_questions, "are left out: their answer is not where it should be in the paragraph")
 
         self._special = [tokenizer.cls_id], [tokenizer.sep_id]
-        self._all = _Part(*map(np.concatenate, zip(*parts, strict=True)))
+        fields = zip(*parts, strict=True)
+        self._all = _Part(*map(np.concatenate, fields))
         self._question_bounds = _bounds(self._all.question_lengths)
         self._paragraph_bounds = _bounds(self._all.paragraph_lengths)
         self.bounds = _bounds(self._all.n_windows)
@@ -96,28 +113,68 @@ class Windows(abc.Sequence[Feature]):
         number %= len(self)
         example = int(self.example[number])
         first = self.first_row(number)
-        question = self._all.question_ids[slice(*self._question_bounds[example : example + 2])]
-        paragraph, (cls, sep) = self._all.paragraph_ids[self._tokens(number)], self._special
+        question_begin, question_end = self._question_bounds[example : example + 2]
+        question = self._all.question_ids[question_begin:question_end]
+        paragraph = self._all.paragraph_ids[self._tokens(number)]
+        cls, sep = self._special
         ids = np.concatenate([cls, question, sep, paragraph, sep], dtype=np.int32)
         types = np.ones(len(ids), np.int32)
         types[:first] = 0
         begin, end = self._all.labels[number].tolist()
-        return Feature((Sequence(ids, types),), None if begin == UNKNOWN else (begin, end), example=example)
+        label = None if begin == UNKNOWN else (begin, end)
+        return Feature((Sequence(ids, types),), label, example=example)
 
     def first_row(self, number: int) -> int:
-        """Return where in the sequence of a window its part of the paragraph begins."""
+        """Return where in the sequence of a window its part of the paragraph begins.
+
+        Parameters
+        ----------
+        number : int
+            Of the window.
+
+        Returns
+        -------
+        int
+            The row behind [CLS], the question and [SEP].
+        """
         return int(self._all.question_lengths[self.example[number]]) + SPECIAL - 1
 
     def offsets(self, number: int) -> np.ndarray:
-        """Return (n,2), first character of each token of the paragraph in a window, and the one behind it."""
+        """Return where in the paragraph the tokens of a window stand.
+
+        Parameters
+        ----------
+        number : int
+            Of the window.
+
+        Returns
+        -------
+        numpy.ndarray
+            First character of each token, and the one behind its last, (n,2).
+        """
         return self._all.offsets[self._tokens(number)]
 
     def most_context(self, example: int) -> list[np.ndarray]:
-        """Tell for each window of a question, (n,) bool, which tokens have most context in this one."""
+        """Tell for each window of a question which tokens have most context in this one.
+
+        Parameters
+        ----------
+        example : int
+            Number of the question.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            For each window a bool of each of its tokens of the paragraph, (n,).
+        """
         windows = slice(*self.bounds[example : example + 2])
-        start, length = self._all.start[windows], self._all.length[windows]
-        best = most_context(start, length)
-        return [best[s : s + n] == window for window, (s, n) in enumerate(zip(start, length, strict=True))]
+        starts = self._all.start[windows]
+        lengths = self._all.length[windows]
+        best = most_context(starts, lengths)
+        masks = []
+        for window, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            masks.append(best[start : start + length] == window)
+        return masks
 
     def _tokens(self, number: int) -> slice:
         """Return those of a window among the tokens of all paragraphs."""
@@ -131,18 +188,35 @@ def most_context(start: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Find the window in which each token has most context, by the rule of Google's run_squad.
 
     Context is the smaller of the numbers of tokens on its two sides, plus a hundredth of the window's length;
-    among equal windows the first one counts. The windows are in order, and every token is in one of them.
+    among equal windows the first one counts.
+
+    Parameters
+    ----------
+    start : numpy.ndarray
+        First token of each window within the paragraph, (w,), ascending.
+    length : numpy.ndarray
+        How many tokens of it each has, (w,). Every token is in one of the windows.
+
+    Returns
+    -------
+    numpy.ndarray
+        Number of a window for each token of the paragraph, (n,).
     """
     end = start + length
     token = np.arange(end[-1])
     first = np.searchsorted(end, token, side="right")
     last = np.searchsorted(start, token, side="right") - 1
     # (tokens, most windows that share one): a book has thousands of windows, but three of them at a token.
-    window = first[:, None] + np.arange(np.max(last - first, initial=0) + 1)
+    most_shared = np.max(last - first, initial=0) + 1
+    window = first[:, None] + np.arange(most_shared)
     holds = window <= last[:, None]
     window = np.minimum(window, len(start) - 1)
-    beside = np.minimum(token[:, None] - start[window], end[window] - 1 - token[:, None])
-    return first + np.where(holds, beside + 0.01 * length[window], -1.0).argmax(axis=1)
+    on_the_left = token[:, None] - start[window]
+    on_the_right = end[window] - 1 - token[:, None]
+    smaller = np.minimum(on_the_left, on_the_right)
+    context = smaller + 0.01 * length[window]
+    best = np.where(holds, context, -1.0).argmax(axis=1)
+    return first + best
 
 
 class _Part(NamedTuple):
@@ -170,9 +244,11 @@ def _encode(
     training: bool,
 ) -> tuple[_Part, np.ndarray]:
     """Lay the windows of some questions, every paragraph tokenised once; say which lost their end."""
-    texts: dict[str, int] = {}
-    paragraph = np.array([texts.setdefault(question.context, len(texts)) for question in block], np.int32)
-    questions = tokenizer.encode_batch([question.question for question in block], add_special_tokens=False)
+    texts: dict[str, int] = {}  # numbers of the paragraphs
+    numbers = [texts.setdefault(question.context, len(texts)) for question in block]
+    paragraph = np.array(numbers, np.int32)
+    asked = [question.question for question in block]
+    questions = tokenizer.encode_batch(asked, add_special_tokens=False)
     paragraphs = tokenizer.encode_batch(list(texts), offsets=True, add_special_tokens=False)
     written.add(questions)
     written.add(paragraphs)
@@ -180,49 +256,73 @@ def _encode(
     n_pieces = np.diff(questions.cu_seqlens)
     n_question = np.minimum(n_pieces, max_question)
     room = max_length - SPECIAL - n_question
-    if len(bad := np.flatnonzero(room < 1)):
-        long = f"Question {block[bad[0]].id!r} has {n_pieces[bad[0]]} pieces, which leaves no room for its"
+    without_room = np.flatnonzero(room < 1)
+    if len(without_room):
+        number = without_room[0]
+        problem = f"Question {block[number].id!r} has {n_pieces[number]} pieces, which leaves no room for its"
         advice = "paragraph in windows of $max_length; make them longer, or ask briefly."
-        raise InputError(f"{long} {advice}", max_length=max_length)
+        raise InputError(f"{problem} {advice}", max_length=max_length)
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)
+    is_unknown = answers[:, 0] == UNKNOWN
 
     step = np.minimum(room, stride)
-    n_windows = 1 + np.maximum(0, -((room - n_tokens[paragraph]) // step))
+    missing = n_tokens[paragraph] - room  # tokens that the first window of a question has no room for
+    n_windows = 1 + np.maximum(0, -(-missing // step))
     if training:
-        n_windows[answers[:, 0] == UNKNOWN] = 0
-    owner = np.repeat(np.arange(len(block)), n_windows)
-    number = np.arange(len(owner)) - np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
-    start = number * step[owner]
+        n_windows[is_unknown] = 0
+    owner = np.repeat(np.arange(len(block)), n_windows)  # (W,) the question of each window
+    first_window = np.cumsum(n_windows) - n_windows
+    number_within = np.arange(len(owner)) - first_window[owner]
+    start = number_within * step[owner]
     length = np.minimum(room[owner], n_tokens[paragraph[owner]] - start)
 
     inside = answers[owner] - start[:, None]
-    held = (answers[owner, 0] >= 0) & (inside[:, 0] >= 0) & (inside[:, 1] < length)
+    is_answered = answers[owner, 0] >= 0
+    held = is_answered & (inside[:, 0] >= 0) & (inside[:, 1] < length)
     labels = np.where(held[:, None], inside + (n_question[owner] + SPECIAL - 1)[:, None], 0)
-    labels[answers[owner, 0] == UNKNOWN] = UNKNOWN
-    asked = _compact(questions.ids[ranges(questions.cu_seqlens[:-1], n_question)]), n_question
-    read = _compact(paragraphs.ids), n_tokens, _compact(paragraphs.offsets)
-    laid_out = (one.astype(np.int32) for one in (n_windows, start, length, labels))
-    return _Part(*asked, *read, paragraph, *laid_out), np.flatnonzero(n_pieces > max_question)
+    labels[is_unknown[owner]] = UNKNOWN
+    kept_pieces = ranges(questions.cu_seqlens[:-1], n_question)
+    part = _Part(
+        question_ids=_compact(questions.ids[kept_pieces]),
+        question_lengths=n_question,
+        paragraph_ids=_compact(paragraphs.ids),
+        paragraph_lengths=n_tokens,
+        offsets=_compact(paragraphs.offsets),
+        paragraph=paragraph,
+        n_windows=n_windows.astype(np.int32),
+        start=start.astype(np.int32),
+        length=length.astype(np.int32),
+        labels=labels.astype(np.int32),
+    )
+    return part, np.flatnonzero(n_pieces > max_question)
 
 
 # -> (Q,2) int64: first and last token within the paragraph
 def _answer_tokens(
-    block: list[Question], texts: list[str], paragraph: np.ndarray, paragraphs: BatchEncoding
+    block: list[Question],
+    texts: list[str],
+    paragraph: np.ndarray,
+    paragraphs: BatchEncoding,
 ) -> np.ndarray:
     """Find the tokens that the first answer to each question touches; NOWHERE or UNKNOWN for both."""
-    found = np.array([_characters(question) for question in block])
+    characters = np.array([_characters(question) for question in block])
     # Characters of all paragraphs are counted on, so that one search serves all questions.
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     before = np.cumsum(lengths) - lengths
     bounds = paragraphs.cu_seqlens.astype(np.int64)
-    begins, ends = (paragraphs.offsets + np.repeat(before, np.diff(bounds))[:, None]).T
-    wanted = found + before[paragraph][:, None]
-    first = np.searchsorted(ends, wanted[:, 0], side="right") - bounds[paragraph]
-    last = np.searchsorted(begins, wanted[:, 1], side="left") - 1 - bounds[paragraph]
-    touched = (found[:, 0] >= 0) & (first <= last)
-    tokens = np.where(touched[:, None], np.stack([first, last], axis=1), UNKNOWN)
-    tokens[found[:, 0] == NOWHERE] = NOWHERE
+    before_token = np.repeat(before, np.diff(bounds))
+    begins, ends = (paragraphs.offsets + before_token[:, None]).T
+    wanted_begin = characters[:, 0] + before[paragraph]
+    wanted_end = characters[:, 1] + before[paragraph]
+    first_token = bounds[paragraph]
+    first = np.searchsorted(ends, wanted_begin, side="right") - first_token
+    last = np.searchsorted(begins, wanted_end, side="left") - 1 - first_token
+    is_known = characters[:, 0] >= 0
+    touched = is_known & (first <= last)
+    spans = np.stack([first, last], axis=1)
+    tokens = np.where(touched[:, None], spans, UNKNOWN)
+    tokens[characters[:, 0] == NOWHERE] = NOWHERE
     return tokens
 
 

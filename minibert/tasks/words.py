@@ -8,7 +8,7 @@ import numpy as np
 
 from minibert.base.errors import warn
 from minibert.data.ner import TaggedSentence
-from minibert.tasks.metrics.entities import chunks
+from minibert.tasks.metrics.entities import Chunk, chunks
 from minibert.tasks.metrics.schemes import entity_scheme, looks_odd, unknown_scheme
 
 WITHIN = "-./&@_+"  # marks that stand within a word, as in all-rounder, U.S. or AT&T
@@ -21,19 +21,37 @@ Span = tuple[int, int]  # first character, and the one behind the last
 
 
 def word_spans(tokenizer: Any, text: str) -> list[Span]:
-    """Find the words of a text, about as CoNLL-2003 has them: marks within a word do not split it."""
+    """Find the words of a text, about as CoNLL-2003 has them: marks within a word do not split it.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        Whose words, split at every punctuation mark, are joined again.
+    text : str
+        Of any length.
+
+    Returns
+    -------
+    list of tuple
+        First character of each word, and the one behind its last.
+    """
     encoding = tokenizer.encode_batch([text], offsets=True, add_special_tokens=False)[0]
     begins, ends = encoding.offsets.T
     opens = np.diff(encoding.word_ids, prepend=-1) != 0  # pieces that are the first of a word
     closes = np.diff(encoding.word_ids, append=-1) != 0  # and the last
-    parts = list(zip(begins[opens].tolist(), ends[closes].tolist(), strict=True))
-    found: list[Span] = []
+    part_begins = begins[opens].tolist()
+    part_ends = ends[closes].tolist()
+    parts = list(zip(part_begins, part_ends, strict=True))
+    words: list[Span] = []
     first = 0
     while first < len(parts):
-        behind = _behind_word(text, parts, first, found[-1] if found else None)
-        found.append((parts[first][0], parts[behind - 1][1]))
+        before = words[-1] if words else None
+        behind = _behind_word(text, parts, first, before)
+        begin, _ = parts[first]
+        _, end = parts[behind - 1]
+        words.append((begin, end))
         first = behind
-    return found
+    return words
 
 
 def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) -> int:
@@ -51,30 +69,49 @@ def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) 
 
     behind = first + 1
     if not is_letters(first):
-        near = is_near(behind) and is_letters(behind)
-        if is_mark(first, APOSTROPHES) and before and before[1] == parts[first][0] and near:
+        begin, end = parts[first]
+        follows_word = before is not None and before[1] == begin
+        precedes_letters = is_near(behind) and is_letters(behind)
+        if is_mark(first, APOSTROPHES) and follows_word and precedes_letters:
             begin, end = parts[behind]
             return behind + (end - begin <= LONGEST_ENDING)
-        sign = text[slice(*parts[first])]
+        sign = text[begin:end]
         while is_near(behind) and text[slice(*parts[behind])] == sign:  # "..." and "--"
             behind += 1
         return behind
     while is_near(behind) and is_near(behind + 1) and is_letters(behind + 1):
-        digits = text[parts[behind][0] - 1].isdigit() and text[parts[behind + 1][0]].isdigit()
-        if not is_mark(behind, WITHIN) and not (digits and is_mark(behind, IN_NUMBERS)):
+        mark_begin, _ = parts[behind]
+        next_begin, _ = parts[behind + 1]
+        between_digits = text[mark_begin - 1].isdigit() and text[next_begin].isdigit()
+        in_number = between_digits and is_mark(behind, IN_NUMBERS)
+        if not is_mark(behind, WITHIN) and not in_number:
             break
         behind += 2
-    several = behind > first + 1
-    return behind + (several and is_near(behind) and is_mark(behind, ".") and is_mark(behind - 2, "."))
+    # The last full stop of an abbreviation, such as U.S., is part of it.
+    has_marks = behind > first + 1
+    if has_marks and is_near(behind) and is_mark(behind, ".") and is_mark(behind - 2, "."):
+        behind += 1
+    return behind
 
 
 def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield words with their tags, and entities, of each text in order.
 
-    The model is `models.Finetuned` or `feature_tagger.FeatureTagger`; each text is a document of its own.
-    There are `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with
-    `type`, `text`, `begin` and `end`, read by the scheme of the model's tags: none where these are not of
-    entities, with a warning where they look so but are of no scheme that is known.
+    A warning says so where the model's tags look like those of entities but are of no scheme that is known.
+
+    Parameters
+    ----------
+    model : Finetuned or FeatureTagger
+        One that tags words.
+    texts : iterable of str
+        Each is a document of its own. They are read a few at a time.
+
+    Yields
+    ------
+    dict
+        `text`; `words`, each with `word`, `tag`, `begin` and `end` in characters; `entities`, each with
+        `type`, `text`, `begin` and `end`, read by the scheme of the model's tags: [] where these are not of
+        entities.
     """
     scheme = entity_scheme(model.labels)
     if odd := looks_odd(model.labels):
@@ -82,19 +119,33 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
     source = iter(texts)
     while group := list(islice(source, TEXTS_AT_ONCE)):
         spans = [word_spans(model.tokenizer, text) for text in group]
-        examples = [
-            TaggedSentence(tuple(text[begin:end] for begin, end in places), None, number)
-            for number, (text, places) in enumerate(zip(group, spans, strict=True))
-        ]
+        examples = []
+        for number, (text, text_spans) in enumerate(zip(group, spans, strict=True)):
+            strings = tuple(text[begin:end] for begin, end in text_spans)
+            examples.append(TaggedSentence(strings, None, number))
         features = model.features(examples)
-        tags = model.task.predict(examples, features, model.outputs(features), model.labels, model.tuned)
-        for text, places, own in zip(group, spans, tags, strict=True):
-            words = [
-                {"word": text[begin:end], "tag": tag, "begin": begin, "end": end}
-                for (begin, end), tag in zip(places, own, strict=True)
-            ]
-            entities = []
-            for kind, first, last in () if scheme is None else chunks(own, scheme):
-                begin, end = places[first][0], places[last - 1][1]
-                entities.append({"type": kind, "text": text[begin:end], "begin": begin, "end": end})
-            yield {"text": text, "words": words, "entities": entities}
+        outputs = model.outputs(features)
+        predicted = model.task.predict(examples, features, outputs, model.labels, model.tuned)
+        for text, text_spans, tags in zip(group, spans, predicted, strict=True):
+            words = _tagged_words(text, text_spans, tags)
+            named = [] if scheme is None else chunks(tags, scheme)
+            yield {"text": text, "words": words, "entities": _entities(text, text_spans, named)}
+
+
+def _tagged_words(text: str, spans: list[Span], tags: list[str]) -> list[dict[str, Any]]:
+    words = []
+    for (begin, end), tag in zip(spans, tags, strict=True):
+        word = text[begin:end]
+        words.append({"word": word, "tag": tag, "begin": begin, "end": end})
+    return words
+
+
+def _entities(text: str, spans: list[Span], named: list[Chunk]) -> list[dict[str, Any]]:
+    """Return chunks of words by their characters."""
+    entities = []
+    for kind, first, last in named:
+        begin = spans[first][0]
+        end = spans[last - 1][1]
+        part = text[begin:end]
+        entities.append({"type": kind, "text": part, "begin": begin, "end": end})
+    return entities

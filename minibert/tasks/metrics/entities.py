@@ -2,31 +2,52 @@
 
 A chunk is right when its first word, its last word and its type are. Where chunks begin and end the scheme of
 the tags says, see `schemes`: IOB1, IOB2, IOE1, IOE2 and tags of theirs that contradict each other get the
-script's numbers, BIOES, BILOU and the like those of seqeval's strict mode. A tag without a hyphen that is
-none of the letters of a scheme is outside.
+script's numbers, BIOES, BILOU and the like those of seqeval's strict mode where they are kept to. A tag
+without a hyphen that is none of the letters of a scheme is outside.
 """
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, warn
 from minibert.tasks.metrics.schemes import (
     OUTSIDE,
+    SCHEMES,
     Chunk,
     Scheme,
+    as_kept,
+    kept,
     letter_of,
+    looks_odd,
     read_chunks,
     scheme_named,
     scheme_of,
+    unknown_scheme,
 )
 
-__all__ = ["OUTSIDE", "Chunk", "Scheme", "both_schemes", "chunks", "conlleval", "f1_of", "report"]
-__all__ += ["sentence_counts"]
+__all__ = ["OUTSIDE", "Chunk", "Scheme", "TagsOfScheme", "both_schemes", "chunks", "conlleval", "f1_of"]
+__all__ += ["report", "sentence_counts"]
 Sentences = Sequence[Sequence[str]]
+
+
+class TagsOfScheme(list[Sequence[str]]):
+    """The tags of each sentence, whose scheme is known.
+
+    Parameters
+    ----------
+    sentences : iterable of sequences of str
+        Tags.
+    scheme : Scheme
+        How they are read.
+    """
+
+    def __init__(self, sentences: Iterable[Sequence[str]], scheme: Scheme):
+        super().__init__(sentences)
+        self.scheme = scheme
 
 
 def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
@@ -34,9 +55,16 @@ def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
 
     Parameters
     ----------
-    tags : O, or a letter of the scheme with a hyphen and a type.
-    scheme : of the tags; None tells it from their letters. A sentence has few of them: where the scheme is
+    tags : sequence of str
+        O, or a letter of the scheme with a hyphen and a type.
+    scheme : Scheme, optional
+        Of the tags. By default they tell it themselves; a sentence has few of them: where the scheme is
         known, give it.
+
+    Returns
+    -------
+    list of Chunk
+        In order.
 
     Raises
     ------
@@ -50,71 +78,176 @@ def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
     >>> chunks(["U-PER", "U-PER", "B-LOC", "L-LOC"])
     [Chunk(kind='PER', start=0, end=1), Chunk(kind='PER', start=1, end=2), Chunk(kind='LOC', start=2, end=4)]
     """
-    return read_chunks(tags, scheme_of([tags]) if scheme is None else scheme)
+    return read_chunks(tags, as_kept(scheme_of([tags]), [tags]) if scheme is None else scheme)
 
 
-def both_schemes(gold: Sentences, predicted: Sentences) -> tuple[Scheme, Scheme]:
-    """Return the schemes of gold and of predicted tags; raise InputError where one is unknown.
+def both_schemes(
+    gold: Sentences,
+    predicted: Sentences,
+    told: Callable[..., Scheme] = scheme_of,
+) -> tuple[Scheme, Scheme]:
+    """Return the schemes of gold and of predicted tags.
 
-    Predicted tags are of the scheme of the gold ones where that has all their letters: a model that has never
-    predicted where an entity ends has predicted no entity. Else they are of their own.
+    Parameters
+    ----------
+    gold, predicted : sequence of sequences of str
+        The tags of each sentence. Those of `TagsOfScheme` are of that.
+    told : callable, optional
+        Tells the scheme by the letters, perhaps with another one that comes first, as `scheme_of` does.
+
+    Returns
+    -------
+    tuple of Scheme
+        Each strict only where its tags keep to it, see `as_kept`. Predicted tags are read as the gold ones
+        where that scheme has all their letters: a model that has never predicted where an entity ends has
+        predicted no entity. Else they are of their own. Gold tags without an entity are of the scheme of
+        the predicted ones.
+
+    Raises
+    ------
+    InputError
+        When no scheme has all letters of one side.
     """
-    expected = scheme_of(gold)
+    if isinstance(gold, TagsOfScheme) and isinstance(predicted, TagsOfScheme):
+        return gold.scheme, predicted.scheme
+    gold_scheme = as_kept(told(gold), gold)
     if any(letter_of(tag) for tags in gold for tag in tags):
-        return expected, scheme_of(predicted, expected)
-    return (found := scheme_of(predicted)), found
+        predicted_scheme = told(predicted, gold_scheme)
+        if predicted_scheme.name == gold_scheme.name:
+            return gold_scheme, gold_scheme
+        return gold_scheme, as_kept(predicted_scheme, predicted)
+    predicted_scheme = as_kept(told(predicted), predicted)
+    return predicted_scheme, predicted_scheme
 
 
-def conlleval(gold: Sentences, predicted: Sentences, scheme: str | None = None) -> dict[str, Any]:
+def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) -> None:
+    """Name tags that may be meant as those of entities, and count gold ones that lie in no whole entity."""
+    odd: set[str] = set()
+    for sentences in (gold, predicted):
+        odd.update(looks_odd({tag for tags in sentences for tag in tags}))
+    if odd:
+        warn(f"{unknown_scheme(sorted(odd))}; they are outside. Change them where they mark entities.")
+    scheme = next(one for one in SCHEMES if one.name == gold_scheme.name)
+    if not scheme.is_strict:  # entities of IOB and IOE are whole, whatever stands beside them
+        return
+    total, broken, _ = kept(gold, scheme)
+    if not broken:
+        return
+    problem = f"{broken.total():,} of {total:,} gold tags of entities belong to no whole entity"
+    if gold_scheme.is_strict:
+        warn(f"{problem} in {scheme.name}, so that they count for none. Mend them where they are errors.")
+        return
+    counts = Counter(letter for tags in gold for tag in tags if (letter := letter_of(tag)))
+    letters = ", ".join(f"{letter} ({count:,})" for letter, count in counts.most_common())
+    effect = "all are read as conlleval reads them. Mend those that are few"
+    warn(f"{problem} in {scheme.name}, whose letters they have: {letters}; {effect}.")
+
+
+def conlleval(
+    gold: Sentences,
+    predicted: Sentences,
+    scheme: str | None = None,
+) -> dict[str, Any]:
     """Compute the metrics of conlleval, in percent.
 
     Parameters
     ----------
-    gold, predicted : the tags of each sentence; the two need not be of one scheme.
-    scheme : of both, such as "BIOES" or "BILOU" (`schemes.NAMES`). None tells that of each side from the
-        letters of its tags.
+    gold, predicted : sequence of sequences of str
+        The tags of each sentence; the two need not be of one scheme.
+    scheme : str, optional
+        Of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be whole. By default
+        the tags of each side tell it, see `both_schemes`; a warning then counts gold ones that belong to no
+        whole entity, and names tags of no scheme.
 
     Returns
     -------
-    `accuracy` (of tags), `precision`, `recall`, `f1`, each 0 where it would be divided by nothing; `words`;
-    `gold`, `found`, `correct`: how many chunks there are, were found, were found rightly; `types`: the same
-    of each type, but for `accuracy` and `words`.
+    dict
+        `accuracy` (of tags), `precision`, `recall`, `f1`, each 0 where it would be divided by nothing;
+        `words`; `gold`, `found`, `correct`: how many chunks there are, were found, were found rightly;
+        `types`: the same of each type, but for `accuracy` and `words`.
 
     Raises
     ------
     InputError
         Without any word, for unequal numbers of tags, or when a scheme is not known.
     """
-    counts: list[Counter[str]] = [Counter(), Counter(), Counter()]  # by type: gold, found, correct
-    for sides in _compared(gold, predicted, scheme):
-        for counter, of_sentence in zip(counts, sides, strict=True):
-            counter.update(chunk.kind for chunk in of_sentence)
-    words = sum(map(len, gold))
-    right = sum(sum(map(operator.eq, *tags)) for tags in zip(gold, predicted, strict=True))
-    types = {kind: _rates(*(counter[kind] for counter in counts)) for kind in sorted(counts[0] | counts[1])}
-    rates = _rates(*(counter.total() for counter in counts))
-    return {"accuracy": 100 * right / words, **rates, "words": words, "types": types}
+    n_gold: Counter[str] = Counter()  # chunks by type
+    n_found: Counter[str] = Counter()
+    n_correct: Counter[str] = Counter()
+    for expected, found, correct in _compared(gold, predicted, scheme, warns=True):
+        n_gold.update(chunk.kind for chunk in expected)
+        n_found.update(chunk.kind for chunk in found)
+        n_correct.update(chunk.kind for chunk in correct)
+    words = 0
+    right = 0
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        words += len(gold_tags)
+        right += sum(map(operator.eq, gold_tags, predicted_tags))
+    types = {}
+    for kind in sorted(n_gold | n_found):
+        types[kind] = _rates(n_gold[kind], n_found[kind], n_correct[kind])
+    return {
+        "accuracy": 100 * right / words,
+        **_rates(n_gold.total(), n_found.total(), n_correct.total()),
+        "words": words,
+        "types": types,
+    }
 
 
 def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
     precision = 100 * correct / found if found else 0.0
     recall = 100 * correct / gold if gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
-    counts = {"gold": gold, "found": found, "correct": correct}
-    return {"precision": precision, "recall": recall, "f1": f1, **counts}
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1": f1,
+        "gold": gold,
+        "found": found,
+        "correct": correct,
+    }
 
 
-def sentence_counts(gold: Sentences, predicted: Sentences, scheme: str | None = None) -> np.ndarray:
-    """Count what F1 is made of, sentence by sentence, for intervals; arguments and errors are `conlleval`'s.
+def sentence_counts(
+    gold: Sentences,
+    predicted: Sentences,
+    scheme: str | None = None,
+) -> np.ndarray:
+    """Count what F1 is made of, sentence by sentence, for intervals.
 
-    Return (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it.
-    So `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
+    `bootstrap(lambda rows: f1_of(counts[rows]), len(counts))` is the interval over sentences.
+
+    Parameters
+    ----------
+    gold, predicted : sequence of sequences of str
+        The tags of each sentence, as of `conlleval`.
+    scheme : str, optional
+        Of both, as of `conlleval`.
+
+    Returns
+    -------
+    numpy.ndarray
+        (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it.
     """
-    return np.array([list(map(len, sides)) for sides in _compared(gold, predicted, scheme)], np.int64)
+    rows = []
+    for expected, found, correct in _compared(gold, predicted, scheme):
+        rows.append([len(expected), len(found), len(correct)])
+    return np.array(rows, np.int64)
 
 
 def f1_of(counts: np.ndarray) -> float:
-    """Compute F1, in percent, of the sentences of which these are the counts, (n,3)."""
+    """Compute the F1 of the sentences of which these are the counts.
+
+    Parameters
+    ----------
+    counts : numpy.ndarray
+        Rows of what `sentence_counts` returned, (n,3).
+
+    Returns
+    -------
+    float
+        In percent.
+    """
     return _rates(*counts.sum(axis=0).tolist())["f1"]
 
 
@@ -122,10 +255,24 @@ def report(metrics: Mapping[str, Any]) -> str:
     """Format what `conlleval` returned as conlleval prints it.
 
     For tags without types the script may print their one line twice; here it stands once.
+
+    Parameters
+    ----------
+    metrics : mapping
+        Of `conlleval`.
+
+    Returns
+    -------
+    str
+        A line of counts, one of all chunks and one for each type.
     """
-    first = "processed {words} tokens with {gold} phrases; found: {found} phrases; correct: {correct}."
-    lines = [first.format(**metrics), f"accuracy: {metrics['accuracy']:6.2f}%; {_row(metrics)}"]
-    lines += [f"{kind:>17}: {_row(row)}  {row['found']}" for kind, row in metrics["types"].items()]
+    template = "processed {words} tokens with {gold} phrases; found: {found} phrases; correct: {correct}."
+    lines = [
+        template.format(**metrics),
+        f"accuracy: {metrics['accuracy']:6.2f}%; {_row(metrics)}",
+    ]
+    for kind, row in metrics["types"].items():
+        lines.append(f"{kind:>17}: {_row(row)}  {row['found']}")
     return "\n".join(lines)
 
 
@@ -134,7 +281,10 @@ def _row(metrics: Mapping[str, Any]) -> str:
 
 
 def _compared(
-    gold: Sentences, predicted: Sentences, scheme: str | None = None
+    gold: Sentences,
+    predicted: Sentences,
+    scheme: str | None = None,
+    warns: bool = False,
 ) -> Iterator[tuple[set[Chunk], ...]]:
     """Return the chunks of each sentence that there are, were found, were found rightly."""
     if len(gold) != len(predicted):
@@ -142,15 +292,20 @@ def _compared(
         raise InputError(f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; {advice}")
     for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(gold_tags) != len(predicted_tags):
-            found = f"Sentence {number:,} has {len(gold_tags)} gold and {len(predicted_tags)} predicted tags"
-            raise InputError(f"{found}; give one of each for every word.")
+            counts = f"Sentence {number:,} has {len(gold_tags)} gold and {len(predicted_tags)} predicted tags"
+            raise InputError(f"{counts}; give one of each for every word.")
     if not any(map(len, gold)):
         raise InputError("There is no word to score; give one sentence at least.")
-    expected_scheme, found_scheme = (
-        both_schemes(gold, predicted) if scheme is None else 2 * [scheme_named(scheme)]
-    )
-    pairs = (
-        (set(read_chunks(a, expected_scheme)), set(read_chunks(b, found_scheme)))
-        for a, b in zip(gold, predicted, strict=True)
-    )
-    return ((expected, found, expected & found) for expected, found in pairs)
+    if scheme is None:
+        gold_scheme, predicted_scheme = both_schemes(gold, predicted)
+        if warns:
+            _warn_of_tags(gold, predicted, gold_scheme)
+    else:
+        gold_scheme = predicted_scheme = scheme_named(scheme)
+
+    def compared(gold_tags: Sequence[str], predicted_tags: Sequence[str]) -> tuple[set[Chunk], ...]:
+        expected = set(read_chunks(gold_tags, gold_scheme))
+        found = set(read_chunks(predicted_tags, predicted_scheme))
+        return expected, found, expected & found
+
+    return (compared(*tags) for tags in zip(gold, predicted, strict=True))

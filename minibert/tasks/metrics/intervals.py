@@ -33,7 +33,13 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of values, (n,) one for each example, as a statistic of the examples with some numbers."""
+    """The mean of values as a statistic of the examples with some numbers.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        One for each example, (n,).
+    """
 
     values: np.ndarray
 
@@ -48,7 +54,18 @@ class Mean:
 
 
 def mean_of(values: np.ndarray) -> Mean:
-    """Return the mean of values, (n,) one for each example, as a statistic to `interval` and `bootstrap`."""
+    """Return the mean of values as a statistic to `interval` and `bootstrap`.
+
+    Parameters
+    ----------
+    values : array_like
+        One for each example, (n,); where all of them are 0 or 1, or bool, their mean is a share.
+
+    Returns
+    -------
+    Mean
+        To be called with numbers of examples.
+    """
     return Mean(np.asarray(values))
 
 
@@ -59,8 +76,17 @@ def wilson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
 
     Parameters
     ----------
-    right, n : how many examples are right, of how many; n at least 1.
-    level : how often it holds the true share, between 0 and 1.
+    right : int
+        How many examples are right.
+    n : int
+        Of how many, at least 1.
+    level : float, default 0.95
+        How often it holds the true share, between 0 and 1.
+
+    Returns
+    -------
+    tuple of float
+        Both ends, from 0 to 1.
 
     Examples
     --------
@@ -68,29 +94,49 @@ def wilson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
     ([0.676, 1.0], [0.0, 0.324])
     """
     z = NormalDist().inv_cdf((1 + level) / 2)
-    share, spread = right / n, z * z / n
+    share = right / n
+    spread = z * z / n
     middle = share + spread / 2
-    half = z * math.sqrt(share * (1 - share) / n + spread / (4 * n))
-    low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
-    return (0.0 if right == 0 else low), (1.0 if right == n else high)
+    variance = share * (1 - share) / n + spread / (4 * n)
+    half = z * math.sqrt(variance)
+    low = (middle - half) / (1 + spread)
+    high = (middle + half) / (1 + spread)
+    if right == 0:
+        low = 0.0
+    if right == n:
+        high = 1.0
+    return low, high
 
 
 def interval(
-    statistic: Statistic, n: int, lowest: float = 0.0, seed: int = 0, draws: int = 1000, level: float = 0.95
+    statistic: Statistic,
+    n: int,
+    lowest: float = 0.0,
+    seed: int = 0,
+    draws: int = 1000,
+    level: float = 0.95,
 ) -> Interval:
     """Return the interval of a metric over examples of the same kind as these.
 
     Parameters
     ----------
-    statistic : the metric of the examples whose numbers it is given, (m,) int64; a `Mean` of yes and no is a
-        share.
-    n : how many examples there are.
-    lowest : value that the metric can have; the highest is 1. -1 for correlations, else 0.
-    seed, draws, level : as of `bootstrap`.
+    statistic : callable
+        The metric of the examples whose numbers it is given, (m,) int64; a `Mean` of yes and no is a share.
+    n : int
+        How many examples there are.
+    lowest : float, default 0
+        Value that the metric can have; the highest is 1. It is -1 for correlations.
+    seed : int, default 0
+        As of `bootstrap`.
+    draws : int, default 1000
+        As of `bootstrap`.
+    level : float, default 0.95
+        As of `bootstrap`.
 
     Returns
     -------
-    Both ends, not-a-number where the metric never is a number, and how they were found.
+    Interval
+        Both ends, not-a-number where the metric never is a number, and how they were found.
 
     Raises
     ------
@@ -98,7 +144,8 @@ def interval(
         As of `bootstrap`.
     """
     if isinstance(statistic, Mean) and statistic.is_share and n > 0:
-        return Interval(*wilson(int(statistic.values.sum()), n, level), WILSON)
+        right = int(statistic.values.sum())
+        return Interval(*wilson(right, n, level), WILSON)
     ends = bootstrap(statistic, n, seed, draws, level)
     return _not_a_point(*ends, n, (lowest, 1.0), 1.0 - lowest, level)
 
@@ -115,41 +162,102 @@ def paired_interval(
     """Return the interval of the difference a - b of two metrics on the same examples.
 
     That is `paired_bootstrap`'s or, where no sample tells the difference from another one, as wide as
-    Wilson's of as many examples that are all alike. Arguments, result and errors are those of `interval`.
+    Wilson's of as many examples that are all alike.
+
+    Parameters
+    ----------
+    a, b : callable
+        The metrics of the examples whose numbers they are given, (m,) int64.
+    n : int
+        How many examples there are.
+    lowest : float, default 0
+        Value that each metric can have; the highest is 1.
+    seed : int, default 0
+        As of `bootstrap`.
+    draws : int, default 1000
+        As of `bootstrap`.
+    level : float, default 0.95
+        As of `bootstrap`.
+
+    Returns
+    -------
+    Interval
+        As of `interval`.
+
+    Raises
+    ------
+    InputError
+        As of `bootstrap`.
     """
-    ends, whole = paired_bootstrap(a, b, n, seed, draws, level), 1.0 - lowest
+    ends = paired_bootstrap(a, b, n, seed, draws, level)
+    whole = 1.0 - lowest
     return _not_a_point(*ends, n, (-whole, whole), whole, level)
 
 
 def _not_a_point(
-    low: float, high: float, n: int, bounds: tuple[float, float], whole: float, level: float
+    low: float,
+    high: float,
+    n: int,
+    bounds: tuple[float, float],
+    whole: float,
+    level: float,
 ) -> Interval:
     """Return an interval of the bootstrap or, where it is a point, one around that within bounds."""
     if not high - low <= 1e-12 * whole:
         return Interval(low, high, BOOTSTRAP)
-    width = whole * wilson(0, n, level)[1]
-    return Interval(max(bounds[0], low - width), min(bounds[1], high + width), ALIKE)
+    _, share = wilson(0, n, level)
+    width = whole * share
+    lowest, highest = bounds
+    return Interval(max(lowest, low - width), min(highest, high + width), ALIKE)
 
 
 def lowest_of(metric: str) -> float:
-    """Return the lowest value that a metric can have, by its name."""
+    """Return the lowest value that a metric can have.
+
+    Parameters
+    ----------
+    metric : str
+        Its name.
+
+    Returns
+    -------
+    float
+        -1 for a correlation, else 0.
+    """
     return -1.0 if metric in CORRELATIONS else 0.0
 
 
 def bootstrap(
-    statistic: Statistic, n: int, seed: int = 0, draws: int = 1000, level: float = 0.95
+    statistic: Statistic,
+    n: int,
+    seed: int = 0,
+    draws: int = 1000,
+    level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the percentile interval of a metric over examples that are drawn anew, with replacement.
 
-    Draws for which the metric is not a number are left out; both ends are not-a-number where it never is one.
-
     Parameters
     ----------
-    statistic : the metric of the examples whose numbers it is given, (n,) int64, some of them several times.
-    n : how many examples there are.
-    seed : of the draws; the same seed draws the same examples.
-    draws : how often all n are drawn.
-    level : the share of the draws that lies inside.
+    statistic : callable
+        The metric of the examples whose numbers it is given, (n,) int64, some of them several times.
+    n : int
+        How many examples there are.
+    seed : int, default 0
+        Of the draws; the same seed draws the same examples.
+    draws : int, default 1000
+        How often all n are drawn. Draws for which the metric is not a number are left out.
+    level : float, default 0.95
+        The share of the draws that lies inside, between 0 and 1.
+
+    Returns
+    -------
+    tuple of float
+        Both ends; not-a-number where the metric never is a number.
+
+    Raises
+    ------
+    InputError
+        When there is no example, no draw, or `level` is no share.
 
     Examples
     --------
@@ -166,18 +274,47 @@ def bootstrap(
         raise InputError(f"level={level:g} is no share of the draws between 0 and 1; give 0.95, for example.")
     rng = np.random.default_rng(seed)
     values = np.array([statistic(rng.integers(n, size=n)) for _ in range(draws)], np.float64)
-    if not len(values := values[~np.isnan(values)]):
+    values = values[~np.isnan(values)]
+    if not len(values):
         return math.nan, math.nan
     low, high = np.percentile(values, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)
 
 
 def paired_bootstrap(
-    a: Statistic, b: Statistic, n: int, seed: int = 0, draws: int = 1000, level: float = 0.95
+    a: Statistic,
+    b: Statistic,
+    n: int,
+    seed: int = 0,
+    draws: int = 1000,
+    level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the percentile interval of the difference a - b of two metrics on the same examples.
 
     Both are given the same draws, so what makes an example easy or hard for both cancels: the interval is
-    narrower than those of a and b suggest. See `bootstrap` for parameters, errors and result.
+    narrower than those of a and b suggest.
+
+    Parameters
+    ----------
+    a, b : callable
+        The metrics of the examples whose numbers they are given, (n,) int64.
+    n : int
+        How many examples there are.
+    seed : int, default 0
+        Of the draws.
+    draws : int, default 1000
+        How often all n are drawn.
+    level : float, default 0.95
+        The share of the draws that lies inside.
+
+    Returns
+    -------
+    tuple of float
+        As of `bootstrap`.
+
+    Raises
+    ------
+    InputError
+        As of `bootstrap`.
     """
     return bootstrap(lambda rows: a(rows) - b(rows), n, seed, draws, level)

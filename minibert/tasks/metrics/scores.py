@@ -21,114 +21,274 @@ TEXT = "USO"  # kinds of arrays that hold words
 def accuracy(gold: Labels, predicted: Labels) -> float:
     """Return the share of examples whose label is right.
 
-    Raise InputError, as every metric here, for no example, unequal lengths, or words on one side only.
+    Parameters
+    ----------
+    gold, predicted : sequence
+        Labels, (n,) numbers or words both.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Raises
+    ------
+    InputError
+        As every metric here: for no example, unequal lengths, or words on one side only.
     """
     gold, predicted = _aligned(gold, predicted)
     return float(np.mean(gold == predicted))
 
 
 def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
-    """Return the harmonic mean of precision and recall of one label.
+    """Return the harmonic mean of precision and recall of one label: 2 TP / (2 TP + FP + FN).
 
-    It is 2 TP / (2 TP + FP + FN), and 0 without a `positive` on either side; all other labels are the rest.
+    Parameters
+    ----------
+    gold, predicted : sequence
+        Labels, (n,) numbers or words both.
+    positive : object, default 1
+        The label that counts; all others are the rest.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 0 without a `positive` on either side.
+
+    Raises
+    ------
+    InputError
+        When `positive` is a number among words, or the other way around; else as of `accuracy`.
     """
     gold, predicted = _aligned(gold, predicted)
     if (gold.dtype.kind in TEXT) != isinstance(positive, str):
         raise InputError(f"{positive=} can't be among labels like {_first(gold)!r}; give one of the labels.")
-    is_gold, is_predicted = gold == positive, predicted == positive
+    is_gold = gold == positive
+    is_predicted = predicted == positive
     marked = int(is_gold.sum() + is_predicted.sum())
-    return 2 * int((is_gold & is_predicted).sum()) / marked if marked else 0.0
+    if not marked:
+        return 0.0
+    right = int((is_gold & is_predicted).sum())
+    return 2 * right / marked
 
 
 # gold predicted (n,K) -> (K,)
 def label_f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Return the F1 of each of K classes, any number of which apply to an example.
 
-    Both are bool, whether a class applies; F1 is 0 for a class that there is on neither side.
+    Parameters
+    ----------
+    gold, predicted : numpy.ndarray
+        Whether each class applies, (n,K) bool.
+
+    Returns
+    -------
+    numpy.ndarray
+        (K,) float64; 0 for a class that there is on neither side.
     """
     marked = gold.sum(axis=0) + predicted.sum(axis=0)
-    return 2 * (gold & predicted).sum(axis=0) / np.maximum(1, marked)
+    right = (gold & predicted).sum(axis=0)
+    return 2 * right / np.maximum(1, marked)
 
 
 def macro_f1(gold: Labels, predicted: Labels) -> float:
-    """Return the mean of the F1 of every label that occurs on either side, each counted alike."""
+    """Return the mean of the F1 of every label that occurs on either side, each counted alike.
+
+    Parameters
+    ----------
+    gold, predicted : sequence
+        Labels, (n,) numbers or words both.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
     table = confusion(gold, predicted)
-    return float(np.mean(2 * np.diag(table) / (table.sum(axis=0) + table.sum(axis=1))))
+    right = np.diag(table)
+    marked = table.sum(axis=0) + table.sum(axis=1)
+    return float(np.mean(2 * right / marked))
 
 
 def matthews(gold: Labels, predicted: Labels) -> float:
-    """Compute Matthews' correlation coefficient of any number of classes, 0 where either side has one only.
+    """Compute Matthews' correlation coefficient of any number of classes.
 
     Gorodkin (2004), "Comparing two K-category assignments by a K-category correlation coefficient".
+
+    Parameters
+    ----------
+    gold, predicted : sequence
+        Labels, (n,) numbers or words both.
+
+    Returns
+    -------
+    float
+        From -1 to 1; 0 where either side has one class only.
     """
     table = confusion(gold, predicted)
     # Covariances times n², as integers of Python: from n = 55,000 on their product outgrows 64 bits.
-    n, right = int(table.sum()), int(np.trace(table))
-    of_gold, of_predicted = table.sum(axis=1).tolist(), table.sum(axis=0).tolist()
-    together = n * right - sum(g * p for g, p in zip(of_gold, of_predicted, strict=True))
-    spread = (n * n - sum(g * g for g in of_gold)) * (n * n - sum(p * p for p in of_predicted))
-    return together / math.sqrt(spread) if spread else 0.0
+    n = int(table.sum())
+    right = int(np.trace(table))
+    of_gold = table.sum(axis=1).tolist()
+    of_predicted = table.sum(axis=0).tolist()
+    by_chance = sum(g * p for g, p in zip(of_gold, of_predicted, strict=True))
+    covariance = n * right - by_chance
+    gold_spread = n * n - sum(g * g for g in of_gold)
+    spread = gold_spread * (n * n - sum(p * p for p in of_predicted))
+    if not spread:
+        return 0.0
+    return covariance / math.sqrt(spread)
 
 
 # -> (K,K) int64
 def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> np.ndarray:
     """Return how often each label was taken for each.
 
-    There is a row for each gold label and a column for each predicted one, in the order of `labels` (K,);
-    without these of all that occur, sorted. Raise InputError when one is not among them.
+    Parameters
+    ----------
+    gold, predicted : sequence
+        Labels, (n,) numbers or words both.
+    labels : sequence, optional
+        The order of rows and columns, (K,). By default all labels that occur, sorted.
+
+    Returns
+    -------
+    numpy.ndarray
+        (K,K) int64: a row for each gold label and a column for each predicted one.
+
+    Raises
+    ------
+    InputError
+        When a label is not among `labels`; else as of `accuracy`.
     """
     gold, predicted = _aligned(gold, predicted)
-    found, codes = np.unique(np.concatenate([gold, predicted]), return_inverse=True)
+    both = np.concatenate([gold, predicted])
+    unique, codes = np.unique(both, return_inverse=True)
+    K = len(unique)
     if labels is not None:
-        numbers = {label: number for number, label in enumerate(np.asarray(labels).tolist())}
-        if unknown := [label for label in found.tolist() if label not in numbers]:
-            unlike = f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}"
-            raise InputError(f"{unlike}; give all labels that occur.")
-        codes = np.array([numbers[label] for label in found.tolist()])[codes]
-    K = len(found) if labels is None else len(numbers)
-    rows, columns = codes[: len(gold)], codes[len(gold) :]
-    return np.bincount(rows * K + columns, minlength=K * K).reshape(K, K)
+        occurring = unique.tolist()
+        wanted = np.asarray(labels).tolist()
+        numbers = {label: number for number, label in enumerate(wanted)}
+        unknown = [label for label in occurring if label not in numbers]
+        if unknown:
+            problem = f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}"
+            raise InputError(f"{problem}; give all labels that occur.")
+        new_codes = np.array([numbers[label] for label in occurring])
+        codes = new_codes[codes]
+        K = len(numbers)
+    rows = codes[: len(gold)]
+    columns = codes[len(gold) :]
+    counts = np.bincount(rows * K + columns, minlength=K * K)
+    return counts.reshape(K, K)
 
 
 def pearson(x: Numbers, y: Numbers) -> float:
-    """Compute Pearson's correlation; not-a-number where either is constant or holds what is not finite."""
+    """Compute Pearson's correlation.
+
+    Parameters
+    ----------
+    x, y : sequence of float
+        (n,) both, at least two.
+
+    Returns
+    -------
+    float
+        From -1 to 1; not-a-number where either is constant or holds what is not finite.
+
+    Raises
+    ------
+    InputError
+        For fewer than two pairs, unequal lengths, or words.
+    """
     x, y = _numbers(x, y)
-    if not (np.isfinite(x).all() and np.isfinite(y).all()) or (x == x[0]).all() or (y == y[0]).all():
+    is_finite = np.isfinite(x).all() and np.isfinite(y).all()
+    if not is_finite or (x == x[0]).all() or (y == y[0]).all():
         return math.nan
-    x, y = _direction(x), _direction(y)
+    x = _direction(x)
+    y = _direction(y)
     return float(np.clip(x @ y, -1, 1))
 
 
 def spearman(x: Numbers, y: Numbers) -> float:
     """Compute Spearman's correlation: Pearson's of the ranks, equal values sharing their mean.
 
-    Not-a-number where either is constant or holds not-a-number.
+    Parameters
+    ----------
+    x, y : sequence of float
+        (n,) both, at least two.
+
+    Returns
+    -------
+    float
+        From -1 to 1; not-a-number where either is constant or holds not-a-number.
+
+    Raises
+    ------
+    InputError
+        For fewer than two pairs, unequal lengths, or words.
     """
     x, y = _numbers(x, y)
-    return math.nan if np.isnan(x).any() or np.isnan(y).any() else pearson(_ranks(x), _ranks(y))
+    if np.isnan(x).any() or np.isnan(y).any():
+        return math.nan
+    return pearson(_ranks(x), _ranks(y))
 
 
 def mae(gold: Numbers, predicted: Numbers) -> float:
-    """Compute the mean absolute error, in the unit of the numbers."""
+    """Compute the mean absolute error.
+
+    Parameters
+    ----------
+    gold, predicted : sequence of float
+        (n,) both, at least one.
+
+    Returns
+    -------
+    float
+        In the unit of the numbers.
+    """
     gold, predicted = _numbers(gold, predicted, 1)
-    return float(np.abs(gold - predicted).mean())
+    errors = np.abs(gold - predicted)
+    return float(errors.mean())
 
 
 def rmse(gold: Numbers, predicted: Numbers) -> float:
-    """Compute the root of the mean squared error, in the unit of the numbers."""
+    """Compute the root of the mean squared error.
+
+    Parameters
+    ----------
+    gold, predicted : sequence of float
+        (n,) both, at least one.
+
+    Returns
+    -------
+    float
+        In the unit of the numbers.
+    """
     gold, predicted = _numbers(gold, predicted, 1)
-    return float(np.sqrt(np.square(gold - predicted).mean()))
+    squares = np.square(gold - predicted)
+    return float(np.sqrt(squares.mean()))
 
 
 def r2(gold: Numbers, predicted: Numbers) -> float:
     """Compute the coefficient of determination, R²: the share of the variance that is predicted.
 
-    It is 1 at best, 0 for the mean of `gold`, and below 0 for what is worse. Where `gold` is constant it is 1
-    without an error, else 0.
+    Parameters
+    ----------
+    gold, predicted : sequence of float
+        (n,) both, at least one.
+
+    Returns
+    -------
+    float
+        1 at best, 0 for the mean of `gold`, and below 0 for what is worse. Where `gold` is constant it is 1
+        without an error, else 0.
     """
     gold, predicted = _numbers(gold, predicted, 1)
-    rest, whole = np.square(gold - predicted).sum(), np.square(gold - gold.mean()).sum()
-    return float(1 - rest / whole if whole else rest == 0)
+    rest = np.square(gold - predicted).sum()
+    whole = np.square(gold - gold.mean()).sum()
+    if not whole:
+        return float(rest == 0)
+    return float(1 - rest / whole)
 
 
 def _direction(x: np.ndarray) -> np.ndarray:
@@ -139,8 +299,11 @@ def _direction(x: np.ndarray) -> np.ndarray:
 
 
 def _ranks(x: np.ndarray) -> np.ndarray:
+    """Return the rank of each value, from 1; of equal values their mean."""
     _, which, counts = np.unique(x, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[which]
+    last_ranks = np.cumsum(counts)
+    mean_ranks = last_ranks - (counts - 1) / 2
+    return mean_ranks[which]
 
 
 def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -154,15 +317,17 @@ def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.nda
 
 
 def _aligned(gold: Labels, predicted: Labels) -> tuple[np.ndarray, np.ndarray]:
-    gold, predicted = np.asarray(gold), np.asarray(predicted)
+    """Return both as arrays of n values."""
+    gold = np.asarray(gold)
+    predicted = np.asarray(predicted)
     if gold.ndim != 1 or gold.shape != predicted.shape:
         shapes = f"Gold and predicted values have the shapes {gold.shape} and {predicted.shape}"
         raise InputError(f"{shapes}; give one of each for every example.")
     if not len(gold):
         raise InputError("There is no example to score; give one at least.")
     if (gold.dtype.kind in TEXT) != (predicted.dtype.kind in TEXT):
-        both = f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r}"
-        raise InputError(f"{both} are a word and a number; give words on both sides, or numbers.")
+        labels = f"The gold label {_first(gold)!r} and the predicted {_first(predicted)!r}"
+        raise InputError(f"{labels} are a word and a number; give words on both sides, or numbers.")
     return gold, predicted
 
 

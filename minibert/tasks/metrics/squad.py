@@ -34,81 +34,178 @@ class Scores(NamedTuple):
 
 
 def normalize(text: str) -> str:
-    """Lower-case an answer and drop ASCII punctuation, articles and extra white space."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    """Lower-case an answer and drop ASCII punctuation, articles and extra white space.
+
+    Parameters
+    ----------
+    text : str
+        An answer.
+
+    Returns
+    -------
+    str
+        Its words, with one space between them.
+    """
+    without_punctuation = text.lower().translate(_NO_PUNCTUATION)
+    words = _ARTICLES.sub(" ", without_punctuation).split()
+    return " ".join(words)
 
 
-def exact_and_f1(prediction: str, answers: Sequence[str], version: str = V1) -> tuple[int, float]:
-    """Return whether a prediction, "" for none, is a gold answer, 0 or 1, and F1 with the one that fits best.
+def exact_and_f1(
+    prediction: str,
+    answers: Sequence[str],
+    version: str = V1,
+) -> tuple[int, float]:
+    """Return whether a prediction is a gold answer, and F1 with the one that fits best.
 
     Where nothing is left of either answer after `normalize` the versions differ: two answers without words
-    agree in 2.0, and share nothing in 1.1. No gold answer at all is for 2.0 only.
+    agree in 2.0, and share nothing in 1.1.
+
+    Parameters
+    ----------
+    prediction : str
+        "" for no answer.
+    answers : sequence of str
+        Gold answers; in 1.1 at least one.
+    version : str, default "1.1"
+        Or "2.0".
+
+    Returns
+    -------
+    exact : int
+        0 or 1.
+    f1 : float
+        From 0 to 1.
+
+    Raises
+    ------
+    InputError
+        When there is no gold answer at all in 1.1.
     """
     candidates = [normalize(answer) for answer in answers]
     if version == V2:
         candidates = [answer for answer in candidates if answer] or [""]
     if not candidates:
         raise InputError("A question has no gold answer, as only in SQuAD 2.0; score it with version 2.0.")
-    found = normalize(prediction)
-    words = Counter(found.split())
-    f1 = max(_overlap(answer.split(), words, words.total(), version) for answer in set(candidates))
-    return int(found in candidates), f1
+    normalized = normalize(prediction)
+    words = Counter(normalized.split())
+    n_words = words.total()
+    f1 = max(_overlap(answer.split(), words, n_words, version) for answer in set(candidates))
+    return int(normalized in candidates), f1
 
 
 def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -> float:
     if not gold or not found:
         return float(version == V2 and not gold and not found)
-    if not (shared := (Counter(gold) & found).total()):
+    shared = (Counter(gold) & found).total()
+    if not shared:
         return 0.0
-    precision, recall = shared / n_found, shared / len(gold)
+    precision = shared / n_found
+    recall = shared / len(gold)
     return 2 * precision * recall / (precision + recall)
 
 
-def question_scores(questions: Questions, predictions: Answers, version: str = AUTO) -> Scores:
+def question_scores(
+    questions: Questions,
+    predictions: Answers,
+    version: str = AUTO,
+) -> Scores:
     """Compute exact match and F1 of every question in turn; 0 for one that has no prediction.
 
-    See `score` for parameters and errors. For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
+    For intervals: `bootstrap(lambda rows: scores.f1[rows].mean(), n)`.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        With gold answers.
+    predictions : mapping of str to str
+        An answer for each id, "" for none.
+    version : str, default "auto"
+        "1.1", "2.0" or "auto", see `score`.
+
+    Returns
+    -------
+    Scores
+        Of n questions, in their order.
+
+    Raises
+    ------
+    InputError
+        When there is no question, none has an answer or is said to have none, no prediction belongs to one of
+        them, a prediction is no text, or the version does not fit.
     """
     version = version_of(questions, version)
     if not questions:
         raise InputError("There is no question to score; give one at least.")
     if not any(_has_text(question) or question.impossible for question in questions):
-        none = f"None of the {len(questions):,} questions has an answer or is said to have none"
-        raise InputError(f"{none}; give the gold file, with answers.")
+        problem = f"None of the {len(questions):,} questions has an answer or is said to have none"
+        raise InputError(f"{problem}; give the gold file, with answers.")
     if not any(question.id in predictions for question in questions):
-        none = f"None of the {len(predictions):,} predictions is for one of the {len(questions):,} questions"
-        advice = f"the first of which has the id {questions[0].id}; give the predictions for these questions."
-        raise InputError(f"{none}, {advice}")
+        counts = f"the {len(predictions):,} predictions is for one of the {len(questions):,} questions"
+        first = f"the first of which has the id {questions[0].id}"
+        raise InputError(f"None of {counts}, {first}; give the predictions for these questions.")
     for question in questions:
-        if not isinstance(given := predictions.get(question.id, ""), str):
-            found = f"The prediction for question {question.id} is {given!r:.50}"
-            raise InputError(f'{found}; give a text, "" where there is no answer.')
+        given = predictions.get(question.id, "")
+        if not isinstance(given, str):
+            problem = f"The prediction for question {question.id} is {given!r:.50}"
+            raise InputError(f'{problem}; give a text, "" where there is no answer.')
     exact, f1 = np.zeros((2, len(questions)))
     for row, question in enumerate(questions):
-        if (prediction := predictions.get(question.id)) is not None:
+        prediction = predictions.get(question.id)
+        if prediction is not None:
             answers = [answer.text for answer in question.answers]
             exact[row], f1[row] = exact_and_f1(prediction, answers, version)
     return Scores(exact, f1)
 
 
 def with_threshold(
-    scores: Scores, questions: Questions, predictions: Answers, null_odds: NullOdds, threshold: float
+    scores: Scores,
+    questions: Questions,
+    predictions: Answers,
+    null_odds: NullOdds,
+    threshold: float,
 ) -> Scores:
     """Return the scores of SQuAD 2.0 when nothing is answered where the null odds are above a threshold.
 
-    The odds tell how likely each question has no answer: a probability, or a difference of scores.
+    Parameters
+    ----------
+    scores : Scores
+        Of the predictions as they are, (n,).
+    questions : sequence of Question
+        With gold answers, (n,).
+    predictions : mapping of str to str
+        An answer for each id; only whether there is one counts here.
+    null_odds : mapping of str to float
+        How likely each question has no answer, by id: a probability, or a difference of scores.
+    threshold : float
+        In the unit of the null odds.
+
+    Returns
+    -------
+    Scores
+        Of the n questions; 1 where nothing is answered and there is no answer.
+
+    Raises
+    ------
+    InputError
+        When the null odds of a question with a prediction are missing or no number.
     """
     odds = np.full(len(questions), np.nan)  # (n,), not-a-number for questions without a prediction
     for row, question in enumerate(questions):
         if question.id in predictions:
-            value = null_odds.get(question.id)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-                advice = "give a number for every question that has a prediction."
-                raise InputError(f"The null odds of question {question.id} are {value!r:.50}; {advice}")
-            odds[row] = value
+            odds[row] = _number(question.id, null_odds.get(question.id))
     silent = odds > threshold
     right = np.array([not question.answers for question in questions], np.float64)
     return Scores(np.where(silent, right, scores.exact), np.where(silent, right, scores.f1))
+
+
+def _number(id: str, value: Any) -> float:
+    """Return the null odds of a question; raise InputError where they are no number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= LARGEST:
+        advice = "give a number for every question that has a prediction."
+        raise InputError(f"The null odds of question {id} are {value!r:.50}; {advice}")
+    return value
 
 
 def score(
@@ -120,22 +217,37 @@ def score(
 ) -> dict[str, Any]:
     """Compute the metrics of the official scripts, under the names of evaluate-v2.0.py, in percent.
 
-    Return exact, f1, total; in 2.0 the same of the questions with and without an answer, HasAns_ and NoAns_
-    in front; with null odds best_exact, best_exact_thresh, best_f1, best_f1_thresh as well. Raise InputError
-    when a prediction is no text, null odds are no number, none belongs to any question, or the version does
-    not fit.
-
     Parameters
     ----------
-    questions, predictions : gold, and an answer for each id, "" for none. A warning counts questions without
-        one, which are wrong; the script of 2.0 breaks down there. Predictions for other ids are left alone.
-    null_odds : for each id that has a prediction, how likely it has no answer; 2.0 only.
-    threshold : where the null odds are above it, "" is taken for the prediction; 1 in the script as well.
-    version : "1.1", "2.0", or "auto": 2.0 where a question has no answer.
+    questions : sequence of Question
+        With gold answers.
+    predictions : mapping of str to str
+        An answer for each id, "" for none. A warning counts questions without one, which are wrong; the
+        script of 2.0 breaks down there. Predictions for other ids are left alone.
+    null_odds : mapping of str to float, optional
+        For each id that has a prediction, how likely it has no answer; 2.0 only.
+    threshold : float, default 1
+        Where the null odds are above it, "" is taken for the prediction; 1 in the script as well.
+    version : str, default "auto"
+        "1.1", "2.0", or "auto": 2.0 where a question has no answer.
+
+    Returns
+    -------
+    dict
+        `exact`, `f1`, `total`; in 2.0 the same of the questions with and without an answer, HasAns_ and
+        NoAns_ in front; with null odds `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh` as
+        well.
+
+    Raises
+    ------
+    InputError
+        When a prediction is no text, null odds are no number, none belongs to any question, or the version
+        does not fit.
     """
     version = version_of(questions, version)
     raw = scores = question_scores(questions, predictions, version)
-    if missing := [question.id for question in questions if question.id not in predictions]:
+    missing = [question.id for question in questions if question.id not in predictions]
+    if missing:
         some = f"{len(missing):,} of {len(questions):,} questions"
         warn(f"{some} have no prediction and count as wrong; the first is {missing[0]}.")
     if null_odds is not None:
@@ -149,23 +261,32 @@ def score(
     answerable = np.array([bool(question.answers) for question in questions])
     for name, rows in (("HasAns", answerable), ("NoAns", ~answerable)):
         if rows.any():
-            metrics |= {f"{name}_{key}": value for key, value in _metrics(scores, rows).items()}
+            for key, value in _metrics(scores, rows).items():
+                metrics[f"{name}_{key}"] = value
     if null_odds is not None:
         for name, values in raw._asdict().items():
-            best, at = _best_threshold(values, questions, predictions, null_odds)
-            metrics |= {f"best_{name}": best, f"best_{name}_thresh": at}
+            best, best_at = _best_threshold(values, questions, predictions, null_odds)
+            metrics[f"best_{name}"] = best
+            metrics[f"best_{name}_thresh"] = best_at
     return metrics
 
 
 def _metrics(scores: Scores, rows: Any) -> dict[str, Any]:
     """Average from left to right, as the scripts do; NumPy's sum has another order and last digit."""
     n = len(scores.exact[rows])
-    sums = {name: np.add.accumulate(values[rows])[-1] for name, values in scores._asdict().items()}
-    return {name: 100.0 * float(total) / n for name, total in sums.items()} | {"total": n}
+    metrics: dict[str, Any] = {}
+    for name, values in scores._asdict().items():
+        total = np.add.accumulate(values[rows])[-1]
+        metrics[name] = 100.0 * float(total) / n
+    metrics["total"] = n
+    return metrics
 
 
 def _best_threshold(
-    values: np.ndarray, questions: Questions, predictions: Answers, null_odds: NullOdds
+    values: np.ndarray,
+    questions: Questions,
+    predictions: Answers,
+    null_odds: NullOdds,
 ) -> tuple[float, float]:
     """Return the best percentage that a threshold of the null odds reaches, and the lowest such threshold.
 
@@ -174,15 +295,39 @@ def _best_threshold(
     """
     rows = {question.id: row for row, question in enumerate(questions) if question.id in predictions}
     order = sorted((id for id in null_odds if id in rows), key=null_odds.__getitem__)
-    nothing = sum(not questions[row].answers for row in rows.values())
-    gains = [values[rows[id]] if questions[rows[id]].answers else -bool(predictions[id]) for id in order]
-    reached = np.add.accumulate([float(nothing), *gains])
+    n_without_answer = sum(not questions[row].answers for row in rows.values())
+    sums = [float(n_without_answer)]
+    for id in order:
+        row = rows[id]
+        has_answer = bool(questions[row].answers)
+        sums.append(values[row] if has_answer else -bool(predictions[id]))
+    reached = np.add.accumulate(sums)
     best = int(reached.argmax())
-    return 100.0 * float(reached[best]) / len(questions), null_odds[order[best - 1]] if best else 0.0
+    percentage = 100.0 * float(reached[best]) / len(questions)
+    threshold = null_odds[order[best - 1]] if best else 0.0
+    return percentage, threshold
 
 
 def version_of(questions: Questions, version: str = AUTO) -> str:
-    """Return whose rules hold: "1.1" or "2.0", as given or seen from the questions."""
+    """Return whose rules hold.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        With gold answers.
+    version : str, default "auto"
+        "1.1", "2.0" or "auto".
+
+    Returns
+    -------
+    str
+        "1.1" or "2.0", as given or seen from the questions: 2.0 where one has no answer.
+
+    Raises
+    ------
+    InputError
+        For another version.
+    """
     if version not in VERSIONS:
         raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
     if version != AUTO:
@@ -195,7 +340,18 @@ def _has_text(question: Any) -> bool:
 
 
 def official_text(metrics: Mapping[str, Any]) -> str:
-    """Format the metrics of `score` as the official script of the version prints them."""
+    """Format the metrics of `score` as the official script of the version prints them.
+
+    Parameters
+    ----------
+    metrics : mapping
+        Of `score`.
+
+    Returns
+    -------
+    str
+        JSON: all metrics, indented, in 2.0; exact match and F1 in one line in 1.1.
+    """
     if "HasAns_total" in metrics or "NoAns_total" in metrics:
         return json.dumps(dict(metrics), indent=2)
     return json.dumps({"exact_match": metrics["exact"], "f1": metrics["f1"]})
