@@ -75,13 +75,27 @@ Kind = TypeVar("Kind", bound="type[Estimator]")
 
 
 def documented(kind: Kind) -> Kind:
-    """Describe in the docstring of an estimator each of its parameters."""
+    """Describe in the docstring of an estimator each of its parameters, and refuse others by name.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass under `Estimator`; the section goes before its "Attributes", or to the end.
+
+    Returns
+    -------
+    type
+        The same one, changed.
+    """
     about, *rest = re.split(r"\n(?=Attributes\n)", inspect.cleandoc(kind.__doc__ or ""), maxsplit=1)
-    names = [one.name for one in fields(kind)]
-    ordered = [name for name in OWN if name in names] + [name for name in names if name not in OWN]
-    lines = (f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}" for name in ordered)
-    wrapped = [textwrap.fill(line, 106, subsequent_indent="    ") for line in lines]
-    kind.__doc__ = "\n".join([about.rstrip(), "", "Parameters", "----------", *wrapped, "", *rest])
+    names = [field.name for field in fields(kind)]
+    own_first = [name for name in OWN if name in names]
+    of_runs = [name for name in names if name not in OWN]
+    section = ["Parameters", "----------"]
+    for name in own_first + of_runs:
+        line = f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}"
+        section.append(textwrap.fill(line, 106, subsequent_indent="    "))
+    kind.__doc__ = "\n".join([about.rstrip(), "", *section, "", *rest])
     initialise = kind.__init__
 
     @functools.wraps(initialise)
@@ -176,14 +190,18 @@ class Estimator(ABC):
 
         Parameters
         ----------
-        X : the texts: a list, an array, a column; or a table (pandas, polars, `datasets`, a dictionary of
-            columns) whose columns parameters of the estimator name.
-        y : what is expected of each; for a table also the name of its column.
-        dev : X and y to measure on, in place of the share `split_dev` of those to learn from.
+        X : list, array, column or table
+            The texts; or a table (pandas, polars, `datasets`, a dictionary of columns) whose columns
+            parameters of the estimator name.
+        y : list, array, column or str, optional
+            What is expected of each; for a table also the name of its column.
+        dev : tuple, optional
+            X and y to measure on, in place of the share `split_dev` of the training examples.
 
         Returns
         -------
-        The estimator, with `report_`: what `report.json` of a run holds.
+        Estimator
+            Itself, with `report_`: what `report.json` of a run holds.
 
         Raises
         ------
@@ -191,6 +209,8 @@ class Estimator(ABC):
             When data, model, folder or a parameter can't be used; the message names the row.
         RunError
             When the loss is not a number, or the disk is full.
+        Interrupted
+            After Ctrl-C; the message says whether the run was saved.
         """
         interrupted = vars(self).get("_scratch")
         try:
@@ -202,37 +222,11 @@ class Estimator(ABC):
     def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
         """Do what `fit` says; where that fails, a temporary folder may be left."""
         learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
-        parts = {"train": learner._examples(X, y, labelled=True)}
-        if dev is not None:
-            if not isinstance(dev, tuple) or len(dev) != 2:
-                raise InputError("dev is not X and y; give a tuple of the two.")
-            with naming("dev"):
-                parts["dev"] = learner._examples(*dev, labelled=True)
-        elif len(parts["train"]) < 2:
-            raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
-        rows = {name: list(map(self._row, part)) for name, part in parts.items()}
-        dump = functools.partial(json.dumps, ensure_ascii=False)
-        texts = {name: "".join(f"{dump(row)}\n" for row in part) for name, part in rows.items()}
+        parts = learner._training_parts(X, y, dev)
+        rows = {name: list(map(self._row, examples)) for name, examples in parts.items()}
+        texts = {name: _as_lines(part) for name, part in rows.items()}
         options, folder, resume = self._begun(texts, list(rows["train"][0]))
-        data = folder / "examples"
-        if not resume and data.exists():
-            raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
-        in_rows = functools.partial(_of_rows, data=os.path.abspath(data))  # whoever calls this has no file
-        with sole_writer(data), wording(in_rows):  # the folder goes at the end if nothing is left in it
-            try:
-                for name, text in texts.items():
-                    atomic_text(data / f"{name}.jsonl", text)
-                report = finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
-            except KeyboardInterrupt:
-                if not (folder / OPTIONS_FILE).exists():
-                    raise Interrupted("Stopped before the training began; nothing is kept.") from None
-                advice = "call fit again with the same data and it goes on from there."
-                raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
-            except InputError as error:
-                raise InputError(in_rows(error.message), **error.arguments) from error
-            finally:
-                for name in () if (folder / OPTIONS_FILE).exists() else texts:  # it has not begun
-                    (data / f"{name}.jsonl").unlink(missing_ok=True)
+        report = self._train(texts, options, folder, resume)
         fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
         vars(self).update(vars(learner))
         self._fitted = fitted
@@ -246,6 +240,47 @@ class Estimator(ABC):
         if remark := trivial_remark(report):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
+
+    def _training_parts(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> dict[str, list[Any]]:
+        """Return examples by the names of their files: train, and dev where some are given to measure on."""
+        parts = {"train": self._examples(X, y, labelled=True)}
+        if dev is not None:
+            if not isinstance(dev, tuple) or len(dev) != 2:
+                raise InputError("dev is not X and y; give a tuple of the two.")
+            with naming("dev"):
+                parts["dev"] = self._examples(*dev, labelled=True)
+        elif len(parts["train"]) < 2:
+            raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+        return parts
+
+    def _train(
+        self,
+        texts: dict[str, str],
+        options: FinetuneOptions,
+        folder: Path,
+        resume: bool,
+    ) -> dict[str, Any]:
+        """Write the files of examples, `texts` by name, and run the fine-tuning; return its report."""
+        data = folder / "examples"
+        if not resume and data.exists():
+            raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
+        in_rows = functools.partial(_of_rows, data=os.path.abspath(data))  # whoever calls this has no file
+        with sole_writer(data), wording(in_rows):  # the folder goes at the end if nothing is left in it
+            try:
+                for name, text in texts.items():
+                    atomic_text(data / f"{name}.jsonl", text)
+                return finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
+            except KeyboardInterrupt:
+                if not (folder / OPTIONS_FILE).exists():
+                    raise Interrupted("Stopped before the training began; nothing is kept.") from None
+                advice = "call fit again with the same data and it goes on from there."
+                raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
+            except InputError as error:
+                raise InputError(in_rows(error.message), **error.arguments) from error
+            finally:
+                if not (folder / OPTIONS_FILE).exists():  # it has not begun
+                    for name in texts:
+                        (data / f"{name}.jsonl").unlink(missing_ok=True)
 
     def _drop_scratch(self, error: BaseException, interrupted: Any) -> None:
         """Remove the temporary folder of a `fit` that ended with an error, unless it can go on from there.
@@ -263,17 +298,26 @@ class Estimator(ABC):
 
     def _begun(self, texts: dict[str, str], columns: list[str]) -> tuple[FinetuneOptions, Path, bool]:
         """Return the options of the run, its folder, and whether the same was interrupted there."""
-        (folder, resume), state = self._folder(texts), self.random_state
+        folder, resume = self._folder(texts)
         stored = FinetuneOptions.load(folder / OPTIONS_FILE) if resume else None
-        own = {field.name for field in fields(FinetuneOptions)} - {"model", "split_dev"}
+        if stored and isinstance(self.random_state, GENERATORS):
+            seed = stored.seed
+        else:
+            seed = seed_of(self.random_state)
+        data = folder / "examples"
+        split_dev: float | None = None
+        if "dev" not in texts:
+            data = data / "train.jsonl"
+            split_dev = self.split_dev
+        names = {field.name for field in fields(FinetuneOptions)} - {"model", "split_dev"}
         options = FinetuneOptions(
             self.TASK,
-            str(folder / "examples" if "dev" in texts else folder / "examples" / "train.jsonl"),
+            str(data),
             self.model,  # type: ignore[arg-type]
             columns=tuple((name, name) for name in columns),
-            split_dev=None if "dev" in texts else self.split_dev,
-            seed=stored.seed if stored and isinstance(state, GENERATORS) else seed_of(state),
-            **{name: value for name, value in self.get_params().items() if name in own},
+            split_dev=split_dev,
+            seed=seed,
+            **{name: value for name, value in self.get_params().items() if name in names},
         )
         if stored is not None and self.out is None:
             try:
@@ -285,17 +329,16 @@ class Estimator(ABC):
 
     def _folder(self, texts: dict[str, str]) -> tuple[Path, bool]:
         """Return the folder of the run, and whether one of the same data was interrupted there."""
-        scratch, out = getattr(self, "_scratch", None), self.out
+        scratch = getattr(self, "_scratch", None)
+        out = self.out
         if out == "":
             raise InputError("$out names no folder; give one, or leave it out.", out=out)
-        folder = Path(scratch.name) if scratch and out is None else Path(out or ".")
-        begun = (scratch is not None or out is not None) and (folder / OPTIONS_FILE).exists()
-        names = {path.stem for path in (folder / "examples").glob("*.jsonl")} if begun else set()
-        same = names == texts.keys() and all(
-            b"".join(byte_pieces(folder / "examples" / f"{name}.jsonl")) == text.encode()
-            for name, text in texts.items()
-        )
-        if begun and same and load_report(folder) is None:
+        folder = Path(out or ".")
+        if scratch and out is None:
+            folder = Path(scratch.name)
+        has_folder = scratch is not None or out is not None
+        begun = has_folder and (folder / OPTIONS_FILE).exists()
+        if begun and _has_same_files(folder / "examples", texts) and load_report(folder) is None:
             return folder, True
         if out is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
@@ -309,13 +352,14 @@ class Estimator(ABC):
     def _predictions(self, examples: Sequence[Any]) -> list[Any]:
         """Return what the model predicts of examples, whatever their labels are."""
         model = self._model
-        bare = [one._replace(**{model.task.label_field: None}) for one in examples]
+        no_label = {model.task.label_field: None}
+        bare = [example._replace(**no_label) for example in examples]
         cuts = Cuts(model.max_length, long=model.task.long)
         with engines.limited_threads(self.threads, model.ops):
-            found = list(predict_examples([model], bare, cuts=cuts, show=self.verbose))
+            predictions = list(predict_examples([model], bare, cuts=cuts, show=self.verbose))
         if not getattr(self, "_warned_of_cuts", False):  # once, also by `fit`, is enough
             self._warned_of_cuts = bool(warn_of_cuts({"": cuts}, model.config.P))
-        return found
+        return predictions
 
     @property
     def _model(self) -> Finetuned:
@@ -327,43 +371,87 @@ class Estimator(ABC):
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
         """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
 
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+        y : list, array, column or str, optional
+            What is expected of each row, as for `fit`.
+
         Returns
         -------
-        `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
-        `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over words
-        does that has learnt from the same examples, where these are known; `mistakes`, the worst first.
-        Printed, it is a table of the metrics.
+        dict
+            `scores` by name; `metric`, the one that models are chosen by, and its 95% `interval`; for classes
+            `majority`, what the most frequent one would score, and `bag_of_words`, what naive Bayes over
+            words does that has learnt from the same examples, where these are known; `mistakes`, the worst
+            first. Printed, it is a table of the metrics.
         """
-        model, examples = self._model, self._examples(X, y, labelled=True)
+        model = self._model
+        examples = self._examples(X, y, labelled=True)
         model.task.warn_unknown(examples, model.labels)
         if not hasattr(self, "_bag_of_words"):  # loaded, from the folder of a run perhaps
             self._bag_of_words = bag_of_words_in(model.folder, model.labels)
         predictions = self._predictions(examples)
         measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
-        return Figures(report_of(measured, measured.mistakes(model.tokenizer, model.max_length)))
+        mistakes = measured.mistakes(model.tokenizer, model.max_length)
+        return Figures(report_of(measured, mistakes))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the metric that models of the task are chosen by, of some rows."""
-        task, examples = self._model.task, self._examples(X, y, labelled=True)
-        return float(task.score(examples, self._predictions(examples))[task.metric])
+        """Return the metric that models of the task are chosen by, of some rows.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+        y : list, array, column or str, optional
+            What is expected of each row, as for `fit`.
+
+        Returns
+        -------
+        float
+        """
+        task = self._model.task
+        examples = self._examples(X, y, labelled=True)
+        scores = task.score(examples, self._predictions(examples))
+        return float(scores[task.metric])
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
-        """Make answers to a few short texts fast, as `Bert.optimize_for_inference` does; return self."""
+        """Make answers to a few short texts fast, as `Bert.optimize_for_inference` does.
+
+        Parameters
+        ----------
+        int8 : bool, default False
+            Quantize the layers, not the head.
+
+        Returns
+        -------
+        Estimator
+            Itself.
+        """
         lay_out(self._model.ops, self._model.params, int8)
         return self
 
     # Keeping
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load."""
-        folder, model = Path(folder), self._model
+        """Write the fitted model: a folder that `minibert.load`, the commands and `transformers` load.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it is not there. One with a run or another fine-tuned model is refused.
+        """
+        folder = Path(folder)
+        model = self._model
         is_own = model.folder.name and folder.resolve() == model.folder.resolve()
         require_no_other(folder, () if is_own else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
-        columns = getattr(model.task, "columns", {})  # by the names that they have in a person's tables
-        named = {name: getattr(self, name, None) or column for name, column in columns.items()}
-        asked = {"label": self._asked} if "label" in named and getattr(self, "_asked", None) else {}
-        model.save_pretrained(folder, named | asked)
+        named = {}  # columns by the names that they have in a person's tables
+        for name, column in getattr(model.task, "columns", {}).items():
+            named[name] = getattr(self, name, None) or column
+        if "label" in named and getattr(self, "_asked", None):
+            named["label"] = self._asked
+        model.save_pretrained(folder, named)
         if hasattr(self, "report_"):
             atomic_json(folder / REPORT, self.report_ | {"folder": str(folder), "page": ""})
         else:
@@ -371,36 +459,67 @@ class Estimator(ABC):
 
     def _stored(self) -> dict[str, Any]:
         """Return what `estimator.json` holds."""
-        given = self.get_params().items()
-        kept = {name: os.fspath(one) if isinstance(one, os.PathLike) else plain(one) for name, one in given}
-        kept = {n: one for n, one in kept.items() if isinstance(one, str | int | float | list | dict | None)}
-        return {"estimator": type(self).__name__, "parameters": kept}
+        parameters = {}
+        for name, value in self.get_params().items():
+            value = os.fspath(value) if isinstance(value, os.PathLike) else plain(value)
+            if isinstance(value, str | int | float | list | dict | None):
+                parameters[name] = value
+        return {"estimator": type(self).__name__, "parameters": parameters}
 
     @classmethod
     def load(
-        cls, folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+        cls,
+        folder: str | Path,
+        engine: str = "auto",
+        *,
+        threads: int | None = None,
+        dtype: str = "float32",
     ) -> Self:
         """Load what `save`, `out` or `minibert finetune` has written.
 
-        Raise InputError when there is no finished model in the folder, or it answers something else.
+        Parameters
+        ----------
+        folder : str or path
+            With a finished model that answers what this class does; another one is refused.
+        engine : str, default "auto"
+            The engine by name.
+        threads : int, optional
+            Of the engine; one for each core when left out.
+        dtype : str, default "float32"
+            In which to compute; see `Bert.from_pretrained`.
+
+        Returns
+        -------
+        Estimator
+            Fitted, of this class.
         """
         fitted = Finetuned.from_pretrained(Path(folder), engine, threads=threads, dtype=dtype)
         return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
 
     @classmethod
     def of_fitted(
-        cls, fitted: Finetuned, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+        cls,
+        fitted: Finetuned,
+        engine: str = "auto",
+        *,
+        threads: int | None = None,
+        dtype: str = "float32",
     ) -> Self:
         """Return the estimator that asks a loaded model.
 
         Parameters
         ----------
-        fitted : the model, whose folder may say what it was fitted with.
-        engine, threads, dtype : of the engine that it was loaded with.
+        fitted : Finetuned
+            The model, whose folder may say what it was fitted with.
+        engine : str, default "auto"
+            The engine that it was loaded with, by name; so are the next two.
+        threads : int, optional
+        dtype : str, default "float32"
 
         Returns
         -------
-        The estimator, fitted.
+        Estimator
+            Fitted, of this class.
 
         Raises
         ------
@@ -417,19 +536,28 @@ class Estimator(ABC):
         elif (folder / OPTIONS_FILE).exists():
             options = FinetuneOptions.load(folder / OPTIONS_FILE)
             stored = {"parameters": vars(options) | {"random_state": options.seed}}
-        names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype", "out"}
-        columns = getattr(fitted.task, "columns", {}).items()
-        named = {name: column for name, column in columns if not str(column).lstrip("-").isdigit()}
-        given = named | stored.get("parameters", {})
-        known = {name: value for name, value in given.items() if name in names}
-        if known.get("split_dev", 0) is None:
-            del known["split_dev"]
+        known = cls._known_parameters(fitted, stored.get("parameters", {}))
         self = cls(**{"model": str(folder)} | known, engine=engine, threads=threads, dtype=dtype)
         self._fitted = fitted
         if (report := load_report(folder)) is not None:
             self._learn_report(report)
         self._learn_stored(stored)
         return self
+
+    @classmethod
+    def _known_parameters(cls, fitted: Finetuned, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters of this class: names of columns of the model's task, and what was stored."""
+        names = {field.name for field in fields(cls)} - {"threads", "engine", "dtype", "out"}
+        parameters = {}
+        for name, column in getattr(fitted.task, "columns", {}).items():
+            is_number = str(column).lstrip("-").isdigit()
+            if not is_number:
+                parameters[name] = column
+        parameters |= stored
+        known = {name: value for name, value in parameters.items() if name in names}
+        if known.get("split_dev", 0) is None:
+            del known["split_dev"]
+        return known
 
     def _learn_report(self, report: dict[str, Any]) -> None:
         """Take over a report, without the places of files: those of `fit` may be gone."""
@@ -445,11 +573,37 @@ class Estimator(ABC):
     # scikit-learn's protocol
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; `deep` has no meaning here."""
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Of scikit-learn's protocol; it has no meaning here.
+
+        Returns
+        -------
+        dict
+        """
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set some parameters; raise InputError when there is none of that name."""
+        """Set some parameters, for the next `fit`.
+
+        Parameters
+        ----------
+        **parameters
+            By name.
+
+        Returns
+        -------
+        Estimator
+            Itself.
+
+        Raises
+        ------
+        InputError
+            When there is none of that name.
+        """
         known = self.get_params().keys()
         for name in parameters.keys() - known:
             advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
@@ -458,10 +612,13 @@ class Estimator(ABC):
         return self
 
     def __repr__(self) -> str:
-        usual = {field.name: field.default for field in fields(self)} | {"model": self.model}
-        given = self.get_params().items()
-        chosen = [f"{n}={one!r}" for n, one in given if one is not usual[n] and repr(one) != repr(usual[n])]
-        return f"{type(self).__name__}({', '.join([repr(os.fspath(self.model)), *chosen])})"
+        parts = [repr(os.fspath(self.model))]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            default = self.model if field.name == "model" else field.default
+            if value is not default and repr(value) != repr(default):
+                parts.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", None) is not None
@@ -477,16 +634,41 @@ class Estimator(ABC):
         )
 
 
+def _as_lines(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as JSON lines."""
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    return "".join(lines)
+
+
+def _has_same_files(folder: Path, texts: dict[str, str]) -> bool:
+    """Tell whether a folder has these files of examples, by their names without .jsonl, and no others."""
+    names = {path.stem for path in folder.glob("*.jsonl")}
+    if names != texts.keys():
+        return False
+    for name, text in texts.items():
+        data = b"".join(byte_pieces(folder / f"{name}.jsonl"))
+        if data != text.encode():
+            return False
+    return True
+
+
 def _of_rows(message: str, data: str) -> str:
     """Say of rows, which count from 0, what a message says of the files of `fit` in the folder `data`."""
 
-    def in_rows(at: re.Match[str]) -> str:
-        part, line = "dev" if "dev" in (at[1], at[5]) else "X", at[3] or at[4]
-        word = "row" if at[0].startswith("line") else "Row"
-        row = f"{word} {int(line.replace(',', '')) - 1:,} of {part}" if line else part
-        return "" if at[2] else row
+    def in_rows(match: re.Match[str]) -> str:
+        if match[2]:
+            return ""
+        part = "dev" if "dev" in (match[1], match[5]) else "X"
+        line = match[3] or match[4]
+        if not line:
+            return part
+        word = "row" if match[0].startswith("line") else "Row"
+        number = int(line.replace(",", "")) - 1
+        return f"{word} {number:,} of {part}"
 
-    def of_y(at: re.Match[str]) -> str:
-        return f"{'dev: ' if at[2] == 'dev' else ''}{at[1]} of y "
+    def of_y(match: re.Match[str]) -> str:
+        part = "dev: " if match[2] == "dev" else ""
+        return f"{part}{match[1]} of y "
 
-    return _ANSWER.sub(of_y, _PLACE.sub(in_rows, flags_as_arguments(message).replace(data, "\0")))
+    marked = flags_as_arguments(message).replace(data, "\0")
+    return _ANSWER.sub(of_y, _PLACE.sub(in_rows, marked))

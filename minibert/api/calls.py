@@ -20,8 +20,18 @@ R = TypeVar("R")
 def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
     """Let a function of one object be called with what the object is made of.
 
-    `arguments` is the dataclass of that object: type checkers, `help` and editors see its fields as arguments
-    of the function, and the docstring gets a section that describes them.
+    Type checkers, `help` and editors see the fields of the object as arguments of the function, and the
+    docstring gets a section that describes them, before its "Returns".
+
+    Parameters
+    ----------
+    arguments : type
+        The dataclass of that object, under `RunOptions`.
+
+    Returns
+    -------
+    function
+        A decorator.
     """
     signature = inspect.signature(arguments)
 
@@ -45,7 +55,22 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
 
 
 def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for an argument that a function does not have, and name the nearest that it has."""
+    """Refuse an argument that a function does not have, and name the nearest that it has.
+
+    Parameters
+    ----------
+    function : str
+        Its name, for the message.
+    given : iterable of str
+        The names that it was called with.
+    known : iterable of str
+        Those that it has.
+
+    Raises
+    ------
+    TypeError
+        For the first that it does not have, as Python raises for functions of its own.
+    """
     known = list(known)
     for name in given:
         if name not in known:
@@ -54,26 +79,60 @@ def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> 
 
 
 def parameters_text(options: Any, names: Sequence[str]) -> str:
-    """Describe fields of a run's options as a section of a docstring in numpydoc's style."""
+    """Describe fields of a run's options as a section of a docstring in numpydoc's style.
+
+    Parameters
+    ----------
+    options : type
+        A dataclass under `RunOptions`.
+    names : sequence of str
+        The fields, in the order of the section.
+
+    Returns
+    -------
+    str
+        The section with its heading, ending in a line end.
+    """
     hints = get_type_hints(options)
     lines = ["Parameters", "----------"]
     for name in names:
-        kind = hints[name].__name__ if isinstance(hints[name], type) else str(hints[name])
-        lines.append(f"{name} : {kind.replace('typing.', '').replace('pathlib._local.', '')}")
-        lines.append(textwrap.indent(textwrap.fill(description(options, name), 102), " " * 4))
+        hint = hints[name]
+        kind = hint.__name__ if isinstance(hint, type) else str(hint)
+        kind = kind.replace("typing.", "").replace("pathlib._local.", "")
+        text = textwrap.fill(description(options, name), 102)
+        lines.append(f"{name} : {kind}")
+        lines.append(textwrap.indent(text, " " * 4))
     return "\n".join(lines) + "\n"
 
 
 def description(options: type[RunOptions], name: str) -> str:
-    """Say what a field of a run's options is: as its flag does, in the words of Python."""
-    fields = [field.name for field in dataclasses.fields(options)]
-    flags = {options.about(field).get("flag", "--" + field.replace("_", "-")): field for field in fields}
+    """Say what a field of a run's options is: as its flag does, in the words of Python.
+
+    Parameters
+    ----------
+    options : type
+        A dataclass under `RunOptions`.
+    name : str
+        Of the field.
+
+    Returns
+    -------
+    str
+        A sentence or two, with the default at the end where there is one.
+    """
+    flags = {}
+    for field in dataclasses.fields(options):
+        flag = options.about(field.name).get("flag", "--" + field.name.replace("_", "-"))
+        flags[flag] = field.name
 
     def in_python(text: str) -> str:
         return re.sub(r"--[a-z][a-z-]*", lambda flag: f"`{flags.get(flag[0], flag[0])}`", text)
 
-    about, default = options.about(name), getattr(options, name, dataclasses.MISSING)
+    about = options.about(name)
+    default = getattr(options, name, dataclasses.MISSING)
     text = in_python(about.get("in_python") or about.get("help", ""))
-    usual = about.get("default", options.UNDECIDED if default is None else repr(default))
-    has_usual = usual and default is not dataclasses.MISSING
-    return f"{text} (default: {in_python(usual)})." if has_usual else f"{text}."
+    in_words = options.UNDECIDED if default is None else repr(default)
+    usual = about.get("default", in_words)
+    if usual and default is not dataclasses.MISSING:
+        return f"{text} (default: {in_python(usual)})."
+    return f"{text}."

@@ -52,25 +52,33 @@ def texts_or_names(corpus: Any, name: str = "text") -> tuple[list[str], None] | 
         return _cleaned(_from_table(corpus, name)), None
     if isinstance(corpus, bytes) or not isinstance(corpus, Iterable):
         return None, corpus
-    rows = list(corpus) if isinstance(corpus, set | frozenset) else listed(corpus, "corpus")
+    is_set = isinstance(corpus, set | frozenset)
+    rows = list(corpus) if is_set else listed(corpus, "corpus")
     if rows and all(isinstance(row, Mapping) for row in rows):
-        return _cleaned([_cell(row, name, number) for number, row in enumerate(rows)]), None
-    if any(isinstance(row, os.PathLike) for row in rows) or not any(map(_is_text, rows[:LOOKED_AT])):
+        cells = [_cell(row, name, number) for number, row in enumerate(rows)]
+        return _cleaned(cells), None
+    if any(isinstance(row, os.PathLike) for row in rows):
         return None, rows
-    looked_at = [row for row in rows[:LOOKED_AT] if not is_missing(row)]
-    if sum(map(_is_text, looked_at)) <= len(looked_at) / 2:
+    looked_at = rows[:LOOKED_AT]
+    if not any(map(_is_text, looked_at)):
         return None, rows
-    if isinstance(corpus, set | frozenset):
+    present = [row for row in looked_at if not is_missing(row)]
+    n_texts = sum(map(_is_text, present))
+    if n_texts <= len(present) / 2:
+        return None, rows
+    if is_set:
         raise InputError("corpus is a set, which has no order; give a list.")
     return _cleaned(rows), None
 
 
 def _from_table(table: Any, name: str) -> list[Any]:
+    """Return the column of a table; raise InputError for several tables in one."""
     names = column_names(table) or {}
-    if isinstance(table, Mapping) and names and all(column_names(one) for one in table.values()):
+    is_several = isinstance(table, Mapping) and names
+    if is_several and all(column_names(part) for part in table.values()):
         splits = ", ".join(names)
-        example = f"corpus[{next(iter(names))!r}]"
-        raise InputError(f"corpus is several tables ({splits}); give one, such as {example}.")
+        first = next(iter(names))
+        raise InputError(f"corpus is several tables ({splits}); give one, such as corpus[{first!r}].")
     if name not in names and len(names) == 1:
         (name,) = names
     return column(table, name, "column")
@@ -89,7 +97,7 @@ def _is_text(value: Any) -> bool:
     """Tell whether a string reads as a text, and not as the name of a file, a folder or a glob."""
     if not isinstance(value, str):
         return False
-    if "\n" in value or "\0" in value or len(value.encode(errors='replace')) > LONGEST_NAME:
+    if "\n" in value or "\0" in value or len(value.encode(errors="replace")) > LONGEST_NAME:
         return True
     if FILE.search(value) or os.path.exists(value):
         return False
@@ -103,6 +111,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _cleaned(rows: list[Any]) -> list[str]:
+    """Return the texts among rows that have words, with a warning of others."""
     texts = []
     for number, row in enumerate(rows):
         if is_missing(row):

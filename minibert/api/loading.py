@@ -21,26 +21,38 @@ BY_KIND: dict[str, type[Estimator]] = {
 
 
 def load(
-    folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+    folder: str | Path,
+    engine: str = "auto",
+    *,
+    threads: int | None = None,
+    dtype: str = "float32",
 ) -> Any:
     """Load whatever a run has left in its folder.
 
     Parameters
     ----------
-    folder : of a run of minibert, or of a BERT in Hugging Face's or Google's format, fine-tuned with
-        transformers or not.
-    engine, threads, dtype : of the engine; see `Bert.from_pretrained`.
+    folder : str or path
+        Of a run of minibert, or of a BERT in Hugging Face's or Google's format, fine-tuned with transformers
+        or not; or `RUN@STEP`, a checkpoint that a pre-training has kept.
+    engine : str, default "auto"
+        The engine by name.
+    threads : int, optional
+        Of the engine; one for each core when left out.
+    dtype : str, default "float32"
+        In which to compute; see `Bert.from_pretrained`.
 
     Returns
     -------
-    A `Bert`; of what was fine-tuned, here or with transformers, the estimator that answers it, fitted.
+    Bert or Estimator
+        A `Bert`; of what was fine-tuned, here or with transformers, the estimator that answers it, fitted.
 
     Raises
     ------
     InputError
         When the folder holds no whole model, or one that no estimator asks: the message names the command.
     """
-    if not is_finetuned(folder := Path(folder)):
+    folder = Path(folder)
+    if not is_finetuned(folder):
         if is_foreign(folder):
             return _of_transformers(folder, engine, threads, dtype)
         return Bert.from_pretrained(folder, engine, threads=threads, dtype=dtype)
@@ -48,7 +60,8 @@ def load(
         if (folder / TAGGER_FILE).exists():
             raise InputError(f"{folder} holds LSTMs on a frozen BERT; use minibert predict.")
         raise InputError(f"{folder} holds an unfinished run; finish it with minibert finetune --resume.")
-    task = registry.create((stored := TaskFile.load(folder)).task, stored.columns)
+    stored = TaskFile.load(folder)
+    task = registry.create(stored.task, stored.columns)
     if task.kind not in BY_KIND:
         raise InputError(f"{folder} was fine-tuned for {task.name}; ask it with minibert {task.command}.")
     return BY_KIND[task.kind].load(folder, engine, threads=threads, dtype=dtype)

@@ -67,19 +67,36 @@ class Run:
 
     @classmethod
     def in_folder(cls, folder: str | Path) -> "Run":
-        """Return the finished run in a folder; raise InputError where there is none."""
+        """Return the finished run in a folder.
+
+        Parameters
+        ----------
+        folder : str or path
+            Of a pre-training or a fine-tuning.
+
+        Returns
+        -------
+        Run
+
+        Raises
+        ------
+        InputError
+            When there is none, or its report is damaged.
+        """
         folder = Path(folder)
         absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
         if is_finetuned(folder):
-            if (report := load_report(folder)) is None:
+            finetuned = load_report(folder)
+            if finetuned is None:
                 raise absent
-            return cls(folder, report)
-        path, again = folder / "report.json", "let --resume write it again"
+            return cls(folder, finetuned)
+        path = folder / "report.json"
+        again = "let --resume write it again"
         try:
             report = read_json(path, PRETRAINED, again)
         except MissingFile as error:
             raise absent from error
-        if not all(fits(one, EXAMPLE) for one in report["examples"]):
+        if not all(fits(example, EXAMPLE) for example in report["examples"]):
             raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
@@ -88,7 +105,7 @@ class Run:
             held_out = dict.fromkeys(UNKNOWN) | held_out
             if held_out["next_majority"] is None:
                 held_out["next_accuracy"] = None
-        examples = [{"answer": None} | one for one in report["examples"]]
+        examples = [{"answer": None} | example for example in report["examples"]]
         return cls(folder, {"page": None} | report | {"held_out": held_out, "examples": examples})
 
     @cached_property
@@ -102,11 +119,13 @@ class Run:
         return Tokenizer.from_pretrained(self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`."""
+        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`, in order."""
         return read_metrics(self.folder)
 
     def __str__(self) -> str:
-        return report_text(self.report) if is_finetuned(self.folder) else pretraining.report_text(self.report)
+        if is_finetuned(self.folder):
+            return report_text(self.report)
+        return pretraining.report_text(self.report)
 
     def __repr__(self) -> str:
         if "held_out" in self.report:
@@ -180,11 +199,15 @@ class FinetuneCall(_Call, FinetuneOptions):
 
 
 def _run(
-    call: Any, kind: type[RunOptions], stored: str, sources: Iterable[str], train: Callable[..., Any]
+    call: Any,
+    kind: type[RunOptions],
+    stored: str,
+    sources: Iterable[str],
+    train: Callable[..., Any],
 ) -> Run:
     """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
     folder = run_folder(call.out, call.resume, sources, stored)
-    given = {one.name: getattr(call, one.name) for one in fields(kind)}
+    given = {field.name: getattr(call, field.name) for field in fields(kind)}
     if call.resume:
         changed = {name: value for name, value in given.items() if value != getattr(kind, name, None)}
         options = kind.resumed(folder / stored, **changed)
@@ -192,16 +215,18 @@ def _run(
         options = kind(**given)
     if call.show and call.out is None:
         say(f"Run folder: {folder}.")
-    own = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
+    of_call = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
     try:
         engines.force_device(call.device)
-        return Run(folder, train(options, folder, **own))
+        return Run(folder, train(options, folder, **of_call))
     except KeyboardInterrupt:
         if not (folder / stored).exists():  # it has not begun
             raise Interrupted("Stopped before the run began; nothing is kept.") from None
         again = f"out={str(folder)!r}, resume=True"
-        call = f"minibert.pretrain({again})" if kind is PretrainOptions else f"the same call with {again}"
-        raise Interrupted(f"Stopped and saved in {folder}; {call} goes on.") from None
+        how = f"the same call with {again}"
+        if kind is PretrainOptions:
+            how = f"minibert.pretrain({again})"
+        raise Interrupted(f"Stopped and saved in {folder}; {how} goes on.") from None
     finally:
         engines.force_device(None)  # what comes of the run, and other runs, may be on any engine
 
@@ -261,23 +286,50 @@ def finetune(call: FinetuneCall) -> Run:
 
 
 def run_folder(
-    out: str | Path | None, resume: bool, sources: Iterable[str], stored: str = PRETRAINING_FILE
+    out: str | Path | None,
+    resume: bool,
+    sources: Iterable[str],
+    stored: str = PRETRAINING_FILE,
 ) -> Path:
     """Return the folder `out`; without one a free one in `runs/`, or for a run that goes on the latest there.
 
-    A free one is named by the first of `sources`, what is learnt from: a file or folder without suffixes, of
-    a glob its folder. Runs that go on hold a file `stored`.
+    Parameters
+    ----------
+    out : str or path, optional
+        As the user named it.
+    resume : bool
+        Whether a run goes on.
+    sources : iterable of str
+        What is read to train on. The first names a free folder: a file or folder without suffixes, of a glob
+        its folder; "books" where there is none.
+    stored : str, default "training.json"
+        The file that runs of this kind have in their folders.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InputError
+        When a run is to go on, and there is none in `runs/`.
     """
     if out is not None:
         return Path(out)
     if not resume:
-        first = next(iter(sources), None)
-        parts = Path(os.path.abspath(first)).parts[1:] if first else ()  # "." has a name, too
-        stems = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
-        name = next(filter(None, reversed(stems)), "books")
-        names = (name + (f"-{number}" if number > 1 else "") for number in count(1))
+        name = _name_of_source(next(iter(sources), None))
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
         raise InputError("There is no run in runs/ to go on with; name its folder with $out.", out="runs/...")
     return started[-1].parent
+
+
+def _name_of_source(source: str | None) -> str:
+    """Return the innermost name in a path that has a stem and no signs of a glob, without its suffixes."""
+    if not source:
+        return "books"
+    parts = Path(os.path.abspath(source)).parts[1:]  # "." has a name, too
+    stems = [part.split(".")[0] for part in parts if not set(part) & set("*?[]")]
+    return next(filter(None, reversed(stems)), "books")

@@ -47,16 +47,21 @@ class _OfTexts(Estimator):
             answers = self._answers(X, y, len(pairs))
             if not self.__sklearn_is_fitted__():
                 self._pairs: bool | None = are_pairs
-        rows = enumerate(zip(pairs, answers, strict=True))
-        return [TextExample(str(number), *pair, answer) for number, (pair, answer) in rows]
+        examples = []
+        for number, ((first, second), answer) in enumerate(zip(pairs, answers, strict=True)):
+            examples.append(TextExample(str(number), first, second, answer))
+        return examples
 
     @abstractmethod
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         """Return what is expected of each of n rows, as examples have it."""
 
     def _row(self, example: TextExample) -> dict[str, Any]:
-        second = {} if example.second is None else {"second": example.second}
-        return {"text": example.first, **second, "label": example.label}
+        row: dict[str, Any] = {"text": example.first}
+        if example.second is not None:
+            row["second"] = example.second
+        row["label"] = example.label
+        return row
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         self._pairs = self._model.pair
@@ -96,15 +101,26 @@ class TextClassifier(_OfTexts):
         pairs: bool = False,
         ops: Any = None,
     ) -> "TextClassifier":
-        """Return a fitted classifier of parameters that were trained elsewhere, in a loop of one's own.
+        """Return a fitted classifier of parameters that were trained elsewhere, in a custom loop.
 
         Parameters
         ----------
-        params, tokenizer : a BERT with a head of kind "classify", and its vocabulary.
-        classes : (K,) in the order of the head's outputs.
-        max_length : longest sequence, [CLS] and [SEP] included; None: 128, or all positions of the model.
-        pairs : whether it was trained on pairs of texts.
-        ops : the engine; the fastest there is when left out.
+        params : Parameters
+            A BERT with a head of kind "classify".
+        tokenizer : Tokenizer
+            Its vocabulary.
+        classes : sequence (K,)
+            In the order of the head's outputs.
+        max_length : int, optional
+            Longest sequence, [CLS] and [SEP] included; None: 128, or all positions of the model.
+        pairs : bool, default False
+            Whether it was trained on pairs of texts.
+        ops : Ops, optional
+            The engine; the fastest there is when left out.
+
+        Returns
+        -------
+        TextClassifier
 
         Raises
         ------
@@ -116,7 +132,8 @@ class TextClassifier(_OfTexts):
             other = f"not one for each of {len(classes)} classes; give those of a classifier."
             raise InputError(f"params have {head}, {other}")
         self = cls("")
-        self.classes_, self._pairs = np.array(classes), pairs
+        self.classes_ = np.array(classes)
+        self._pairs = pairs
         task = registry.create(cls.TASK, {"second": "second"} if pairs else {})
         ops = engines.create() if ops is None else ops
         longest = min(128, params.config.P) if max_length is None else max_length
@@ -131,61 +148,111 @@ class TextClassifier(_OfTexts):
 
     def _wrong(self, value: Any) -> str:
         """Return what is wrong with a value of y; "" if nothing is."""
-        if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
+        is_float = isinstance(value, float)
+        if is_float and not (math.isfinite(value) and value.is_integer()):
             return "is continuous and so no class; a TextRegressor learns numbers"
         if not isinstance(value, str | int | float):
             return "is no single string, number or bool"
-        return "" if str(value).strip() else "is empty"
+        if not str(value).strip():
+            return "is empty"
+        return ""
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
-        return self._named(list(enumerate(targets(target_rows(X, y, self.label, n), self._wrong))))
+        labels = targets(target_rows(X, y, self.label, n), self._wrong)
+        return self._named(list(enumerate(labels)))
 
     def _named(self, labels: list[tuple[int, Any]]) -> list[str]:
         """Return what files call labels, each given with its row; of the first, learn the classes."""
         if not hasattr(self, "classes_"):
-            kinds: dict[type, str] = {}
-            by_name: dict[str, Any] = {}
-            for row, value in labels:
-                before = by_name.setdefault(str(value).strip(), value)
-                if type(value) not in kinds:
-                    kinds[type(value)] = f"{short(value)} in row {row:,}"
-                if len(kinds) > 1:
-                    raise InputError(f"y has {' and '.join(kinds.values())}; give labels of one type.")
-                if before != value:
-                    raise InputError(f"y has both {short(before)} and {short(value)}; give them one name.")
-            self.classes_ = np.unique(np.array(list(by_name.values())))
+            self._learn_classes(labels)
         names = dict(zip(self.classes_.tolist(), self._labels, strict=True))  # 1, 1.0 and True are equal
-        for row, value in () if self.__sklearn_is_fitted__() else labels:
-            if value not in names:
-                found = f"Row {row:,} of dev has the label {value!r}"
-                raise InputError(f"{found}, which no row to learn from has; correct it, or add rows of it.")
+        if not self.__sklearn_is_fitted__():
+            for row, value in labels:
+                if value not in names:
+                    what = f"Row {row:,} of dev has the label {value!r}"
+                    raise InputError(
+                        f"{what}, which no row to learn from has; correct it, or add rows of it."
+                    )
         return [names.get(value, str(value).strip()) for _, value in labels]
 
+    def _learn_classes(self, labels: list[tuple[int, Any]]) -> None:
+        """Set `classes_` to the different ones of some labels, which have to be of one type."""
+        kinds: dict[type, str] = {}
+        by_name: dict[str, Any] = {}
+        for row, value in labels:
+            before = by_name.setdefault(str(value).strip(), value)
+            if type(value) not in kinds:
+                kinds[type(value)] = f"{short(value)} in row {row:,}"
+            if len(kinds) > 1:
+                raise InputError(f"y has {' and '.join(kinds.values())}; give labels of one type.")
+            if before != value:
+                raise InputError(f"y has both {short(before)} and {short(value)}; give them one name.")
+        self.classes_ = np.unique(np.array(list(by_name.values())))
+
     def predict(self, X: Any) -> np.ndarray:
-        """Return the likeliest class of each text, (n,) of the type of `classes_`."""
+        """Return the likeliest class of each text.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+
+        Returns
+        -------
+        array (n,) of the type of `classes_`.
+        """
         chosen = self.predict_proba(X).argmax(1)  # before `classes_`, which there is only after `fit`
         return self.classes_[chosen]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class, (n,K) float64 in the order of `classes_`."""
-        found = [one["probabilities"] for one in self._predictions(self._examples(X))]
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+
+        Returns
+        -------
+        array (n,K) float64, in the order of `classes_`.
+        """
+        predictions = self._predictions(self._examples(X))
         names = self._labels
-        return np.array([[one.get(name, 0.0) for name in names] for one in found])
+        rows = []
+        for prediction in predictions:
+            probabilities = prediction["probabilities"]
+            rows.append([probabilities.get(name, 0.0) for name in names])
+        return np.array(rows)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the accuracy."""
+        """Return the accuracy.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+        y : list, array, column or str, optional
+            The class of each row, as for `fit`.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
         examples = self._examples(X, y, labelled=True)
-        found = [one["label"] for one in self._predictions(examples)]
-        return float(np.mean([one.label == label for one, label in zip(examples, found, strict=True)]))
+        predictions = self._predictions(examples)
+        pairs = zip(examples, predictions, strict=True)
+        return float(np.mean([example.label == prediction["label"] for example, prediction in pairs]))
 
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         super()._learn_stored(stored)
-        names = stored.get("classes")
-        are_names = isinstance(names, list) and all(isinstance(one, str | int | float) for one in names)
-        self.classes_ = np.array(names if are_names else [])
+        classes = stored.get("classes")
+        if not isinstance(classes, list) or not all(isinstance(name, str | int | float) for name in classes):
+            classes = []
+        self.classes_ = np.array(classes)
         if not set(self._model.labels) <= set(self._labels):
             self.classes_ = np.array(self._model.labels)
 
@@ -207,47 +274,89 @@ class MultilabelClassifier(TextClassifier):
     TASK: ClassVar[str] = "multilabel"
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
-        if len(names := column_names(y) or {}) > 1:
-            y = np.array(list(zip(*(column(y, name, "y") for name in names), strict=False)))
-        rows, classes = target_rows(X, y, self.label, n), list[Any]()
-        lists, known = [row for row in rows if isinstance(row, list)], hasattr(self, "classes_")
+        names = column_names(y) or {}
+        if len(names) > 1:
+            columns = [column(y, name, "y") for name in names]
+            y = np.array(list(zip(*columns, strict=False)))
+        rows = target_rows(X, y, self.label, n)
+        lists = [row for row in rows if isinstance(row, list)]
         is_binary = all(value in (0, 1) for row in lists for value in row)
+        classes: list[Any] = []
         if getattr(y, "ndim", 1) == 2 and column_names(y) is None:
             if not is_binary:
                 raise InputError("y is a matrix with other values than 0 and 1; give these, or label lists.")
-            classes = list(names) or (self.classes_.tolist() if known else [*range(len(rows[0]))])
-            if (k := len(rows[0])) != len(classes):
-                raise InputError(f"y has {k} columns, and there are {len(classes)} classes; give each one.")
+            classes = self._classes_of_matrix(rows, list(names))
             rows = [[name for name, applies in zip(classes, row, strict=True) if applies] for row in rows]
-        elif not known and len(lists) == n and is_binary and len({*map(len, lists)}) == 1 < len(lists[0]):
+        elif not hasattr(self, "classes_") and len(lists) == n and is_binary and _are_of_one_length(lists):
             raise InputError("y has lists of zeros and ones; where they are a matrix, give np.array(y).")
-        found = targets(rows, self._wrong)
-        labels = [(row, label) for row, several in enumerate(found) for label in several]
+        answers = targets(rows, self._wrong)
+        labels = [(row, label) for row, several in enumerate(answers) for label in several]
         called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
-        return [tuple(sorted(islice(called, len(row)))) for row in found]
+        return [tuple(sorted(islice(called, len(several)))) for several in answers]
+
+    def _classes_of_matrix(self, rows: list[Any], names: list[Any]) -> list[Any]:
+        """Return the class of each column of a matrix: its name, a class that is known, or its number."""
+        k = len(rows[0])
+        classes = names
+        if not classes:
+            classes = self.classes_.tolist() if hasattr(self, "classes_") else list(range(k))
+        if k != len(classes):
+            raise InputError(f"y has {k} columns, and there are {len(classes)} classes; give each one.")
+        return classes
 
     def _wrong(self, value: Any) -> str:
         if not isinstance(value, list | set):
             return "is no list of labels"
         names = [str(label).strip() for label in value]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            return f"names the label {twice!r} more than once"
-        check = super()._wrong
-        found = ("is missing" if is_missing(label) else check(label) for label in value)
-        return next((f"has a label that {wrong}" for wrong in found if wrong), "")
+        for name in names:
+            if names.count(name) > 1:
+                return f"names the label {name!r} more than once"
+        for label in value:
+            wrong = "is missing" if is_missing(label) else super()._wrong(label)
+            if wrong:
+                return f"has a label that {wrong}"
+        return ""
 
     def _row(self, example: TextExample) -> dict[str, Any]:
         return super()._row(example) | {"label": list(example.label or ())}
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return which classes apply to each text, (n,K) of zeros and ones."""
-        found = [set(one["labels"]) for one in self._predictions(self._examples(X))]
+        """Return which classes apply to each text.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+
+        Returns
+        -------
+        array (n,K) of zeros and ones, in the order of `classes_`.
+        """
+        chosen = [set(prediction["labels"]) for prediction in self._predictions(self._examples(X))]
         names = self._labels
-        return np.array([[int(name in one) for name in names] for one in found])
+        return np.array([[int(name in labels) for name in names] for labels in chosen])
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the mean of the classes' F1 (macro)."""
+        """Return the mean of the classes' F1 (macro).
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+        y : list of lists, matrix or str, optional
+            The classes of each row, as for `fit`.
+
+        Returns
+        -------
+        float
+        """
         return Estimator.score(self, X, y)
+
+
+def _are_of_one_length(lists: list[list[Any]]) -> bool:
+    """Tell whether several lists all have as many parts, more than one."""
+    lengths = {len(row) for row in lists}
+    return len(lengths) == 1 and len(lists[0]) > 1
 
 
 @documented
@@ -265,14 +374,39 @@ class TextRegressor(_OfTexts):
         return "is no finite number"
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
-        return list(map(float, targets(target_rows(X, y, self.label, n), self._wrong)))
+        values = targets(target_rows(X, y, self.label, n), self._wrong)
+        return list(map(float, values))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the number of each text, (n,) float64."""
-        return np.array([one["value"] for one in self._predictions(self._examples(X))], np.float64)
+        """Return the number of each text.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+
+        Returns
+        -------
+        array (n,) float64
+        """
+        predictions = self._predictions(self._examples(X))
+        return np.array([prediction["value"] for prediction in predictions], np.float64)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors in a constant y."""
+        """Return R², as scikit-learn does: 1 at best, 0 for the mean of y, or errors in a constant y.
+
+        Parameters
+        ----------
+        X : list, array, column or table
+            As for `fit`.
+        y : list, array, column or str, optional
+            The number of each row, as for `fit`.
+
+        Returns
+        -------
+        float
+        """
         examples = self._examples(X, y, labelled=True)
-        wanted, found = [one.label for one in examples], [one["value"] for one in self._predictions(examples)]
-        return r2(wanted, found)
+        wanted = [example.label for example in examples]
+        predicted = [prediction["value"] for prediction in self._predictions(examples)]
+        return r2(wanted, predicted)

@@ -30,31 +30,43 @@ class TokenTagger(Estimator):
         rows = word_rows(X, self.words)
         if not labelled:
             return [TaggedSentence(tuple(words), None, number) for number, words in enumerate(rows)]
-        wanted = target_rows(X, y, self.tags, len(rows), "tags")
-        names = (
-            class_names(X, y if isinstance(y, str) else self.tags) if y is None or isinstance(y, str) else []
-        )
-        found = []
-        for number, (words, tags) in enumerate(zip(rows, wanted, strict=True)):
-            if (
-                names
-                and isinstance(tags, list)
-                and all(type(tag) is int and 0 <= tag < len(names) for tag in tags)
-            ):
+        all_tags = target_rows(X, y, self.tags, len(rows), "tags")
+        names = []
+        if y is None or isinstance(y, str):
+            names = class_names(X, y if isinstance(y, str) else self.tags)
+        sentences = []
+        for number, (words, tags) in enumerate(zip(rows, all_tags, strict=True)):
+            if names and _are_numbers_below(len(names), tags):
                 tags = [names[tag] for tag in tags]
             if not isinstance(tags, list) or any(map(is_missing, tags)):
                 raise InputError(f"Row {number:,} of y is {tags!r}; give a list of tags, one for each word.")
-            if (n := len(words)) != (m := len(tags)):
-                raise InputError(f"Row {number:,} has {n} words and {m} tags; give every word one.")
-            found.append(TaggedSentence(tuple(words), tuple(map(str, tags)), number))
-        return found
+            if len(words) != len(tags):
+                counts = f"{len(words)} words and {len(tags)} tags"
+                raise InputError(f"Row {number:,} has {counts}; give every word one.")
+            sentences.append(TaggedSentence(tuple(words), tuple(map(str, tags)), number))
+        return sentences
 
     def _row(self, example: TaggedSentence) -> dict[str, Any]:
         return {"words": list(example.words), "tags": list(example.tags or ())}
 
     def predict(self, X: Any) -> list[list[str]]:
-        """Return the tags of each row, one for each of its words."""
+        """Return the tags of each row, one for each of its words.
+
+        Parameters
+        ----------
+        X : list of lists of words, or table
+            As for `fit`.
+
+        Returns
+        -------
+        list of list of str
+        """
         return [list(tags) for tags in self._predictions(self._examples(X))]
+
+
+def _are_numbers_below(count: int, tags: Any) -> bool:
+    """Tell whether tags are a list of numbers of so many classes."""
+    return isinstance(tags, list) and all(type(tag) is int and 0 <= tag < count for tag in tags)
 
 
 @documented
@@ -76,22 +88,41 @@ class QuestionAnswerer(Estimator):
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[Question]:
         rows = text_pairs(X, self.question, self.context, "question", "context")
-        found = []
-        wanted = target_rows(X, y, self.answer, len(rows), "answer") if labelled else [None] * len(rows)
-        for number, ((asked, paragraph), cell) in enumerate(zip(rows, wanted, strict=True)):
+        cells: list[Any] = [None] * len(rows)
+        if labelled:
+            cells = target_rows(X, y, self.answer, len(rows), "answer")
+        questions = []
+        for number, ((asked, paragraph), cell) in enumerate(zip(rows, cells, strict=True)):
             if paragraph is None:
                 raise InputError(f"Row {number:,} of X is one text; give pairs of question and paragraph.")
-            cell = None if is_missing(cell) else cell
-            answers = answers_in(cell, None, paragraph, f"Row {number:,} of y", "answer") if labelled else []
-            impossible = not answers if labelled else None
-            found.append(Question(str(number), asked, paragraph, tuple(answers), impossible))
-        return found
+            answers: list[Any] = []
+            impossible = None
+            if labelled:
+                cell = None if is_missing(cell) else cell
+                answers = answers_in(cell, None, paragraph, f"Row {number:,} of y", "answer")
+                impossible = not answers
+            questions.append(Question(str(number), asked, paragraph, tuple(answers), impossible))
+        return questions
 
     def _row(self, example: Question) -> dict[str, Any]:
-        starts = [one.start for one in example.answers]
-        answer = {"text": [one.text for one in example.answers], "answer_start": starts} if starts else None
+        answer = None
+        if example.answers:
+            texts = [answer.text for answer in example.answers]
+            starts = [answer.start for answer in example.answers]
+            answer = {"text": texts, "answer_start": starts}
         return {"question": example.question, "context": example.context, "answer": answer}
 
     def predict(self, X: Any) -> list[str]:
-        """Return the answer to each question, "" where the model finds none."""
-        return [one["text"] for one in self._predictions(self._examples(X))]
+        """Return the answer to each question, as it stands in the paragraph.
+
+        Parameters
+        ----------
+        X : list of pairs, or table
+            As for `fit`.
+
+        Returns
+        -------
+        list of str
+            "" where the model finds none.
+        """
+        return [prediction["text"] for prediction in self._predictions(self._examples(X))]

@@ -15,41 +15,87 @@ DARKEST, LINE = np.array([31, 95, 153]), 205  # red, green and blue of the value
 
 
 def encoded_html(encoded: Any) -> str:
-    """Return tables and pictures of an `Encoded`, in HTML without scripts."""
+    """Return tables and pictures of an `Encoded`, in HTML without scripts.
+
+    Of the first `MOST_SEQUENCES` each token has the cosine of its vector in every hidden state with the first
+    of them; `MOST_TOKENS` are shown.
+
+    Parameters
+    ----------
+    encoded : Encoded
+        With its attention maps where these are to be shown.
+
+    Returns
+    -------
+    str
+        The page's part, from the template `encoded.html.j2`.
+    """
+    n_sequences = len(encoded.cu_seqlens) - 1
     tokens = encoded.tokens or range(int(encoded.cu_seqlens[-1]))
     ends = encoded.cu_seqlens[: MOST_SEQUENCES + 1].tolist()
     shown = []
     for number, (begin, end) in enumerate(zip(ends, ends[1:], strict=False)):
-        states = [x[begin:end] for x in encoded.hidden_states]
-        states = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in states]
-        cosines = np.stack([(states[0] * x).sum(axis=1) for x in states], axis=1)
-        maps = [layer[number] for layer in encoded.attentions or ()]
+        cosines = _cosines_with_first([state[begin:end] for state in encoded.hidden_states])
         rows = list(zip(tokens[begin:end], cosines[:MOST_TOKENS].tolist(), strict=False))
-        url, size = (_data_url(_tiled(maps)), (len(maps), len(maps[0]))) if maps else (None, None)
-        shown.append({"rows": rows, "more": max(0, end - begin - MOST_TOKENS), "maps": url, "size": size})
-    left_out, n_states = len(encoded.cu_seqlens) - 1 - len(shown), len(encoded.hidden_states)
-    return rendered("encoded.html.j2", what=repr(encoded), shown=shown, left_out=left_out, n_states=n_states)
+        n_more = max(0, end - begin - MOST_TOKENS)
+        maps = [layer[number] for layer in encoded.attentions or ()]
+        url = None
+        size = None
+        if maps:
+            url = _data_url(_tiled(maps))
+            size = (len(maps), len(maps[0]))
+        shown.append({"rows": rows, "more": n_more, "maps": url, "size": size})
+    return rendered(
+        "encoded.html.j2",
+        what=repr(encoded),
+        shown=shown,
+        left_out=n_sequences - len(shown),
+        n_states=len(encoded.hidden_states),
+    )
+
+
+# states, each (n,H) -> (n,number of states)
+def _cosines_with_first(states: Sequence[np.ndarray]) -> np.ndarray:
+    """Return how far each token's vector has moved from the first state, as a cosine."""
+    units = []
+    for state in states:
+        lengths = np.linalg.norm(state, axis=1, keepdims=True)
+        units.append(state / np.maximum(lengths, 1e-12))
+    first = units[0]
+    cosines = [(first * unit).sum(axis=1) for unit in units]
+    return np.stack(cosines, axis=1)
 
 
 # maps L × (A,n,n) -> (L(n+1),A(n+1))
 def _tiled(maps: Sequence[np.ndarray]) -> np.ndarray:
     """Lay all maps out, a row for each layer, with a line between them."""
-    framed = [np.pad(np.sqrt(layer), ((0, 0), (0, 1), (0, 1)), constant_values=np.nan) for layer in maps]
-    return np.concatenate([np.concatenate(list(layer), axis=1) for layer in framed])
+    line_below_and_right = ((0, 0), (0, 1), (0, 1))
+    rows = []
+    for layer in maps:
+        framed = np.pad(np.sqrt(layer), line_below_and_right, constant_values=np.nan)
+        heads = list(framed)
+        rows.append(np.concatenate(heads, axis=1))
+    return np.concatenate(rows)
 
 
 # values (h,w) from 0 to 1, or not a number where a line is
 def _data_url(values: np.ndarray) -> str:
     """Return a PNG as an address that holds it whole."""
     h, w = values.shape
-    pixels = np.nan_to_num(np.rint(255 + (DARKEST - 255) * values[..., None]), nan=LINE).astype(np.uint8)
+    colours = np.rint(255 + (DARKEST - 255) * values[..., None])
+    pixels = np.nan_to_num(colours, nan=LINE).astype(np.uint8)
     filters = np.zeros((h, 1), np.uint8)  # none, for each line
     lines = np.hstack([filters, pixels.reshape(h, -1)])
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)),  # 8 bits for each of three colours
-        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
-        (b"IEND", b""),
-    )
-    sums = ((name + data, zlib.crc32(name + data)) for name, data in chunks)
-    body = b"".join(struct.pack(">I", len(one) - 4) + one + struct.pack(">I", crc) for one, crc in sums)
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
+    image = b"\x89PNG\r\n\x1a\n"
+    image += _png_chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0))  # 8 bits for each of 3 colours
+    image += _png_chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
+    image += _png_chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(image).decode("ascii")
+
+
+def _png_chunk(name: bytes, data: bytes) -> bytes:
+    """Return a part of a PNG: its length, its name, what it holds, and a checksum of both."""
+    body = name + data
+    length = struct.pack(">I", len(data))
+    checksum = struct.pack(">I", zlib.crc32(body))
+    return length + body + checksum

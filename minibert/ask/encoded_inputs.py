@@ -21,7 +21,17 @@ PAD_ID = 0  # of every released vocabulary, and of ours
 
 
 def is_encoded(inputs: Any) -> bool:
-    """Tell whether an object has token ids by the name `input_ids`: a mapping, or a table with a column."""
+    """Tell whether an object has token ids by the name `input_ids`: a mapping, or a table with a column.
+
+    Parameters
+    ----------
+    inputs : object
+        Anything that a user gave.
+
+    Returns
+    -------
+    bool
+    """
     return IDS in _names(inputs)
 
 
@@ -57,14 +67,26 @@ def sequences_of(inputs: Any) -> list[Sequence]:
         _warn_of_padding(ids)
     sequences = []
     for number, row in enumerate(ids):
-        kept = slice(None) if masks is None else _kept(masks[number], number)
+        kept = slice(None)
+        if masks is not None:
+            kept = _kept(masks[number], number)
         types = np.zeros(len(row), np.int32) if segments is None else segments[number]
         sequences.append(Sequence(row[kept], types[kept]))
     return sequences
 
 
 def sequence_of(encoding: Any) -> Sequence:
-    """Return the tokens of one `Encoding` of the library `tokenizers`, without its padding."""
+    """Return the tokens of one `Encoding` of the library `tokenizers`, without its padding.
+
+    Parameters
+    ----------
+    encoding : tokenizers.Encoding
+        With `ids`, `type_ids` and `attention_mask`, each (n,).
+
+    Returns
+    -------
+    Sequence
+    """
     mask = np.asarray(encoding.attention_mask)
     kept = _kept(mask, 0)
     return Sequence(np.asarray(encoding.ids)[kept], np.asarray(encoding.type_ids)[kept])
@@ -74,39 +96,53 @@ def _names(inputs: Any) -> list[Any]:
     """Return the names in a mapping, or of the columns of a table; none of anything else."""
     if isinstance(inputs, Mapping):
         return list(inputs)
-    names = getattr(inputs, "column_names", None)  # of datasets.Dataset; of pandas and polars the next
-    names = getattr(inputs, "columns", None) if names is None else names
-    return [] if names is None or callable(names) else list(names)
+    names = getattr(inputs, "column_names", None)  # of datasets.Dataset
+    if names is None:
+        names = getattr(inputs, "columns", None)  # of pandas and polars
+    if names is None or callable(names):
+        return []
+    return list(names)
 
 
 def _rows(values: Any, name: str) -> list[np.ndarray]:
     """Return a part of an encoding as rows of numbers, one for each sequence."""
     refused = InputError(f"inputs: {name} is {short(values)}; give a row of numbers for each sequence.")
+    rows: list[np.ndarray] | None = None
     try:
         whole = _array(values)
         if whole.ndim == 1:
-            rows: list[np.ndarray] | None = [whole] if whole.size else []
-        else:
-            rows = list(whole) if whole.ndim == 2 else None
+            rows = [whole] if whole.size else []
+        elif whole.ndim == 2:
+            rows = list(whole)
     except ValueError:  # rows of different lengths
-        rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
+        rows = _ragged_rows(values)
     if rows is not None and any(row.dtype == object for row in rows):  # the same, of pandas and older NumPy
-        rows = [_array(row) for row in values] if all(map(_is_flat, values)) else None
+        rows = _ragged_rows(values)
     if rows is None or any(row.ndim != 1 for row in rows):
         raise refused
     return rows
 
 
+def _ragged_rows(values: Any) -> list[np.ndarray] | None:
+    """Return rows of different lengths, each as an array; None where one of them is not flat."""
+    if not all(map(_is_flat, values)):
+        return None
+    return [_array(row) for row in values]
+
+
 def _array(values: Any) -> np.ndarray:
     """Return an array of what is given, which PyTorch may have on a GPU; ValueError where rows are ragged."""
-    return np.asarray(values.cpu() if callable(getattr(values, "cpu", None)) else values)
+    on_host = values.cpu() if callable(getattr(values, "cpu", None)) else values
+    return np.asarray(on_host)
 
 
 def _is_flat(row: Any) -> bool:
     """Tell whether something is a row whose parts are no rows."""
     if hasattr(row, "ndim"):
         return bool(row.ndim == 1)
-    return isinstance(row, list | tuple) and not any(isinstance(one, list | tuple) for one in row)
+    if not isinstance(row, list | tuple):
+        return False
+    return not any(isinstance(part, list | tuple) for part in row)
 
 
 def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | None:
@@ -118,9 +154,9 @@ def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | N
         raise InputError(
             f"inputs: {name} has {len(rows):,} rows and {IDS} {len(ids):,}; give both of one call."
         )
-    for number, (row, own) in enumerate(zip(rows, ids, strict=True)):
-        if len(row) != len(own):
-            both = f"{name} of sequence {number:,} has {len(row):,} numbers and {IDS} {len(own):,}"
+    for number, (row, row_ids) in enumerate(zip(rows, ids, strict=True)):
+        if len(row) != len(row_ids):
+            both = f"{name} of sequence {number:,} has {len(row):,} numbers and {IDS} {len(row_ids):,}"
             raise InputError(f"inputs: {both}; give both of one call of the tokenizer.")
     return rows
 
@@ -141,7 +177,7 @@ def _kept(mask: np.ndarray, number: int) -> slice:
 
 def _warn_of_padding(ids: list[np.ndarray]) -> None:
     """Warn of rows that end in [PAD] where no mask says that it is not to be read."""
-    ending = [number for number, row in enumerate(ids) if len(row) > 1 and row[-1] == PAD_ID]
-    if ending:
-        what = f"{IDS} of sequence {ending[0]:,} ends in id {PAD_ID}, which is [PAD], and there is no {MASK}"
+    padded = [number for number, row in enumerate(ids) if len(row) > 1 and row[-1] == PAD_ID]
+    if padded:
+        what = f"{IDS} of sequence {padded[0]:,} ends in id {PAD_ID}, which is [PAD], and there is no {MASK}"
         warn(f"inputs: {what}: the padding is read as tokens. Give the mask that the tokenizer returned.")

@@ -27,8 +27,10 @@ class Guess(NamedTuple):
 
     @property
     def log_probability(self) -> float:
-        """In nats; of a word of several pieces the sum over them."""
-        return math.log(self.probability) if self.probability else -math.inf
+        """In nats; of a word of several pieces the sum over them; -inf for a probability of 0."""
+        if not self.probability:
+            return -math.inf
+        return math.log(self.probability)
 
 
 Guesses = list[Guess]  # the likeliest first
@@ -38,7 +40,12 @@ Ask = Callable[[Iterable[Begun]], Iterator[Array]]
 
 
 def fill_texts(
-    model: Any, texts: list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
+    model: Any,
+    texts: list[str],
+    top: int = 5,
+    *,
+    targets: Iterable[str] | None = None,
+    pieces: int = 1,
 ) -> list[list[Guesses]]:
     """Predict every [MASK] of each text; a model trained left to right knows only what is before it.
 
@@ -46,18 +53,33 @@ def fill_texts(
     the product of those of its pieces, each given the ones before it and [MASK]s for those behind. Each gap
     of a text is asked about by itself; the others stay one [MASK].
 
-    Raise InputError when a text has no [MASK], or is longer than the model's positions; when a target is not
-    in the vocabulary or is given twice; when the model has no trained masked-LM head, or no vocabulary.
-
     Parameters
     ----------
-    model : a trained BERT that has its vocabulary.
-    texts : with [MASK] written out wherever a word is wanted.
-    top : how many guesses for each.
-    targets : words that are asked about; the guesses are these, all of them. None: the whole vocabulary.
-    pieces : most pieces of a guess. For each k up to it, words of k pieces are looked for by a beam search of
+    model : Bert
+        A trained one that has its vocabulary.
+    texts : list of str
+        With [MASK] written out wherever a word is wanted; special tokens in them, and in the targets, are
+        one piece even where the tokenizer has `split_special_tokens`.
+    top : int, default 5
+        How many guesses for each gap.
+    targets : iterable of str, optional
+        Words that are asked about; the guesses are these, all of them. None: the whole vocabulary.
+    pieces : int, default 1
+        Most pieces of a guess. For each k up to it, words of k pieces are looked for by a beam search of
         width `top`: a first piece, and k - 1 that begin with "##". All are ordered by their probabilities,
         which take k as given: they compare words of one length best, and favour short ones.
+
+    Returns
+    -------
+    list of list of list of Guess
+        For each text, for each [MASK] in it, the guesses, the likeliest first.
+
+    Raises
+    ------
+    InputError
+        When a text has no [MASK], or is longer than the model's positions; when a target is not in the
+        vocabulary or is given twice; when targets are given with `pieces`, or a number is below 1; when the
+        model has no trained masked-LM head, or no vocabulary.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
@@ -69,70 +91,134 @@ def fill_texts(
     if words and pieces > 1:
         raise InputError("$pieces is for guesses, but targets were given; leave one out.", pieces=pieces)
     require_masked_lm(model)
-    found = [tokenizer(text).ids for text in texts]
-    places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in found]
-    wider = max([pieces, *map(len, words.values())]) - 1
-    for text, ids, gaps in zip(texts, found, places, strict=True):
+    sequences = [tokenizer(text, special=True).ids for text in texts]
+    places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in sequences]
+    longest_word = max([pieces, *map(len, words.values())])
+    for text, ids, gaps in zip(texts, sequences, places, strict=True):
         if not gaps:
             raise InputError(f"{text!r} has no [MASK]; write [MASK] where a word is to be guessed.")
-        check_length(model, text, len(ids) + wider)
+        check_length(model, text, len(ids) + longest_word - 1)
     if not words and pieces == 1:
-        logits = token_logits(model, zip(found, places, strict=True))
-        return [[_best(tokenizer, row, top) for row in _probabilities(rows)] for rows in logits]
+        all_logits = token_logits(model, zip(sequences, places, strict=True))
+        return [[_best(tokenizer, row, top) for row in _probabilities(logits)] for logits in all_logits]
 
     def guesses(ids: Array, gap: int) -> Guesses:
         ask = partial(_next_pieces, model, ids, gap)
-        return _of_targets(ask, words) if words else _likeliest(ask, tokenizer, top, pieces)
+        if words:
+            return _of_targets(ask, words)
+        return _likeliest(ask, tokenizer, top, pieces)
 
-    return [[guesses(ids, gap) for gap in gaps] for ids, gaps in zip(found, places, strict=True)]
+    return [[guesses(ids, gap) for gap in gaps] for ids, gaps in zip(sequences, places, strict=True)]
 
 
 def _best(tokenizer: Tokenizer, row: Array, top: int) -> Guesses:
-    best = np.argsort(-row, kind="stable")[:top]
-    return [Guess(tokenizer.vocab[piece], float(row[piece])) for piece in best]
+    """Return the likeliest pieces of a row of probabilities (V,)."""
+    guesses = []
+    for piece in _largest(row, top):
+        token = tokenizer.vocab[piece]
+        guesses.append(Guess(token, float(row[piece])))
+    return guesses
 
 
-def _next_pieces(model: Any, ids: Array, gap: int, begun: Iterable[Begun]) -> Iterator[Array]:
-    """Yield for each begun word the probabilities (V,) of the piece behind those that it has."""
-
-    def masked(has: Pieces, k: int) -> Masked:
-        waiting = [model.tokenizer.mask_id] * (k - len(has))
-        return np.array([*ids[:gap], *has, *waiting, *ids[gap + 1 :]]), [gap + len(has)]
-
-    found = token_logits(model, (masked(*one) for one in begun))
-    return (_probabilities(logits)[0] for logits in found)
+def _largest(row: Array, count: int) -> list[int]:
+    """Return where the largest values of a row stand, the largest first, of equal ones the first."""
+    order = np.argsort(-row, kind="stable")
+    places: list[int] = order[:count].tolist()
+    return places
 
 
-def _of_targets(ask: Ask, words: dict[str, Pieces]) -> Guesses:
-    """Return words with their probabilities."""
-    begun = dict.fromkeys((has[:n], len(has)) for has in words.values() for n in range(len(has)))
-    rows = dict(zip(begun, ask(begun), strict=True))
-    guesses = [
-        Guess(word, math.prod(float(rows[has[:n], len(has)][piece]) for n, piece in enumerate(has)))
-        for word, has in words.items()
-    ]
+def _by_probability(guesses: Guesses) -> Guesses:
     return sorted(guesses, key=lambda guess: -guess.probability)
 
 
-def _likeliest(ask: Ask, tokenizer: Tokenizer, top: int, most: int) -> Guesses:
+def _next_pieces(
+    model: Any,
+    ids: Array,
+    gap: int,
+    begun: Iterable[Begun],
+) -> Iterator[Array]:
+    """Yield for each begun word the probabilities (V,) of the piece behind those that it has."""
+    mask_id = model.tokenizer.mask_id
+    before = ids[:gap]
+    after = ids[gap + 1 :]
+
+    def masked(prefix: Pieces, k: int) -> Masked:
+        n_known = len(prefix)
+        waiting = [mask_id] * (k - n_known)
+        sequence = np.array([*before, *prefix, *waiting, *after])
+        return sequence, [gap + n_known]
+
+    asked = (masked(prefix, k) for prefix, k in begun)
+    for logits in token_logits(model, asked):
+        [row] = _probabilities(logits)
+        yield row
+
+
+def _of_targets(ask: Ask, words: dict[str, Pieces]) -> Guesses:
+    """Return words with their probabilities; what several of them begin with is asked about once."""
+    begun: dict[Begun, None] = {}
+    for pieces in words.values():
+        for n in range(len(pieces)):
+            begun[pieces[:n], len(pieces)] = None
+    rows = dict(zip(begun, ask(begun), strict=True))
+    guesses = []
+    for word, pieces in words.items():
+        probabilities = []
+        for n, piece in enumerate(pieces):
+            row = rows[pieces[:n], len(pieces)]
+            probabilities.append(float(row[piece]))
+        probability = math.prod(probabilities)
+        guesses.append(Guess(word, probability))
+    return _by_probability(guesses)
+
+
+def _likeliest(
+    ask: Ask,
+    tokenizer: Tokenizer,
+    top: int,
+    most: int,
+) -> Guesses:
     """Look for the likeliest words of up to so many pieces."""
+    probabilities: dict[str, float] = {}
+    for k in range(1, most + 1):
+        for pieces, probability in _beam_search(ask, tokenizer, top, k):
+            if k == 1:
+                word = tokenizer.vocab[pieces[0]]
+            else:
+                word = tokenizer.decode(pieces)
+            # A word cut in two ways counts as the likelier one.
+            before = probabilities.get(word, 0.0)
+            probabilities[word] = max(probability, before)
+    guesses = [Guess(word, probability) for word, probability in probabilities.items()]
+    return _by_probability(guesses)[:top]
+
+
+def _beam_search(
+    ask: Ask,
+    tokenizer: Tokenizer,
+    top: int,
+    k: int,
+) -> list[tuple[Pieces, float]]:
+    """Return the `top` likeliest words of k pieces, each with its probability."""
     continues = tokenizer.continuation
     starts = ~continues
     starts[list(tokenizer.special_ids)] = False
-    found: dict[str, float] = {}
-    for k in range(1, most + 1):
-        beam: list[tuple[Pieces, float]] = [((), 1.0)]
-        for n in range(k):
-            longer = []
-            for (has, chance), row in zip(beam, ask([(has, k) for has, _ in beam]), strict=True):
-                row = row if k == 1 else np.where(continues if n else starts, row, 0)
-                best = np.argsort(-row, kind="stable")[:top].tolist()
-                longer += [((*has, piece), chance * float(row[piece])) for piece in best if row[piece]]
-            beam = sorted(longer, key=lambda one: -one[1])[:top]
-        for has, chance in beam:  # a word cut in two ways counts as the likelier one
-            word = tokenizer.vocab[has[0]] if k == 1 else tokenizer.decode(has)
-            found[word] = max(chance, found.get(word, 0.0))
-    return sorted((Guess(*one) for one in found.items()), key=lambda guess: -guess.probability)[:top]
+    beam: list[tuple[Pieces, float]] = [((), 1.0)]
+    for n in range(k):
+        allowed = continues if n else starts
+        rows = ask([(prefix, k) for prefix, _ in beam])
+        longer: list[tuple[Pieces, float]] = []
+        for (prefix, probability), row in zip(beam, rows, strict=True):
+            if k > 1:
+                row = np.where(allowed, row, 0)
+            for piece in _largest(row, top):
+                if not row[piece]:
+                    continue
+                pieces = (*prefix, piece)
+                longer.append((pieces, probability * float(row[piece])))
+        longer.sort(key=lambda candidate: -candidate[1])
+        beam = longer[:top]
+    return beam
 
 
 # (m,V) -> (m,V)
@@ -147,12 +233,15 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     if isinstance(targets, str):
         raise InputError("$targets is one string; give a list of words.", targets=targets)
     targets = list(targets)
-    if strange := [short(word) for word in targets if not isinstance(word, str)]:
+    strange = [short(word) for word in targets if not isinstance(word, str)]
+    if strange:
         raise InputError(f"$targets: {strange[0]} is no word; give strings.", targets=targets)
     if not targets:
         raise InputError("$targets has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]
-    words = {word: tuple(tokenizer.encode(word, add_special_tokens=False)) for word in targets}
+    words = {}
+    for word in targets:
+        words[word] = tuple(tokenizer.encode(word, add_special_tokens=False, special=True))
     for number, word in enumerate(targets):
         if not words[word] or tokenizer.unk_id in words[word]:
             raise InputError(f"$targets: {word!r} is not in the vocabulary; leave it out.", targets=targets)
@@ -165,26 +254,72 @@ def token_logits(model: Any, asked: Iterable[Masked]) -> Iterator[np.ndarray]:
     """Yield scores of every piece at positions of each sequence, computed some thousand tokens at a time.
 
     Left to right they come from the token before each position.
+
+    Parameters
+    ----------
+    model : Bert
+        With a masked-LM head, and its vocabulary.
+    asked : iterable of pairs
+        The ids of a sequence, (n,), and the positions in it that are asked about, m of them.
+
+    Yields
+    ------
+    array (m,V), float64
+        The logits of one sequence, V being the pieces of the vocabulary.
     """
     asked = iter(asked)
     waiting = next(asked, None)
     while waiting:
         chunk: list[Masked] = []
-        tokens = rows = 0
-        while waiting and (not chunk or tokens < BATCH_TOKENS and rows * model.config.V < LOGITS):
+        n_tokens = 0
+        n_rows = 0
+        while waiting:
+            has_room = n_tokens < BATCH_TOKENS and n_rows * model.config.V < LOGITS
+            if chunk and not has_room:
+                break
+            ids, positions = waiting
             chunk.append(waiting)
-            tokens, rows = tokens + len(waiting[0]), rows + len(waiting[1])
+            n_tokens += len(ids)
+            n_rows += len(positions)
             waiting = next(asked, None)
-        batch = Batch.pack([Sequence(ids, np.zeros(len(ids), np.int32)) for ids, _ in chunk])
-        counts = [len(positions) for _, positions in chunk]
-        places = np.concatenate([np.asarray(positions) for _, positions in chunk])
-        wanted = places + np.repeat(batch.first_rows, counts) - model.config.is_decoder
-        logits = model.masked_lm_logits(batch, wanted)[:, : model.tokenizer.vocab_size].astype(np.float64)
-        yield from np.split(logits, np.cumsum(counts)[:-1])
+        yield from _chunk_logits(model, chunk)
+
+
+def _chunk_logits(model: Any, chunk: list[Masked]) -> list[np.ndarray]:
+    """Return the scores for some sequences, computed together."""
+    sequences = []
+    counts = []
+    for ids, positions in chunk:
+        segments = np.zeros(len(ids), np.int32)
+        sequences.append(Sequence(ids, segments))
+        counts.append(len(positions))
+    batch = Batch.pack(sequences)
+    places = np.concatenate([np.asarray(positions) for _, positions in chunk])
+    first_rows = np.repeat(batch.first_rows, counts)
+    wanted = places + first_rows - model.config.is_decoder
+    logits = model.masked_lm_logits(batch, wanted)
+    of_vocabulary = logits[:, : model.tokenizer.vocab_size]
+    ends = np.cumsum(counts)
+    return np.split(of_vocabulary.astype(np.float64), ends[:-1])
 
 
 def check_length(model: Any, text: str, length: int) -> None:
-    """Raise InputError when a text makes a longer sequence than the model has positions."""
+    """Check that a text makes no longer sequence than the model has positions.
+
+    Parameters
+    ----------
+    model : Bert
+        Whose positions are counted.
+    text : str
+        Named in the error.
+    length : int
+        Its tokens, [CLS] and [SEP] included.
+
+    Raises
+    ------
+    InputError
+        When it is longer.
+    """
     if length > model.config.P:
         what = f"{short(text)} takes {length:,} tokens with [CLS] and [SEP]"
         more = f"more than the model's {model.config.P} positions"
@@ -192,7 +327,18 @@ def check_length(model: Any, text: str, length: int) -> None:
 
 
 def require_masked_lm(model: Any) -> None:
-    """Raise InputError when a model has no trained masked-LM head."""
+    """Check that a model has a trained masked-LM head.
+
+    Parameters
+    ----------
+    model : Bert
+        Whose `missing` and head are looked at.
+
+    Raises
+    ------
+    InputError
+        When it has none: it was fine-tuned, or came without one.
+    """
     lacking = [name for name in model.missing if name.startswith("cls.predictions")]
     if lacking or model.params.head.kind != "pretraining":
         advice = "use one that was pre-trained, such as the model that it was fine-tuned from."

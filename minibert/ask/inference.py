@@ -35,21 +35,50 @@ RUN = "training.json"  # in the folder of a pre-training
 
 
 def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
-    """Make parameters read-only, and have an engine lay out their matrices, the layers' as `int8` or not."""
+    """Make parameters read-only, and have an engine lay out their matrices.
+
+    The embeddings stay as they are, but for the one that decodes: it is laid out transposed, (H,V).
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine, which keeps each matrix as its products read it.
+    params : Parameters
+        All parameters of the model.
+    int8 : bool, default False
+        Quantize the matrices of the layers, not those of the heads.
+
+    Raises
+    ------
+    InputError
+        When `int8` is asked for and the engine, the type of the weights or the processor can't do it.
+    """
     if int8 and not (ops.has_int8 and params.flat.dtype == np.float32):
         needed = "int8=True needs the engine cpp, weights in float32 and the instruction set avx512_bf16"
         raise InputError(f"{needed}; leave it out with {ops.name} in {params.flat.dtype} on this processor.")
     params.make_read_only()
     for name, weight in params.items():
-        if weight.ndim == 2 and not name.startswith("embeddings."):
-            ops.keep(weight, int8 and name.startswith("layers."))
+        is_embedding = name.startswith("embeddings.")
+        is_layer = name.startswith("layers.")
+        if weight.ndim == 2 and not is_embedding:
+            ops.keep(weight, int8 and is_layer)
     if params.head.kind == "pretraining":
-        ops.keep((params["embeddings.word"] if params.decoder is None else params.decoder).T)  # the decoder
+        decoder = params["embeddings.word"] if params.decoder is None else params.decoder
+        ops.keep(decoder.T)
 
 
 # x (n,H) -> (n,H)
 def unit_rows(x: np.ndarray) -> np.ndarray:
-    """Divide each row by its length, or by 1e-12 where that is more."""
+    """Divide each row by its length, or by 1e-12 where that is more.
+
+    Parameters
+    ----------
+    x : array (n,H), float
+
+    Returns
+    -------
+    array (n,H) of the type of `x`. The lengths are summed in float64.
+    """
     lengths = np.sqrt(np.sum(x * x, axis=-1, keepdims=True, dtype=np.float64))
     return (x / np.maximum(lengths, 1e-12)).astype(x.dtype)
 
@@ -68,7 +97,8 @@ class Encoded:
     prompt_tokens: int = 0  # at the beginning of each sequence, of the prompt that such a folder has
 
     def __repr__(self) -> str:
-        parts = [f"{len(self.hidden_states)} × {self.hidden_states[0].shape}"]
+        states = self.hidden_states
+        parts = [f"{len(states)} × {states[0].shape}"]
         if self.pooled is not None:
             parts.append(f"pooled {self.pooled.shape}")
         if self.attentions:
@@ -88,11 +118,12 @@ class Encoded:
 
         Parameters
         ----------
-        pool : str, optional; "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP]
-            included; "pooled", the pooler's output. Left out, the vectors are those of
-            `SentenceTransformer.encode` where the model is from a folder of sentence-transformers, and the
-            mean otherwise.
-        normalize : bool, default False; make each of length 1, so that a product of two is their cosine.
+        pool : str, optional
+            "cls", the first token; "mean" or "max" over all tokens, [CLS] and [SEP] included; "pooled", the
+            pooler's output. Left out, the vectors are those of `SentenceTransformer.encode` where the model
+            is from a folder of sentence-transformers, and the mean otherwise.
+        normalize : bool, default False
+            Make each of length 1, so that a product of two is their cosine.
 
         Returns
         -------
@@ -103,24 +134,32 @@ class Encoded:
         InputError
             When there is no such pool, or no trained pooler to read.
         """
-        last, begins = self.hidden_states[-1], self.cu_seqlens[:-1]
+        last = self.hidden_states[-1]
         if pool is None and self.modules is not None:
             vectors = self.modules.vectors(last, self.cu_seqlens, self.prompt_tokens)
-            return unit_rows(vectors) if normalize else vectors
-        pool = "mean" if pool is None else pool
-        if pool == "cls":
-            vectors = last[begins]
-        elif pool == "mean":
-            total = np.add.reduceat(last, begins, axis=0, dtype=np.float64)
-            vectors = (total / np.diff(self.cu_seqlens)[:, None]).astype(last.dtype)
-        elif pool == "max":
-            vectors = np.maximum.reduceat(last, begins, axis=0)
-        elif pool == "pooled" and self.pooled is not None:
-            vectors = self.pooled
         else:
-            text = "$pool is not possible; choose cls, mean, max, or pooled of a model with a trained pooler."
-            raise InputError(text, pool=pool)
-        return unit_rows(vectors) if normalize else vectors
+            vectors = self._pooled_by("mean" if pool is None else pool)
+        if normalize:
+            vectors = unit_rows(vectors)
+        return vectors
+
+    # -> (S,H)
+    def _pooled_by(self, pool: str) -> np.ndarray:
+        """Make one vector of each sequence by the name of a pool."""
+        last = self.hidden_states[-1]
+        begins = self.cu_seqlens[:-1]
+        if pool == "cls":
+            return last[begins]
+        if pool == "mean":
+            total = np.add.reduceat(last, begins, axis=0, dtype=np.float64)
+            lengths = np.diff(self.cu_seqlens)
+            return (total / lengths[:, None]).astype(last.dtype)
+        if pool == "max":
+            return np.maximum.reduceat(last, begins, axis=0)
+        if pool == "pooled" and self.pooled is not None:
+            return self.pooled
+        text = "$pool is not possible; choose cls, mean, max, or pooled of a model with a trained pooler."
+        raise InputError(text, pool=pool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Raise InputError: an array of what was encoded could be several, and one is to be chosen."""
@@ -137,10 +176,16 @@ class Encoded:
             raise IndexError(f"There is no sequence {number}, there are {len(self)}.")  # where iteration ends
         number %= len(self)
         begin, end = self.cu_seqlens[number : number + 2]
+        attentions = self.attentions
+        if attentions:
+            attentions = [[layer[number]] for layer in attentions]
+        pooled = self.pooled
+        if pooled is not None:
+            pooled = pooled[number : number + 1]
         return Encoded(
             hidden_states=[state[begin:end] for state in self.hidden_states],
-            attentions=self.attentions and [[layer[number]] for layer in self.attentions],
-            pooled=None if self.pooled is None else self.pooled[number : number + 1],
+            attentions=attentions,
+            pooled=pooled,
             cu_seqlens=np.array([0, end - begin], self.cu_seqlens.dtype),
             tokens=self.tokens and self.tokens[begin:end],
             modules=self.modules,
@@ -160,20 +205,31 @@ class Bert:
     answers are what `TextClassifier` and the other estimators learn to predict from such a model.
 
     A model can be copied and pickled. A copy shares the engine; an unpickled model has one of its own, which
-    is made as the first one was: another process can compute with it. Raise InputError when the parameters
-    belong to another configuration, or the vocabulary is larger than the model's.
+    is made as the first one was: another process can compute with it.
 
     Parameters
     ----------
-    config, params : the model's configuration, and its parameters.
-    ops : the engine; the fastest there is when left out.
-    tokenizer : its vocabulary, for texts as inputs; a model from a folder has the one there, if there is one.
+    config : BertConfig
+        Its sizes; see `BertConfig`.
+    params : Parameters
+        Its weights, of the same configuration.
+    ops : Ops, optional
+        The engine; the fastest there is when left out.
+    tokenizer : Tokenizer, optional
+        Its vocabulary, for texts as inputs; a model from a folder has the one there, if there is one.
 
     Attributes
     ----------
-    missing : Hugging Face's names of what only has its initial value; `from_pretrained` says which.
-    modules : how a folder of sentence-transformers has texts read, and what makes vectors of them; None for
-        other folders, and settable to None, for vectors that are the mean of the last hidden states.
+    missing : tuple of str
+        Hugging Face's names of what only has its initial value; `from_pretrained` says which.
+    modules : SentenceModules or None
+        How a folder of sentence-transformers has texts read, and what makes vectors of them; None for other
+        folders, and settable to None, for vectors that are the mean of the last hidden states.
+
+    Raises
+    ------
+    InputError
+        When the parameters belong to another configuration, or the vocabulary is larger than the model's.
 
     Examples
     --------
@@ -186,7 +242,11 @@ class Bert:
     """
 
     def __init__(
-        self, config: BertConfig, params: Parameters, ops: Any = None, tokenizer: Tokenizer | None = None
+        self,
+        config: BertConfig,
+        params: Parameters,
+        ops: Any = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         if params.config != config:
             raise InputError("params belong to another configuration than config; give params.config.")
@@ -195,7 +255,8 @@ class Bert:
         self.config = config
         self.params = params
         self.ops = engines.create() if ops is None else ops
-        self._tokenizer, self._folder = tokenizer, ""  # where a tokenizer that is None is read from
+        self._tokenizer = tokenizer
+        self._folder = ""  # where a tokenizer that is None is read from
         self.missing: tuple[str, ...] = ()
         self.modules: SentenceModules | None = None
         self._source = ""  # the folder of the modules
@@ -205,12 +266,18 @@ class Bert:
         return self.__dict__ | {"_kept": None}  # a copy places its own parameters
 
     def __repr__(self) -> str:
-        size = f"{self.config.L} layers of {self.config.H}, {self.n_parameters / 1e6:.1f}M parameters"
+        millions = self.n_parameters / 1e6
+        size = f"{self.config.L} layers of {self.config.H}, {millions:.1f}M parameters"
         return f"Bert({size}, {self.ops.name})"
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, engine: str = "auto", *, dtype: Any = "float32", threads: int | None = None
+        cls,
+        folder: str | Path,
+        engine: str = "auto",
+        *,
+        dtype: Any = "float32",
+        threads: int | None = None,
     ) -> "Bert":
         """Load the folder of a run of minibert, or of a BERT in Hugging Face's or Google's format.
 
@@ -218,22 +285,35 @@ class Bert:
         listed in `missing`. What is computed from them means nothing until they are trained: `pooled` is
         None without its pooler, and methods that read such a head warn. What a folder of
         sentence-transformers says of texts and vectors is read, and a warning says what of it is not done.
-        Raise InputError when the folder does not hold a whole and sound BERT, or engine or dtype does not
-        exist.
 
         Parameters
         ----------
-        folder : has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
+        folder : str or path
+            Has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
             `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
-        engine : the engine by name.
-        dtype : in which to compute: "float32", "float64", "bfloat16" for matrix products and activations with
+        engine : str, default "auto"
+            The engine by name.
+        dtype : str or a type of NumPy's, default "float32"
+            In which to compute: "float32", "float64", "bfloat16" for matrix products and activations with
             everything else in float32, or "auto" for the faster. What comes out is float32 or float64.
-        threads : of the engine; one for each core when left out.
+        threads : int, optional
+            Of the engine; one for each core when left out.
+
+        Returns
+        -------
+        Bert
+            With its vocabulary, read when first needed, where the folder has one.
+
+        Raises
+        ------
+        InputError
+            When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
         if not (dtype is None or isinstance(dtype, str)):
             with suppress(TypeError, ValueError):  # which is no type of NumPy's; `create` refuses it
                 dtype = np.dtype(dtype).name
-        dtype = engines.quickest_dtype(engine) if dtype == "auto" else dtype
+        if dtype == "auto":
+            dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
@@ -242,7 +322,8 @@ class Bert:
         if params.decoder is not None:  # with which it guesses
             model.missing = tuple(name for name in report.missing if not name.startswith(MASKED_LM))
         _warn_of_unknown_head(folder, report.unused)
-        model.modules, model._source = read_modules(folder, config), str(folder)
+        model.modules = read_modules(folder, config)
+        model._source = str(folder)
         if model.modules is not None and (lacking := model.modules.not_done):
             advice = "vectors are not those of SentenceTransformer.encode"
             warn(f"{folder} is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
@@ -252,8 +333,20 @@ class Bert:
         """Write `config.json` and `model.safetensors` (float32), which `transformers` loads as well.
 
         What was missing where the model is from is left out, so that nobody takes it for trained. The
-        vocabulary is written too, if the model has one. Raise InputError where the folder holds a run or a
-        fine-tuned model, whose other files would stay and fit no longer.
+        vocabulary is written too, if the model has one; a warning says where it can't be read. The modules of
+        a folder of sentence-transformers are copied.
+
+        Parameters
+        ----------
+        folder : str or path
+            Where to write; made if it is not there.
+
+        Raises
+        ------
+        InputError
+            When the folder holds a run or a fine-tuned model, whose other files would stay and fit no longer.
+        RunError
+            When a file can't be written.
         """
         require_no_other(folder, (*FINETUNED, RUN))
         save_hf(folder, self.config, self.params, omit=self.missing)
@@ -262,9 +355,11 @@ class Bert:
                 self.tokenizer.save_pretrained(folder, self.config.P)
             except InputError as error:
                 warn(f"No vocabulary is written: {error}")
-        if self.modules is not None:
-            for name, data in module_files(self._source).items():
-                write_atomically(Path(folder) / name, partial(_write, data=data))
+        if self.modules is None:
+            return
+        for name, data in module_files(self._source).items():
+            write = partial(_write, data=data)
+            write_atomically(Path(folder) / name, write)
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
         """Make short texts fast, and the parameters read-only; return the model.
@@ -275,9 +370,21 @@ class Bert:
         nothing by it, and their results may differ by a rounding. To train, load the model again; a copy
         (`copy.deepcopy`, pickle) is as a model was before.
 
-        `int8` quantizes the layers, not the heads: weights once, with a scale for each column, activations on
-        the way, with a scale for each token. Hidden states change by a few percent. Raise InputError, and
-        change nothing, where the engine or the processor can't.
+        Parameters
+        ----------
+        int8 : bool, default False
+            Quantize the layers, not the heads: weights once, with a scale for each column, activations on the
+            way, with a scale for each token. Hidden states change by a few percent.
+
+        Returns
+        -------
+        Bert
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            When the engine or the processor has no `int8`; nothing is changed then.
 
         Examples
         --------
@@ -288,7 +395,13 @@ class Bert:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its vocabulary, given or in its folder; raise InputError where it has none, or one too large."""
+        """Its vocabulary, given or read from its folder when first needed.
+
+        Raises
+        ------
+        InputError
+            When the model has none, or one that is larger than its embedding.
+        """
         if self._tokenizer is None:
             if not self._folder:
                 advice = "give it one, Bert(..., tokenizer=...), or encodings in place of texts."
@@ -305,69 +418,126 @@ class Bert:
     def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
-        Raise InputError when the inputs are none of these, an id is outside the vocabulary or a sequence too
-        long, or there is no such layer.
-
         Parameters
         ----------
-        inputs : texts, encodings or a `Batch`, as above; any number of them.
-        attentions : compute the attention maps as well.
-        layers : which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for
-            1 to L; None for every one: 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
+        inputs : texts, encodings or a `Batch`
+            As the class describes them; any number of sequences.
+        attentions : bool, default False
+            Compute the attention maps as well.
+        layers : int, iterable of int or str, optional
+            Which hidden states to keep: numbers, 0 for the embeddings and -1 for the last, or "all" for 1 to
+            L; None for every one: 4 (L+1) H bytes a token in float32, 40 KB for BERT base.
+
+        Returns
+        -------
+        Encoded
+            Of S sequences with T tokens in all.
+
+        Raises
+        ------
+        InputError
+            When the inputs are none of these, an id is outside the vocabulary or a sequence too long, or
+            there is no such layer.
         """
-        (batch, prompt_tokens), config, head = self._read(inputs), self.config, self.params.head
-        kept = list(range(config.L + 1) if layers is None else layer_numbers(layers, config.L))
-        needed = range(config.L + 1) if attentions else {*kept, config.L}
-        states = dict(zip(sorted(needed), self._states(batch, sorted(needed)), strict=True))
-        maps = [
-            [np.asarray(one) for one in bert.attention_maps(self.ops, config, states[number], layer, batch)]
-            for number, layer in enumerate(self.params.tree["layers"] if attentions else ())
-        ]
-        has_pooler = head.pooled and not head.lstm and not self._untrained("pooler")
-        rows = batch.last_rows if config.is_decoder else batch.first_rows  # as in `heads`
+        L = self.config.L
+        batch, prompt_tokens = self._read(inputs)
+        kept = list(range(L + 1))
+        if layers is not None:
+            kept = list(layer_numbers(layers, L))
+        needed = sorted(range(L + 1) if attentions else {*kept, L})
+        states = dict(zip(needed, self._states(batch, needed), strict=True))
+        maps = self._attention_maps(batch, states) if attentions else None
+        pooled = None
+        head = self.params.head
+        if head.pooled and not head.lstm and not self._untrained("pooler"):
+            rows = batch.last_rows if self.config.is_decoder else batch.first_rows  # as in `heads`
+            pooled = np.asarray(self._pooled(states[L], rows))
+        tokens = None
+        if self._tokenizer:
+            tokens = _pieces(self._tokenizer.vocab, batch.input_ids.tolist())
         return Encoded(
             hidden_states=[states[number] for number in kept],
-            attentions=maps if attentions else None,
-            pooled=np.asarray(self._pooled(states[config.L], rows)) if has_pooler else None,
+            attentions=maps,
+            pooled=pooled,
             cu_seqlens=batch.cu_seqlens.copy(),
-            tokens=_pieces(self._tokenizer.vocab, batch.input_ids.tolist()) if self._tokenizer else None,
-            modules=self.modules if kept[-1] == config.L else None,  # which are made for the last layer
+            tokens=tokens,
+            modules=self.modules if kept[-1] == L else None,  # which are made for the last layer
             prompt_tokens=prompt_tokens,
         )
 
+    # states[number] (T,H) -> [layer][sequence] (A,n,n)
+    def _attention_maps(self, batch: Batch, states: Mapping[int, np.ndarray]) -> list[list[np.ndarray]]:
+        """Return the attention maps of each layer, computed anew from its input."""
+        maps = []
+        for number, layer in enumerate(self.params.tree["layers"]):
+            of_layer = bert.attention_maps(self.ops, self.config, states[number], layer, batch)
+            maps.append([np.asarray(sequence) for sequence in of_layer])
+        return maps
+
     # -> for each number (T,H)
     def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[np.ndarray]:
-        """Return some hidden states, chosen as for `encode`; raise as it does."""
+        """Return some hidden states, chosen and refused as by `encode`.
+
+        Parameters
+        ----------
+        inputs : texts, encodings or a `Batch`
+            As the class describes them.
+        layers : int, iterable of int or str
+            Which: numbers, 0 for the embeddings and -1 for the last, or "all" for 1 to L.
+
+        Returns
+        -------
+        list of array (T,H), one for each number, in the order of `layers`.
+        """
         return self._states(self._batch(inputs), layer_numbers(layers, self.config.L))
 
     # -> for each number (T,H)
     def _states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
         """Return hidden states of a batch, some thousand tokens at a time."""
-        runtime, static = runtime_of(self.ops), (self.config, tuple(numbers))
+        runtime = runtime_of(self.ops)
+        static = (self.config, tuple(numbers))
         whole: list[np.ndarray] = []
         for part, rows in _parts(batch):
-            found = runtime.call(self.ops, bert.hidden_states, static, self._placed(), runtime.prepare(part))
-            states = [runtime.in_order(state, part, "tokens") for state in found]
+            prepared = runtime.prepare(part)
+            params = self._placed()
+            on_device = runtime.call(self.ops, bert.hidden_states, static, params, prepared)
+            states = [runtime.in_order(state, part, "tokens") for state in on_device]
             if part.T == batch.T:
                 return states
-            whole = whole or [np.empty((batch.T, self.config.H), state.dtype) for state in states]
-            for one, state in zip(whole, states, strict=True):
-                one[rows] = state
+            if not whole:
+                shape = (batch.T, self.config.H)
+                whole = [np.empty(shape, state.dtype) for state in states]
+            for array, state in zip(whole, states, strict=True):
+                array[rows] = state
         return whole
 
     def _placed(self) -> Params:
         """Return the parameters where the engine computes, placed anew when others have taken their place."""
         tree = self.params.tree
         if self._kept is None or self._kept[0] is not tree:
-            self._kept = tree, runtime_of(self.ops).to_device(tree)
+            on_device = runtime_of(self.ops).to_device(tree)
+            self._kept = tree, on_device
         return self._kept[1]
 
     # -> (len(rows), V)
     def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
-        """Return scores of every piece of the vocabulary at `rows`, tokens counted through all sequences.
+        """Return scores of every piece of the vocabulary at some tokens; warn where the head is untrained.
 
-        Raise InputError when a row is none of the tokens, or the model has no heads of pre-training; warn
-        where they were not trained.
+        Parameters
+        ----------
+        inputs : texts, encodings or a `Batch`
+            As the class describes them.
+        rows : int or array (M,) of int
+            Which tokens, counted from 0 through all sequences.
+
+        Returns
+        -------
+        array (M,V), the logits before the softmax (section 3.1, Task 1).
+
+        Raises
+        ------
+        InputError
+            When a row is none of the tokens, or the model has no heads of pre-training.
         """
         batch = self._batch(inputs)
         rows = whole_numbers("rows", np.ravel(rows))
@@ -375,37 +545,75 @@ class Bert:
             what = f"rows from {rows.min()} to {rows.max()} are not all among the {batch.T} tokens"
             raise InputError(f"{what}; choose from 0 to {batch.T - 1}.")
         tree = self._pretrained("masked_lm_logits", "cls.predictions")
-        last, word = self._states(batch, (self.config.L,))[0], tree["embeddings"]["word"]
-        if self.params.decoder is not None:
-            word = self.params.decoder
-        logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], word, self.config)
+        last = self._last_states(batch)
+        decoder = self.params.decoder
+        if decoder is None:  # it is tied
+            decoder = tree["embeddings"]["word"]
+        logits, _ = self.ops.masked_lm_logits(last, rows, tree["mlm"], decoder, self.config)
         return np.asarray(logits)
 
+    # -> (T,H)
+    def _last_states(self, batch: Batch) -> np.ndarray:
+        [last] = self._states(batch, (self.config.L,))
+        return last
+
     def fill_mask(
-        self, text: str | list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
+        self,
+        text: str | list[str],
+        top: int = 5,
+        *,
+        targets: Iterable[str] | None = None,
+        pieces: int = 1,
     ) -> list[Any]:
         """Guess what stands at each [MASK] of a text, or of each of a list; see `gaps.fill_texts`.
 
-        Return for each [MASK] its guesses, the likeliest first, as pairs of a word and its probability; for a
-        list of texts a list of these.
+        Parameters
+        ----------
+        text : str or list of str
+            With [MASK] written out wherever a word is wanted.
+        top : int, default 5
+            How many guesses for each.
+        targets : iterable of str, optional
+            Words that are asked about: the guesses are these, all of them. None: the whole vocabulary.
+        pieces : int, default 1
+            Most pieces of a guess.
+
+        Returns
+        -------
+        list of list of Guess
+            For each [MASK] its guesses, the likeliest first, as pairs of a word and its probability; for a
+            list of texts a list of these.
 
         Examples
         --------
         >>> model.fill_mask("Paris is the [MASK] of France.")  # doctest: +SKIP
         [[Guess(token='capital', probability=0.97), ...]]
         """
-        is_one = isinstance(text, str) or not isinstance(text, Iterable)
-        texts: list[Any] = [text] if is_one else list(text)
-        found: list[Any] = fill_texts(self, texts, top, targets=targets, pieces=pieces)
-        return found[0] if is_one else found
+        is_single = isinstance(text, str) or not isinstance(text, Iterable)
+        texts: list[Any] = [text] if is_single else list(text)
+        guesses: list[Any] = fill_texts(self, texts, top, targets=targets, pieces=pieces)
+        return guesses[0] if is_single else guesses
 
     # -> (S,2)
     def next_sentence_logits(self, inputs: Any) -> np.ndarray:
-        """Return scores of IsNext (column 0) and NotNext (1); raise and warn as `masked_lm_logits` does."""
+        """Return scores of IsNext and NotNext; raise and warn as `masked_lm_logits` does.
+
+        Parameters
+        ----------
+        inputs : texts, encodings or a `Batch`
+            As the class describes them; each a pair.
+
+        Returns
+        -------
+        array (S,2), the logits of IsNext (column 0) and NotNext (1) (section 3.1, Task 2).
+        """
         batch = self._batch(inputs)
-        nsp = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")["nsp"]
-        pooled = self._pooled(self._states(batch, (self.config.L,))[0], batch.first_rows)
-        return np.asarray(self.ops.linear(pooled, nsp["weight"], nsp["bias"])[0])
+        tree = self._pretrained("next_sentence_logits", "cls.seq_relationship", "pooler")
+        last = self._last_states(batch)
+        pooled = self._pooled(last, batch.first_rows)
+        head = tree["nsp"]
+        logits, _ = self.ops.linear(pooled, head["weight"], head["bias"])
+        return np.asarray(logits)
 
     def _pretrained(self, wanted: str, *read: str) -> Params:
         """Return the parameters if they have the heads of pre-training; warn where what is read is new."""
@@ -414,8 +622,10 @@ class Bert:
             what = f"it has a head of kind {kind!r} in place of those of pre-training"
             advice = "use the model that it was fine-tuned from."
             raise InputError(f"{wanted}: this model was fine-tuned, {what}; {advice}")
-        if lacking := ", ".join(name for part in read for name in self._untrained(part)):
-            warn(f"{wanted}: the model came without {lacking}; train these before relying on what they give.")
+        lacking = [name for part in read for name in self._untrained(part)]
+        if lacking:
+            names = ", ".join(lacking)
+            warn(f"{wanted}: the model came without {names}; train these before relying on what they give.")
         return self.params.tree
 
     def _untrained(self, part: str) -> list[str]:
@@ -431,11 +641,16 @@ class Bert:
 
     def _read(self, inputs: Any) -> tuple[Batch, int]:
         """Pack the inputs as a batch that fits the model; say how many tokens of each are a prompt's."""
-        inputs = list(inputs) if isinstance(inputs, Iterator) else inputs
+        if isinstance(inputs, Iterator):
+            inputs = list(inputs)
         prompt_tokens = 0
-        if texts := _texts(inputs):
+        texts = _texts(inputs)
+        if texts:
             inputs, prompt_tokens = self._encodings(texts)
-        batch = inputs if isinstance(inputs, Batch) else Batch.pack(list(_sequences(inputs)))
+        if isinstance(inputs, Batch):
+            batch = inputs
+        else:
+            batch = Batch.pack(list(_sequences(inputs)))
         batch.validate(self.config)
         return batch, prompt_tokens
 
@@ -443,10 +658,13 @@ class Bert:
         """Tokenize texts or pairs, as a folder of sentence-transformers asks for where there is one.
 
         Texts that are too long are cut where such a folder says how long they may be, with a warning, and
-        refused otherwise. Return the encodings, and how many tokens of each are the prompt's.
+        refused otherwise. What is asked is in the model's own markup: special tokens written out are one
+        piece, also where data is read letter by letter, as the tokenizer's `split_special_tokens` says.
+        Return the encodings, and how many tokens of each are the prompt's.
         """
         if self.modules is None:
-            encoded, P = self.tokenizer(texts), self.config.P
+            encoded = self.tokenizer(texts, special=True)
+            P = self.config.P
             lengths = np.diff(encoded.cu_seqlens)
             if lengths.max() > P:
                 first = int(np.argmax(lengths > P))
@@ -455,13 +673,14 @@ class Bert:
                 raise InputError(f"{long} with [CLS] and [SEP], and the model {P} positions; {cut}")
             return encoded, 0
         prompted = [with_prompt(self.modules.prompt, text) for text in texts]
-        most = self.modules.max_length
-        encoded = self.tokenizer(prompted, max_length=most)
-        if many := int((encoded.n_cut > 0).sum()):
-            have = "has" if many == 1 else "have"
-            were = f"{many:,} of {len(texts):,} texts {have} more than the {most} tokens"
+        max_length = self.modules.max_length
+        encoded = self.tokenizer(prompted, max_length=max_length, special=True)
+        n_cut = int((encoded.n_cut > 0).sum())
+        if n_cut:
+            have = "has" if n_cut == 1 else "have"
+            were = f"{n_cut:,} of {len(texts):,} texts {have} more than the {max_length} tokens"
             warn(f"{were} that the model's folder reads, as its max_seq_length says; the ends were cut.")
-        return encoded, prompt_tokens_of(self.tokenizer, self.modules)
+        return encoded, prompt_tokens_of(self.tokenizer, self.modules, special=True)
 
 
 def with_prompt(prompt: str, text: Any) -> Any:
@@ -469,42 +688,57 @@ def with_prompt(prompt: str, text: Any) -> Any:
 
     Parameters
     ----------
-    prompt : str, "" for none.
-    text : a text, or a pair as a tuple.
+    prompt : str
+        "" for none.
+    text : str or tuple
+        A text, or a pair as a tuple.
 
     Returns
     -------
-    The text or pair with it.
+    str or tuple
+        The text or pair with it.
     """
     if not prompt:
         return text
     return (prompt + text[0], *text[1:]) if isinstance(text, tuple) else prompt + text
 
 
-def prompt_tokens_of(tokenizer: Tokenizer, modules: SentenceModules) -> int:
-    """Count the tokens that a prompt takes at the beginning of a sequence, [CLS] included; 0 without one.
+def prompt_tokens_of(
+    tokenizer: Tokenizer,
+    modules: SentenceModules,
+    special: bool | None = None,
+) -> int:
+    """Count the tokens that a prompt takes at the beginning of a sequence, [CLS] included.
 
     Parameters
     ----------
-    tokenizer : of the model.
-    modules : which have the prompt.
+    tokenizer : Tokenizer
+        Of the model.
+    modules : SentenceModules
+        Which have the prompt.
+    special : bool, optional
+        How the texts are read, as for `Tokenizer.encode_batch`.
 
     Returns
     -------
-    int, at most what a sequence has room for.
+    int
+        At most what a sequence has room for; 0 without a prompt.
     """
     if not modules.prompt:
         return 0
-    length = len(tokenizer(modules.prompt).ids)
+    length = len(tokenizer(modules.prompt, special=special).ids)
     return min(length, modules.max_length) - 1  # [SEP] is not the prompt's
 
 
 def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
     """Warn where a model has a head of somebody's own class, which stays behind."""
-    lost = [name for name in unused if not name.startswith("bert.")]
-    if lost and kind_in_config(folder) is None and fields_in(folder).get("architectures"):
-        names = ", ".join(map(str, fields_in(folder)["architectures"]))
-        what = f"{folder} is a {names}, whose head ({some_of(lost)}) is not known here"
+    of_head = [name for name in unused if not name.startswith("bert.")]
+    if not of_head or kind_in_config(folder) is not None:
+        return
+    architectures = fields_in(folder).get("architectures")
+    if architectures:
+        names = ", ".join(map(str, architectures))
+        what = f"{folder} is a {names}, whose head ({some_of(of_head)}) is not known here"
         warn(f"{what}: only its BERT is loaded, and what the head answers can't be asked.")
 
 
@@ -515,30 +749,74 @@ def _write(path: Path, data: bytes) -> None:
 def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, ...]:
     """Return numbers of hidden states, from 0 for the embeddings to `count`.
 
+    Parameters
+    ----------
+    layers : str, int or iterable of int
+        "embeddings", "all" (1 to `count`), or numbers: in a string with commas between. A negative one counts
+        from the end, -1 for the last.
+    count : int
+        The layers of the model, L.
+
+    Returns
+    -------
+    tuple of int
+        In the order that was given.
+
+    Raises
+    ------
+    InputError
+        When there is no number, one occurs twice, or there is no such hidden state.
+
     Examples
     --------
     >>> layer_numbers("-1,-2", 12), layer_numbers("embeddings", 12), layer_numbers("all", 3)
     ((12, 11), (0,), (1, 2, 3))
     """
     if isinstance(layers, str):
-        named = {"embeddings": "0", "all": ",".join(map(str, range(1, count + 1)))}
-        given = named.get(layers, layers).split(",")
-        found = [int(one) for one in given if one.strip().removeprefix("-").isdecimal()]
-        found = found if len(found) == len(given) else []
+        given = _parsed_layers(layers, count)
     else:
         listed = list(layers) if isinstance(layers, Iterable) else [layers]
-        found = whole_numbers("layers", listed).tolist()
-    numbers = tuple(number + count + 1 if number < 0 else number for number in found)
-    if not numbers or len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(count + 1)):
+        given = whole_numbers("layers", listed).tolist()
+    numbers = tuple(number + count + 1 if number < 0 else number for number in given)
+    distinct = set(numbers)
+    if not numbers or len(distinct) < len(numbers) or not distinct <= set(range(count + 1)):
         numbered = f"0 (the embeddings) to {count} or from -1 back to {-count - 1} with commas between"
         advice = f"give different numbers from {numbered}, all, or embeddings."
         raise InputError(f"$layers are not hidden states of this model; {advice}", layers=layers)
     return numbers
 
 
+def _parsed_layers(layers: str, count: int) -> list[int]:
+    """Read the numbers in a string; none where a part of it is no number."""
+    if layers == "embeddings":
+        return [0]
+    if layers == "all":
+        return list(range(1, count + 1))
+    numbers = []
+    for part in layers.split(","):
+        if not part.strip().removeprefix("-").isdecimal():
+            return []
+        numbers.append(int(part))
+    return numbers
+
+
 def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
-    """Raise InputError when a folder to save a model in holds one of the files of another model or a run."""
-    if held := [name for name in names if (Path(folder) / name).exists()]:
+    """Check that a folder to save a model in holds none of the files of another model or a run.
+
+    Parameters
+    ----------
+    folder : str or path
+        There yet or not.
+    names : iterable of str
+        The files that it must not have.
+
+    Raises
+    ------
+    InputError
+        When it has one of them; the message names the first.
+    """
+    held = [name for name in names if (Path(folder) / name).exists()]
+    if held:
         whose = "a pre-training run" if held[0] == RUN else "a fine-tuned model"
         raise InputError(
             f"{folder} holds {held[0]} of {whose}, which this would spoil; choose another folder."
@@ -547,17 +825,23 @@ def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
 
 def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
     """Yield examples of up to `BATCH_TOKENS` in all, or a longer one alone, with their rows of the whole."""
-    ends, first = np.append(batch.begins, batch.T), 0
+    ends = np.append(batch.begins, batch.T).tolist()
+    first = 0
     while first < batch.E:
-        last = max(first + 1, int(np.searchsorted(ends, ends[first] + BATCH_TOKENS, side="right")) - 1)
-        yield batch.take(first, last), slice(int(ends[first]), int(ends[last]))
+        limit = ends[first] + BATCH_TOKENS
+        last = first + 1
+        while last < batch.E and ends[last + 1] <= limit:
+            last += 1
+        rows = slice(ends[first], ends[last])
+        yield batch.take(first, last), rows
         first = last
 
 
 def _texts(inputs: Any) -> list[Any]:
     """Return the texts or pairs that are given, as a list; empty where something else is."""
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2
-    if isinstance(inputs, str) or (is_pair and all(isinstance(one, str) for one in inputs)):
+    is_pair = is_pair and all(isinstance(text, str) for text in inputs)
+    if isinstance(inputs, str) or is_pair:
         return [inputs]
     if hasattr(inputs, "ids") or is_encoded(inputs):
         return []
@@ -565,7 +849,9 @@ def _texts(inputs: Any) -> list[Any]:
         raise InputError("inputs is a table; give one of its columns, such as table['text'].")
     if isinstance(inputs, set | frozenset):
         raise InputError("inputs is a set, which has no order; give a list.")
-    listed = list(inputs) if isinstance(inputs, Iterable) else []
+    if not isinstance(inputs, Iterable):
+        return []
+    listed = list(inputs)
     return listed if listed and isinstance(listed[0], str | tuple) else []
 
 
@@ -576,9 +862,8 @@ def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:
     """Yield the sequences of what a tokenizer has returned, ours or another one."""
-    has_ids = hasattr(inputs, "ids") and not hasattr(
-        inputs, "cu_seqlens"
-    )  # which many encodings together have
+    is_many = hasattr(inputs, "cu_seqlens")  # encodings of several texts together
+    has_ids = hasattr(inputs, "ids") and not is_many
     is_single = has_ids or is_encoded(inputs) or not isinstance(inputs, Iterable)
     for encoding in [inputs] if is_single else inputs:
         if hasattr(encoding, "ids") and hasattr(encoding, "token_type_ids"):

@@ -16,6 +16,7 @@ from minibert.tokenizer import Encoding, Tokenizer
 from minibert.tokenizer.written import WrittenTokens
 
 TEXTS_AT_ONCE = 256  # tokenised together
+Word = tuple[str, list[tuple[str, float]]]  # as it stands in the text; its pieces with log p
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class TextScore:
     """The (pseudo-)log-likelihood of a text, in nats."""
 
     text: str
-    words: list[tuple[str, list[tuple[str, float]]]]  # as they stand in the text; their pieces with log p
+    words: list[Word]
 
     @property
     def log_probabilities(self) -> np.ndarray:
@@ -33,16 +34,18 @@ class TextScore:
     def to_dict(self) -> dict[str, Any]:
         """Return sums and means, and each word with the sum over its pieces, for JSON."""
         values = self.log_probabilities
+        mean = float(values.mean())
+        words = []
+        for word, pieces in self.words:
+            total = sum(value for _, value in pieces)
+            words.append({"word": word, "log_probability": total, "pieces": pieces})
         return {
             "text": self.text,
             "log_probability": float(values.sum()),
             "tokens": len(values),
-            "mean": float(values.mean()),
-            "perplexity": math.exp(min(-float(values.mean()), 700.0)),  # pseudo-, but for left to right
-            "words": [
-                {"word": word, "log_probability": sum(value for _, value in pieces), "pieces": pieces}
-                for word, pieces in self.words
-            ],
+            "mean": mean,
+            "perplexity": math.exp(min(-mean, 700.0)),  # pseudo-, but for left to right
+            "words": words,
         }
 
 
@@ -52,14 +55,26 @@ def score_texts(model: Bert, texts: Iterable[str], within_word: str = "token") -
     Each piece is replaced by [MASK] in turn and predicted from the rest (Salazar et al. 2020). A model that
     was trained left to right reads a text once; its scores are those of the chain rule.
 
-    Raise InputError when `within_word` is neither, a text has no piece or is longer than the model's
-    positions, or the model has no vocabulary or no trained masked-LM head.
-
     Parameters
     ----------
-    texts : what to score; a [MASK] written in them is plain text.
-    within_word : "token" masks one piece at a time. The other pieces of a rare word give it away, which then
-        seems too likely; "l2r" masks those to the right within the word as well (Kauf & Ivanova 2023).
+    model : Bert
+        A pre-trained one that has its vocabulary.
+    texts : iterable of str
+        What to score, read as it is scored; a [MASK] written in them is plain text.
+    within_word : str, default "token"
+        "token" masks one piece at a time. The other pieces of a rare word give it away, which then seems too
+        likely; "l2r" masks those to the right within the word as well (Kauf & Ivanova 2023).
+
+    Yields
+    ------
+    TextScore
+        Of each text, in order.
+
+    Raises
+    ------
+    InputError
+        When `within_word` is neither, or the model has no vocabulary or no trained masked-LM head; while the
+        scores are gone through, when a text has no piece or is longer than the model's positions.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
@@ -69,40 +84,65 @@ def score_texts(model: Bert, texts: Iterable[str], within_word: str = "token") -
     return _scores(model, model.tokenizer, iter(texts), within_word)
 
 
-def _scores(model: Bert, tokenizer: Tokenizer, texts: Iterator[str], within_word: str) -> Iterator[TextScore]:
+def _scores(
+    model: Bert,
+    tokenizer: Tokenizer,
+    texts: Iterator[str],
+    within_word: str,
+) -> Iterator[TextScore]:
     written = WrittenTokens(tokenizer)
     while group := list(islice(texts, TEXTS_AT_ONCE)):
         batch = tokenizer.encode_batch(group, offsets=True)
         written.add(batch)
-        encoded = list(batch)
-        for text, one in zip(group, encoded, strict=True):
-            if len(one) < 3:
+        encodings = list(batch)
+        for text, encoding in zip(group, encodings, strict=True):
+            if len(encoding) < 3:
                 raise InputError(f"{short(text)} has no piece to score; give a text with words in it.")
-            check_length(model, text, len(one))
-        masked = (_masked(model, one, tokenizer.mask_id, within_word) for one in encoded)
-        rows = chain.from_iterable(token_logits(model, chain.from_iterable(masked)))
-        for text, one in zip(group, encoded, strict=True):
-            words: list[tuple[str, list[tuple[str, float]]]] = []
-            for place, row in enumerate(islice(rows, len(one) - 2), 1):
-                row = row - row.max()
-                value = float(row[one.ids[place]] - np.log(np.exp(row).sum()))
-                if one.word_ids[place] != one.word_ids[place - 1]:
-                    ends = one.offsets[one.word_ids == one.word_ids[place]]
-                    words.append((text[ends[0, 0] : ends[-1, 1]], []))
-                words[-1][1].append((one.tokens[place], value))
+            check_length(model, text, len(encoding))
+        masked = (_masked(model, encoding, tokenizer.mask_id, within_word) for encoding in encodings)
+        all_logits = token_logits(model, chain.from_iterable(masked))
+        rows = chain.from_iterable(all_logits)
+        for text, encoding in zip(group, encodings, strict=True):
+            n_pieces = len(encoding) - 2
+            words = _words(text, encoding, islice(rows, n_pieces))
             yield TextScore(text, words)
     written.warn()
 
 
-def _masked(model: Bert, one: Encoding, mask_id: int, within_word: str) -> Iterator[Masked]:
+def _words(
+    text: str,
+    encoding: Encoding,
+    rows: Iterator[np.ndarray],
+) -> list[Word]:
+    """Return the words of a text with log p of their pieces, whose logits (V,) come one after another."""
+    word_ids = encoding.word_ids
+    words: list[Word] = []
+    for place, row in enumerate(rows, 1):
+        row = row - row.max()
+        log_total = np.log(np.exp(row).sum())
+        piece = encoding.ids[place]
+        log_probability = float(row[piece] - log_total)
+        word = word_ids[place]
+        if word != word_ids[place - 1]:
+            spans = encoding.offsets[word_ids == word]
+            begin = spans[0, 0]
+            end = spans[-1, 1]
+            words.append((text[begin:end], []))
+        _, pieces = words[-1]
+        pieces.append((encoding.tokens[place], log_probability))
+    return words
+
+
+def _masked(model: Bert, encoding: Encoding, mask_id: int, within_word: str) -> Iterator[Masked]:
     """Yield what has to be read for the score of a text: in all, each piece is asked for once, in order."""
-    inner = range(1, len(one) - 1)
+    inner = range(1, len(encoding) - 1)
     if model.config.is_decoder:
-        yield one.ids, inner
+        yield encoding.ids, inner
         return
     for place in inner:
-        ids = one.ids.copy()
+        ids = encoding.ids.copy()
         ids[place] = mask_id
         if within_word == "l2r":
-            ids[place:][one.word_ids[place:] == one.word_ids[place]] = mask_id
+            same_word = encoding.word_ids[place:] == encoding.word_ids[place]
+            ids[place:][same_word] = mask_id
         yield ids, [place]

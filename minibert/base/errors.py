@@ -29,7 +29,8 @@ class Differences(dict[str, tuple[Any, Any]]):
     is_sentence = True
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={one!r} (the run has {its!r})" for name, (one, its) in self.items())
+        parts = [f"{name}={wanted!r} (the run has {stored!r})" for name, (wanted, stored) in self.items()]
+        return ", ".join(parts)
 
 
 class MissingFile(InputError):
@@ -37,13 +38,26 @@ class MissingFile(InputError):
 
 
 def flags_as_arguments(text: str) -> str:
-    """Return a sentence with `out` for --out and batch=8 for --batch 8; a whole command stays as it is."""
+    """Return a sentence with `out` for --out and batch=8 for --batch 8.
+
+    Parameters
+    ----------
+    text : str
+        A message; one with a whole command, "minibert ...", stays as it is.
+
+    Returns
+    -------
+    str
+    """
 
     def argument(flag: re.Match[str]) -> str:
         name = flag[1].replace("-", "_")
-        return f"{name}={flag[2]}" if flag[2] else f"`{name}`"
+        value = flag[2]
+        return f"{name}={value}" if value else f"`{name}`"
 
-    return text if "minibert " in text else re.sub(r"(?<!\S)--([a-z][a-z-]*)(?: (\d+))?", argument, text)
+    if "minibert " in text:
+        return text
+    return re.sub(r"(?<!\S)--([a-z][a-z-]*)(?: (\d+))?", argument, text)
 
 
 class Advice(UserWarning):
@@ -58,7 +72,18 @@ _wording: ContextVar[Callable[[str], str]] = ContextVar("wording", default=str)
 
 @contextmanager
 def wording(words: Callable[[str], str]) -> Iterator[None]:
-    """Let `words` rewrite the text of every warning that is given by the block."""
+    """Let `words` rewrite the text of every warning that is given by the block.
+
+    Parameters
+    ----------
+    words : function of str to str
+        Called with each text by `warn`, in this context alone; an inner block replaces it for its own
+        warnings.
+
+    Yields
+    ------
+    None
+    """
     token = _wording.set(words)
     try:
         yield
@@ -67,29 +92,74 @@ def wording(words: Callable[[str], str]) -> Iterator[None]:
 
 
 def warn(text: str) -> None:
-    """Warn whoever has called the package, with an `Advice` that shows their line and not one of ours."""
+    """Warn whoever has called the package, with an `Advice` that shows their line and not one of ours.
+
+    Parameters
+    ----------
+    text : str
+        The warning, with flags as the command line has them; `wording` may rewrite it.
+    """
     text = _wording.get()(text)
-    level, caller = 2, sys._getframe(1)
+    level = 2
+    caller = sys._getframe(1)
     while caller.f_back and caller.f_globals.get("__name__", "").startswith(("minibert.", "contextlib")):
-        level, caller = level + 1, caller.f_back
+        level += 1
+        caller = caller.f_back
     warnings.warn(Advice(text), stacklevel=level)
 
 
 def did_you_mean(
-    word: str, known: Mapping[str, str] | Iterable[str], otherwise: str = "", n: int = 1, cutoff: float = 0.6
+    word: str,
+    known: Mapping[str, str] | Iterable[str],
+    otherwise: str = "",
+    n: int = 1,
+    cutoff: float = 0.6,
 ) -> str:
-    """Ask whether the nearest of the known words was meant, up to `n`; `otherwise` where none is near.
+    """Ask whether the nearest of the known words was meant.
 
-    Of a mapping the keys are compared, and its values shown.
+    Parameters
+    ----------
+    word : str
+        As it was typed.
+    known : iterable of str, or mapping of str to str
+        The words that there are. Of a mapping the keys are compared, and its values shown.
+    otherwise : str, default ""
+        What to return where none is near.
+    n : int, default 1
+        How many to name at most, the nearest first.
+    cutoff : float, default 0.6
+        How alike they have to be, from 0 to 1, by `difflib`'s ratio.
+
+    Returns
+    -------
+    str
+        A question, such as "did you mean steps?", or `otherwise`.
     """
-    shown = known if isinstance(known, Mapping) else {one: one for one in known}
-    near = [shown[one] for one in get_close_matches(word, shown, n, cutoff)]
-    return f"did you mean {' or '.join(near)}?" if near else otherwise
+    shown = known if isinstance(known, Mapping) else {name: name for name in known}
+    near = [shown[name] for name in get_close_matches(word, shown, n, cutoff)]
+    if not near:
+        return otherwise
+    return f"did you mean {' or '.join(near)}?"
 
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """Begin what an InputError from here says with the source of the data; with "" it stays as it is."""
+    """Begin what an InputError from here says with the source of the data.
+
+    Parameters
+    ----------
+    source : str
+        Of what is read in the block, such as the name of a file; with "" the message stays as it is.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    InputError
+        In place of each that the block raises, with the same arguments.
+    """
     try:
         yield
     except InputError as error:
@@ -125,23 +195,45 @@ STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}
 
 
 def handle_signals(
-    names: Iterable[str], handler: Callable[[int, Any], Any], replaces: Callable[[Any], bool]
+    names: Iterable[str],
+    handler: Callable[[int, Any], Any],
+    replaces: Callable[[Any], bool],
 ) -> dict[int, Any]:
-    """Let a function handle some signals in place of what `replaces` says may go.
+    """Let a function handle some signals, in the main thread, which alone gets them.
 
-    Return what handled each of them before, by number: nothing but in the main thread, which alone gets them.
+    Parameters
+    ----------
+    names : iterable of str
+        Such as "SIGTERM"; those that the system does not have are left out.
+    handler : function
+        Of the number of a signal and a frame, as `signal.signal` takes it.
+    replaces : function
+        Whether what handles a signal now may go.
+
+    Returns
+    -------
+    dict of int to handler
+        What handled each of them before, by the signal's number, for `restore_signals`; empty in other
+        threads.
     """
     before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for name in names:
-            number = getattr(signal, name, None)
-            if number is not None and replaces(signal.getsignal(number)):
-                before[number] = signal.signal(number, handler)
+    if threading.current_thread() is not threading.main_thread():
+        return before
+    for name in names:
+        number = getattr(signal, name, None)
+        if number is not None and replaces(signal.getsignal(number)):
+            before[number] = signal.signal(number, handler)
     return before
 
 
 def restore_signals(before: dict[int, Any]) -> None:
-    """Undo `handle_signals`, which returned this."""
+    """Undo `handle_signals`.
+
+    Parameters
+    ----------
+    before : dict of int to handler
+        What that returned.
+    """
     for number, handler in before.items():
         signal.signal(number, handler)
 

@@ -44,7 +44,24 @@ FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
 
 @contextmanager
 def writing(path: str | Path, done: str = "written") -> Iterator[None]:
-    """Raise RunError with advice in place of an OSError: `path` could not be written, or removed."""
+    """Raise RunError with advice in place of an OSError of the block.
+
+    Parameters
+    ----------
+    path : str or path
+        What the message says could not be written.
+    done : str, default "written"
+        What was to be done with it, such as "removed".
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    RunError
+        With the system's reason, and what to do about it.
+    """
     try:
         yield
     except OSError as error:
@@ -59,13 +76,25 @@ def writing(path: str | Path, done: str = "written") -> Iterator[None]:
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file, then give it the name `path` in one step.
 
-    A reader, a crash or a full disk sees the old file or the new one, never a part of it. Its folder is made
-    if it does not exist. Whatever `write` raises, or a RunError where the operating system refuses (disk
-    full, no permission), leaves nothing behind.
+    A reader, a crash or a full disk sees the old file or the new one, never a part of it. Whatever `write`
+    raises leaves nothing behind.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; its folder is made if it does not exist.
+    write : function of a path
+        Fills the temporary file, which is there and empty.
+
+    Raises
+    ------
+    RunError
+        When the operating system refuses: the disk is full, or permission is denied.
     """
     path = Path(path)
     with writing(path):
-        temporary, new = _temporary_for(path), _missing(path.parent)
+        temporary = _temporary_for(path)
+        new = _missing(path.parent)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.touch(exist_ok=False)
@@ -79,7 +108,22 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
 
 def page_path(out: str | Path) -> Path:
-    """Return where a page is to be written; raise InputError when that is no name of one, or a folder."""
+    """Return where a page is to be written.
+
+    Parameters
+    ----------
+    out : str or path
+        As a user gave it.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InputError
+        When that is a folder, or does not end in .html or .htm.
+    """
     path = Path(out)
     if path.is_dir():
         raise InputError("$out is a folder; give the name of a page in it.", out=str(out))
@@ -96,15 +140,27 @@ def _temporary_for(path: Path) -> Path:
 def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` put files into a temporary folder, then give it the name `folder` in one step.
 
-    The name is free, or that of an empty folder, or of a link to one. One that can't be replaced gets the
-    files one by one, in the order in which they were written: the one in which the process works, one where
-    a drive is mounted, and one whose parent is closed.
+    A folder that can't be replaced gets the files one by one, in the order in which they were written: the
+    one in which the process works, one where a drive is mounted, and one whose parent is closed.
+
+    Parameters
+    ----------
+    folder : str or path
+        A free name, or that of an empty folder, or of a link to one.
+    fill : function of a path
+        Writes into the temporary folder. Whatever it raises leaves nothing behind.
+
+    Raises
+    ------
+    RunError
+        When the operating system refuses.
     """
     with writing(folder):
         folder = Path(os.path.realpath(folder))  # a link stays one
         stays = _has_to_stay(folder)
         place = folder if stays else folder.parent
-        temporary, new = _temporary_for(place / folder.name), _missing(place)
+        temporary = _temporary_for(place / folder.name)
+        new = _missing(place)
         try:
             place.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()
@@ -114,14 +170,20 @@ def write_folder_atomically(folder: str | Path, fill: Callable[[Path], object]) 
                     _flush_to_disk(file)
                 _flush_to_disk(temporary)
                 if stays:
-                    for file in sorted(temporary.iterdir(), key=lambda file: file.stat().st_mtime_ns):
-                        os.replace(file, folder / file.name)
+                    _move_files(temporary, folder)
                 else:
                     os.replace(temporary, folder)
                 _flush_to_disk(place)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             _remove_empty(new)
+
+
+def _move_files(source: Path, folder: Path) -> None:
+    """Move the files of a folder into another one, in the order in which they were written."""
+    files = sorted(source.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    for file in files:
+        os.replace(file, folder / file.name)
 
 
 def _has_to_stay(folder: Path) -> bool:
@@ -133,13 +195,19 @@ def _has_to_stay(folder: Path) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left of `folder`; what another process is filling now stays."""
+    """Remove what killed processes left of `folder`; what another process is filling now stays.
+
+    Parameters
+    ----------
+    folder : Path
+        Which `write_folder_atomically` was to make; a link is followed.
+    """
     folder = Path(os.path.realpath(folder))
-    ours = re.compile(rf"\.{re.escape(folder.name)}\.{RANDOM}\.tmp")
-    for left in folder.parent.glob(".*.tmp"):
-        if ours.fullmatch(left.name) and left.is_dir():
-            with suppress(InputError, OSError), _locked(left):  # it is locked, or another person's
-                shutil.rmtree(left, ignore_errors=True)
+    temporary = re.compile(rf"\.{re.escape(folder.name)}\.{RANDOM}\.tmp")
+    for path in folder.parent.glob(".*.tmp"):
+        if temporary.fullmatch(path.name) and path.is_dir():
+            with suppress(InputError, OSError), _locked(path):  # it is locked, or another person's
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _missing(folder: Path) -> list[Path]:
@@ -154,7 +222,24 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def nearest_folder(folder: Path, instead: str) -> Path:
-    """Return a folder, or of those above it the innermost that is there; raise InputError for a file."""
+    """Return a folder, or of those above it the innermost that is there.
+
+    Parameters
+    ----------
+    folder : Path
+        There yet or not.
+    instead : str
+        What the error advises to choose.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InputError
+        When what is there is a file.
+    """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise InputError(f"{there} is a file and no folder; choose {instead}.")
@@ -162,7 +247,20 @@ def nearest_folder(folder: Path, instead: str) -> Path:
 
 
 def require_folder(folder: str | Path, instead: str = "another --out") -> None:
-    """Check that files could be written into a folder, there yet or not; the error advises `instead`."""
+    """Check that files could be written into a folder, there yet or not; nothing is left behind.
+
+    Parameters
+    ----------
+    folder : str or path
+        Where a command is to write.
+    instead : str, default "another --out"
+        What the error advises to choose.
+
+    Raises
+    ------
+    InputError
+        When it can't be made or written into, or a file is in its place.
+    """
     folder = Path(folder)
     there = nearest_folder(folder, instead)
     try:
@@ -178,8 +276,23 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 
     The folder is made, and is gone again at the end if nothing was put into it. It is the folder itself that
     is locked, so nothing is left behind, and the lock ends with the process however that ends. Where the
-    system has no such locks (Windows, some network drives) nobody is kept out. Raise RunError at the end when
-    the folder has been removed, moved or replaced meanwhile.
+    system has no such locks (Windows, some network drives) nobody is kept out.
+
+    Parameters
+    ----------
+    folder : str or path
+        There yet or not.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    InputError
+        When another process is writing into it, or nobody can.
+    RunError
+        At the end, when the folder has been removed, moved or replaced meanwhile.
     """
     folder = Path(folder)
     require_folder(folder)
@@ -199,7 +312,20 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 
 
 def require_same(path: Path, opened: os.stat_result) -> None:
-    """Raise RunError when a name no longer leads to the file or folder of which `opened` is `os.stat`."""
+    """Check that a name still leads to the file or folder that it led to.
+
+    Parameters
+    ----------
+    path : Path
+        The name.
+    opened : os.stat_result
+        What `os.stat` said of it before.
+
+    Raises
+    ------
+    RunError
+        When it was removed, moved or replaced.
+    """
     try:
         same = os.path.samestat(os.stat(path), opened)
     except OSError:
@@ -235,9 +361,24 @@ def _locked(folder: Path) -> Iterator[None]:
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
     """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
 
-    Raise OSError when the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so;
-    InputError when it is a pointer of Git-LFS in place of the file. With `streams` a pipe or a terminal is
-    opened too, for text that is read once, from front to back.
+    Parameters
+    ----------
+    path : str or path
+        The file; links are followed.
+    streams : bool, default False
+        Open a pipe or a terminal too, for text that is read once, from front to back.
+
+    Returns
+    -------
+    binary file
+        At its beginning; the caller closes it.
+
+    Raises
+    ------
+    OSError
+        When the file can't be opened, or is a named pipe, a socket or a device: `strerror` says so.
+    InputError
+        When it is a pointer of Git-LFS in place of the file.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind not in _SPECIAL:
@@ -284,26 +425,68 @@ def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
 
 
 def crc32_of(path: str | Path) -> int:
-    """Return the checksum of a file, read piece by piece; raises what `open_file` does."""
-    found = 0
+    """Return the checksum of a file, read piece by piece; raise what `open_file` does.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    int
+        Its CRC-32, as `zlib.crc32` has it.
+    """
+    checksum = 0
     with open_file(path) as file:
         while piece := file.read(1 << 20):
-            found = zlib.crc32(piece, found)
-    return found
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
 
 
 def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "") -> None:
-    """Raise InputError, with `advice`, when a file of a finished folder is gone or altered."""
+    """Check that the files of a finished folder are as they were written.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they lie.
+    checksums : mapping of str to int
+        Their names, and what `crc32_of` gave for each.
+    advice : str, optional
+        How the error ends; left out, to remove the folder and go on with --resume.
+
+    Raises
+    ------
+    InputError
+        When a file is gone or altered.
+    """
     advice = advice or f"remove {folder} and go on with --resume, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
-        if not (is_there := os.path.isfile(path)) or crc32_of(path) != expected:
-            what = "is damaged: its checksum differs" if is_there else "is missing"
-            raise InputError(f"{path} {what}; {advice}")
+        if not os.path.isfile(path):
+            raise InputError(f"{path} is missing; {advice}")
+        if crc32_of(path) != expected:
+            raise InputError(f"{path} is damaged: its checksum differs; {advice}")
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file whole; raise OSError as `open_file`, and when it has more bytes than LARGEST_WHOLE."""
+    """Read a file whole.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    OSError
+        As `open_file` does, and when it has more bytes than `LARGEST_WHOLE`.
+    """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_WHOLE:
@@ -313,16 +496,37 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def remove_leftovers(*folders: Path) -> None:
-    """Remove what killed processes were writing into some folders; nothing else has such names."""
+    """Remove what killed processes were writing into some folders; nothing else has such names.
+
+    Parameters
+    ----------
+    *folders : Path
+        Those that are looked through, without the folders in them.
+    """
     # As `tempfile` makes names, and as safetensors does, with which the first versions wrote.
-    ours = re.compile(rf"\..+\.{RANDOM}\.tmp|\.tmp[A-Za-z0-9]{{6}}")
+    temporary = re.compile(rf"\..+\.{RANDOM}\.tmp|\.tmp[A-Za-z0-9]{{6}}")
     for path in chain.from_iterable(folder.glob(".*") for folder in folders):
-        if ours.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        if not temporary.fullmatch(path.name):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def require_own(folder: str | Path) -> None:
-    """Check that what a run keeps in its folder really is there; the folder itself may be a link."""
+    """Check that what a run keeps in its folder really is there, and not behind a link.
+
+    Parameters
+    ----------
+    folder : str or path
+        Of the run; it may be a link itself.
+
+    Raises
+    ------
+    InputError
+        When one of `OWN` leads out of it.
+    """
     home = Path(os.path.realpath(folder))
     for name in OWN:
         place = Path(os.path.realpath(home / name))
@@ -332,28 +536,59 @@ def require_own(folder: str | Path) -> None:
 
 
 def atomic_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all; half a pair of surrogates as JSON has it."""
+    """Write a text as UTF-8, whole or not at all; half a pair of surrogates as JSON has it.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    text : str
+        What it is to hold.
+    """
     write_atomically(path, lambda temporary: temporary.write_text(text, "utf-8", "backslashreplace"))
 
 
 def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
-    """Write a value as JSON, in the letters of its language, to `path`, whole or not at all."""
+    """Write a value as JSON, in the letters of its language, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    value : object
+        What `json.dumps` takes.
+    indent : int, optional, default 2
+        Blanks for each level; None: all on one line.
+    """
     atomic_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
 
 def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    """Write contiguous arrays, and strings beside them, as safetensors to `path`, whole or not at all.
+    """Write contiguous arrays, and strings beside them, as safetensors, whole or not at all.
 
     The bytes are those of the library, whose own writer makes a second temporary file, which stays where a
     process is killed, and knows no bfloat16: here that is what uint16 stands for.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    tensors : dict of str to array
+        By name; of the types in `SAFETENSORS`.
+    metadata : dict of str to str
+        What the header has as `__metadata__`.
     """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for name, array in ordered:
-        begin, end = end, end + array.nbytes
-        kind = SAFETENSORS[array.dtype.name]
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, end]}
+        begin = end
+        end += array.nbytes
+        header[name] = {
+            "dtype": SAFETENSORS[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that the arrays are aligned
 
@@ -361,7 +596,8 @@ def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[s
         with open(temporary, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for _, array in ordered:
-                file.write(array.astype(array.dtype.newbyteorder("<"), copy=False))
+                little_endian = array.dtype.newbyteorder("<")
+                file.write(array.astype(little_endian, copy=False))
 
     write_atomically(path, write)
 

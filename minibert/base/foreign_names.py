@@ -135,7 +135,9 @@ def advice_for(name: str, known: Iterable[str]) -> str:
     if foreign is None:
         return ""
     known = set(known)
-    ours = next((one for one in foreign.ours if one in known and one != name), "")
-    if not ours:
-        return "" if foreign.ours else foreign.note[:1].lower() + foreign.note[1:]
-    return f"did you mean {ours}? {foreign.note}".rstrip()
+    for option in foreign.ours:
+        if option in known and option != name:
+            return f"did you mean {option}? {foreign.note}".rstrip()
+    if foreign.ours:
+        return ""
+    return foreign.note[:1].lower() + foreign.note[1:]

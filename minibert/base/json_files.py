@@ -35,10 +35,33 @@ def read_json(
     largest: int = LARGEST,
     streams: bool = False,
 ) -> dict[str, Any]:
-    """Return the object in a JSON file, which may be .gz or .xz; MissingFile is raised when it is not there.
+    """Return the object in a JSON file, which may be .gz or .xz.
 
-    Of `fields` each has to be there, of a type as `fits` takes it; there may be others. `advice` says what to
-    do where the file is damaged or has more than `largest` bytes. With `streams` it may be a pipe.
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    fields : mapping of str to type, optional
+        Each has to be there, of a type as `fits` takes it; there may be others.
+    advice : str, default "restore it"
+        What to do where the file is damaged or too large, for the error.
+    largest : int, default 64 MiB
+        Most bytes that it may have, decompressed.
+    streams : bool, default False
+        Read a pipe or a terminal, too.
+
+    Returns
+    -------
+    dict
+        The object, with a byte order mark skipped.
+
+    Raises
+    ------
+    MissingFile
+        When the file is not there.
+    InputError
+        When it can't be read, is not JSON in UTF-8, has more than `largest` bytes, or is no object with such
+        fields.
     """
     data = bytearray()
     for piece in byte_pieces(Path(path), kept=True, streams=streams):
@@ -57,27 +80,51 @@ def read_json(
 def parse_json(text: str) -> Any:
     """Return the value that a text of JSON stands for, with NaN and infinities as Python writes them.
 
-    ValueError is raised for a key twice in an object, too, and for more than DEEPEST or MOST_DIGITS.
+    Parameters
+    ----------
+    text : str
+        The whole of it.
+
+    Returns
+    -------
+    object of Python's types, as `json.loads` makes it.
+
+    Raises
+    ------
+    ValueError
+        When it is not JSON, has a key twice in an object, is nested more than DEEPEST deep, or has a whole
+        number of more than MOST_DIGITS.
     """
     with suppress(RecursionError):
         value = _DECODER.decode(text)
-        if text.count("[") + text.count("{") <= DEEPEST:
+        brackets = text.count("[") + text.count("{")
+        if brackets <= DEEPEST:
             return value
         level = [value]
         for _ in range(DEEPEST + 1):
-            outer = (one for one in level if isinstance(one, dict | list))
-            level = [inner for one in outer for inner in (one.values() if isinstance(one, dict) else one)]
+            level = _parts_of(level)
             if not level:
                 return value
     raise ValueError(f"it is nested more than {DEEPEST} deep")
 
 
+def _parts_of(values: list[Any]) -> list[Any]:
+    """Return the parts of all lists and objects among some values."""
+    parts: list[Any] = []
+    for value in values:
+        if isinstance(value, dict):
+            parts += value.values()
+        elif isinstance(value, list):
+            parts += value
+    return parts
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         [[twice, _]] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the key {short(twice)} stands in an object twice")
-    return found
+    return fields
 
 
 def _whole_number(digits: str) -> int:
@@ -90,24 +137,54 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
 
 
 def misfit_of(kind: type, value: dict[str, Any]) -> str | None:
-    """Return in words why an object of JSON has not the fields of a dataclass, or None where it has."""
+    """Return in words why an object of JSON has not the fields of a dataclass.
+
+    Parameters
+    ----------
+    kind : dataclass
+        Whose annotations say what each field is; one with a default may be missing.
+    value : dict
+        The object; it may have no other fields.
+
+    Returns
+    -------
+    str or None
+        None where it fits.
+    """
     known = {field.name: field for field in dataclasses.fields(kind)}
-    if unknown := [name for name in value if name not in known]:
+    unknown = [name for name in value if name not in known]
+    if unknown:
         return f"{short(unknown[0])} is none of its fields"
     kinds = get_type_hints(kind)
-    missing = dataclasses.MISSING
-    needed = (n for n, one in known.items() if n in value or one.default is one.default_factory is missing)
-    return misfit(value, {name: kinds[name] for name in needed})
+    needed = {}
+    for name, field in known.items():
+        has_no_default = field.default is field.default_factory is dataclasses.MISSING
+        if name in value or has_no_default:
+            needed[name] = kinds[name]
+    return misfit(value, needed)
 
 
 def misfit(value: Any, fields: Mapping[str, Any]) -> str | None:
-    """Return in words why a value of JSON is no object with such fields, or None where it is one."""
+    """Return in words why a value of JSON is no object with such fields.
+
+    Parameters
+    ----------
+    value : object
+        As `parse_json` returns it.
+    fields : mapping of str to type
+        Types as `fits` takes them; there may be other fields.
+
+    Returns
+    -------
+    str or None
+        About the first that is wrong; None where it fits.
+    """
     if not isinstance(value, dict):
         return f"it is {short(value)}, expected an object"
     for name, kind in fields.items():
         if not fits(value.get(name), kind):
-            found = short(value[name]) if name in value else "missing"
-            return f"{name!r} is {found}, expected {words(kind)}"
+            actual = short(value[name]) if name in value else "missing"
+            return f"{name!r} is {actual}, expected {words(kind)}"
     return None
 
 
@@ -116,6 +193,16 @@ def fits(value: Any, kind: Any) -> bool:
 
     A list is a tuple, too, a whole number is a float, null stands for a field that is missing, and a mapping
     of names to types is an object with these fields.
+
+    Parameters
+    ----------
+    value : object
+        As `parse_json` returns it.
+    kind : type, generic of one, union, or mapping of str to these
+
+    Returns
+    -------
+    bool
     """
     if kind is float:
         return type(value) in (int, float)
@@ -123,27 +210,48 @@ def fits(value: Any, kind: Any) -> bool:
         return type(value) is kind
     if isinstance(kind, Mapping):
         return misfit(value, kind) is None
-    origin, parts = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    parts = get_args(kind)
     if origin is UnionType:
         return any(fits(value, part) for part in parts)
     if origin is dict:
-        return isinstance(value, dict) and all(fits(one, parts[1]) for one in value.values())
+        return isinstance(value, dict) and all(fits(item, parts[1]) for item in value.values())
+    if not isinstance(value, list):
+        return False
     if origin is tuple and parts[-1] is not ...:
-        return isinstance(value, list) and len(value) == len(parts) and all(map(fits, value, parts))
-    return isinstance(value, list) and all(fits(one, parts[0]) for one in value)
+        return len(value) == len(parts) and all(map(fits, value, parts))
+    return all(fits(item, parts[0]) for item in value)
 
 
 def words(kind: Any, many: bool = False) -> str:
-    """Return a type, as `fits` takes it, in words."""
+    """Return a type, as `fits` takes it, in words.
+
+    Parameters
+    ----------
+    kind : type, generic of one, union, or mapping of str to these
+    many : bool, default False
+        In the plural: "numbers" for "a number".
+
+    Returns
+    -------
+    str
+        Such as "a list of 2 numbers".
+    """
     if isinstance(kind, Mapping):
-        return "an object with " + " and ".join(f"{name!r}, {words(one)}" for name, one in kind.items())
-    origin, parts = get_origin(kind) or kind, get_args(kind)
+        fields = [f"{name!r}, {words(field)}" for name, field in kind.items()]
+        return "an object with " + " and ".join(fields)
+    origin = get_origin(kind) or kind
+    parts = get_args(kind)
     if origin is UnionType:
         return " or ".join(words(part, many) for part in parts)
     inner = [part for part in parts if part is not ...]
+    noun = _TYPES[origin][many]
     if not inner:
-        return _TYPES[origin][many]
-    if origin is tuple and len(set(inner)) > 1:
-        return f"{_TYPES[origin][many]} of {' and '.join(map(words, inner))}"
-    count = f"{len(inner)} " * (origin is tuple and parts[-1] is not ...)
-    return f"{_TYPES[origin][many]} of {count}{words(inner[-1], many=True)}"
+        return noun
+    is_tuple = origin is tuple
+    if is_tuple and len(set(inner)) > 1:
+        return f"{noun} of {' and '.join(map(words, inner))}"
+    items = words(inner[-1], many=True)
+    if is_tuple and parts[-1] is not ...:
+        return f"{noun} of {len(inner)} {items}"
+    return f"{noun} of {items}"

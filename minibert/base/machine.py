@@ -14,16 +14,19 @@ def cores() -> int:
     given (`docker run --cpus`, a limit of Kubernetes), rounded up: further threads would wait for that time.
     """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    found = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, math.ceil(min(found, _quota())))
+    available = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, math.ceil(min(available, _quota())))
 
 
 def _quota() -> float:
     """Read the processor time that the container has, in cores; inf where there is no limit."""
-    new, old = CGROUPS / "cpu.max", [CGROUPS / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
+    new = CGROUPS / "cpu.max"
+    old = [CGROUPS / "cpu" / "cpu.cfs_quota_us", CGROUPS / "cpu" / "cpu.cfs_period_us"]
     try:  # microseconds of processor time, and those in which they may be used
         limits = new.read_text().split() if new.exists() else [file.read_text() for file in old]
         quota, period = map(int, limits)
     except (OSError, ValueError):  # "max" is no limit
         return math.inf
-    return quota / period if min(quota, period) > 0 else math.inf  # nor is -1
+    if min(quota, period) <= 0:  # nor is -1
+        return math.inf
+    return quota / period

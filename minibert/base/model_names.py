@@ -24,19 +24,36 @@ class Place(NamedTuple):
 def locate(model: str | Path) -> Place:
     """Return where the model lies that a name stands for; a folder whose own name has an @ comes first.
 
-    In an older folder of sentence-transformers that is a folder within it. Raise InputError when the run of
-    `RUN@STEP` has kept no such step, or the list of modules of such a folder is damaged.
+    In an older folder of sentence-transformers that is a folder within it.
+
+    Parameters
+    ----------
+    model : str or path
+        A folder, or `RUN@STEP`.
+
+    Returns
+    -------
+    Place
+        Without a check that there is a model.
+
+    Raises
+    ------
+    InputError
+        When the run of `RUN@STEP` has kept no such step, or the list of modules of such a folder is damaged.
     """
     run, _, step = str(model).rpartition("@")
     if not run or Path(model).exists() or not Path(run).is_dir():
         return Place(_encoder_folder(Path(model)))
     kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
-    if step not in kept:
-        some = [*kept] if len(kept) <= _SHOWN else [*[*kept][: _SHOWN // 2], "…", *[*kept][-_SHOWN // 2 :]]
-        choice = f"choose from {', '.join(some)} (minibert pretrain --keep 0 keeps every checkpoint)"
-        none = f"it has no checkpoints, so name {run} itself"
-        raise InputError(f"{run} has kept no step {step!r}; {choice if kept else none}.")
-    return Place(Path(run), kept[step])
+    if step in kept:
+        return Place(Path(run), kept[step])
+    if not kept:
+        raise InputError(f"{run} has kept no step {step!r}; it has no checkpoints, so name {run} itself.")
+    steps = list(kept)
+    if len(steps) > _SHOWN:
+        steps = [*steps[: _SHOWN // 2], "…", *steps[-_SHOWN // 2 :]]
+    choice = f"choose from {', '.join(steps)} (minibert pretrain --keep 0 keeps every checkpoint)"
+    raise InputError(f"{run} has kept no step {step!r}; {choice}.")
 
 
 def modules_in(folder: Path) -> list[dict[str, Any]]:
@@ -44,11 +61,13 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    folder : that may be one.
+    folder : Path
+        That may be one.
 
     Returns
     -------
-    list of objects with `type` and `path`, the BERT first; [] where the folder has no such list.
+    list of dict
+        Objects with `type` and `path`, the BERT first; [] where the folder has no such list.
 
     Raises
     ------
@@ -59,48 +78,101 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        found = parse_json(b"".join(byte_pieces(path, kept=True, streams=False)).decode("utf-8-sig"))
-        is_list = isinstance(found, list) and found
-        if not is_list or not all(fits(one, {"type": str, "path": str}) for one in found):
+        data = b"".join(byte_pieces(path, kept=True, streams=False))
+        modules = parse_json(data.decode("utf-8-sig"))
+        is_list = isinstance(modules, list) and modules
+        if not is_list or not all(fits(module, {"type": str, "path": str}) for module in modules):
             raise ValueError("expected a list of objects with 'type' and 'path'")
     except InputError:
         raise
     except ValueError as error:
         raise InputError(f"{path} can't be read ({error}); copy the model's folder again.") from error
-    modules: list[dict[str, Any]] = found
-    return modules
+    listed: list[dict[str, Any]] = modules
+    return listed
 
 
 def _encoder_folder(folder: Path) -> Path:
     """Return where the BERT of a folder lies: in it or, in an old one of sentence-transformers, within it."""
-    path = next((module["path"] for module in modules_in(folder)), "")
+    modules = modules_in(folder)
+    if not modules:
+        return folder
+    path = modules[0]["path"]
     is_plain = path and Path(path).name == path and path != ".."
-    return folder / path if is_plain and (folder / path).is_dir() else folder
+    if is_plain and (folder / path).is_dir():
+        return folder / path
+    return folder
 
 
 def folder_of(model: str | Path) -> Path:
-    """Return the folder with a model's vocabulary; a TensorFlow checkpoint is named by its path."""
+    """Return the folder with a model's vocabulary.
+
+    Parameters
+    ----------
+    model : str or path
+        A folder, `RUN@STEP`, or the path of a TensorFlow checkpoint.
+
+    Returns
+    -------
+    Path
+    """
     folder = locate(model).folder
     index = folder.parent / f"{folder.name}.index"
-    return folder.parent if folder.is_file() or index.is_file() else folder
+    is_checkpoint = folder.is_file() or index.is_file()
+    return folder.parent if is_checkpoint else folder
 
 
 def kept_steps(folder: str | Path) -> list[tuple[int, Path]]:
-    """List steps and paths of the checkpoints in a folder, in order; one being written is not there yet."""
+    """List the checkpoints in a folder, in order; one being written is not there yet.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder of checkpoints of a run; it need not be there.
+
+    Returns
+    -------
+    list of (int, Path)
+        The step and the file of each.
+    """
     numbered = ((step_of(path), path) for path in Path(folder).glob("step-*.safetensors"))
     return sorted((step, path) for step, path in numbered if step is not None)
 
 
 def step_of(checkpoint: Path) -> int | None:
-    """Return the step in the name of a checkpoint; None where the name has none."""
+    """Return the step in the name of a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        Such as step-100.safetensors.
+
+    Returns
+    -------
+    int or None
+        None where the name has none.
+    """
     named = _STEP.fullmatch(checkpoint.name)
     return int(named[1]) if named else None
 
 
 def no_such_model(model: str | Path) -> MissingFile:
-    """Return the error of a name that is no folder, perhaps that of a model on Hugging Face's hub."""
-    name, is_file = str(model), Path(model).is_file()
-    there = f"{name} is a file" if is_file else f"There is no folder {name}, and minibert downloads nothing"
+    """Return the error of a name that is no folder, perhaps that of a model on Hugging Face's hub.
+
+    Parameters
+    ----------
+    model : str or path
+        As it was given.
+
+    Returns
+    -------
+    MissingFile
+        For the caller to raise; it says how to fetch what may be on the hub.
+    """
+    name = str(model)
+    is_file = Path(model).is_file()
+    there = f"There is no folder {name}, and minibert downloads nothing"
+    if is_file:
+        there = f"{name} is a file"
     may_be_theirs = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not is_file
     if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
         place = Path(name).name

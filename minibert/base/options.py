@@ -38,18 +38,43 @@ SHARE: Rules = (("above 0 and below 1", lambda x: 0 < x < 1),)
 
 
 def one_of(names: tuple[str, ...]) -> Rules:
-    """Make the rule that a value is one of several names."""
+    """Make the rule that a value is one of several names.
+
+    Parameters
+    ----------
+    names : tuple of str
+        In the order in which an error lists them.
+
+    Returns
+    -------
+    Rules
+    """
     return ((f"one of {', '.join(names)}", lambda x: x in names),)
 
 
 def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     """Declare a field of a run's options, once for Python and for the command line.
 
-    Its value has to be what `rules` say. `shown` is of its flag, where name, type and default do not say it:
-    `flag`, `metavar`, `choices`, `both_ways` (--flag and --no-flag), `numbers` (several, and what they are),
-    `default` in words; `in_python`, what it is as an argument where the flag says the opposite.
+    Parameters
+    ----------
+    default : object
+        Of the field.
+    help : str
+        What it is, as --help and docstrings have it.
+    rules : Rules, default ()
+        What its value has to be.
+    **shown
+        Of its flag, where name, type and default do not say it: `flag`, `metavar`, `choices`, `both_ways`
+        (--flag and --no-flag), `numbers` (several, and what they are), `default` in words; `in_python`, what
+        it is as an argument where the flag says the opposite.
+
+    Returns
+    -------
+    dataclasses.Field
+        With all of this as its metadata.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "rules": rules, **shown})
+    metadata = {"help": help, "rules": rules, **shown}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,17 +157,34 @@ class RunOptions:
 
     @classmethod
     def about(cls, name: str) -> Mapping[str, Any]:
-        """Return what `option` declares of a field, in this class or the nearest one above."""
-        fields = (getattr(one, "__dataclass_fields__", {}).get(name) for one in cls.__mro__)
-        return next((field.metadata for field in fields if field is not None and field.metadata), {})
+        """Return what `option` declares of a field, in this class or the nearest one above.
+
+        Parameters
+        ----------
+        name : str
+            Of the field.
+
+        Returns
+        -------
+        mapping
+            Its metadata; empty where it was not declared so.
+        """
+        for kind in cls.__mro__:
+            field = getattr(kind, "__dataclass_fields__", {}).get(name)
+            if field is not None and field.metadata:
+                return field.metadata
+        return {}
 
     def _make_plain(self) -> None:
         """Turn paths and what is NumPy's into what JSON has; refuse None and other types for strings."""
         for field in dataclasses.fields(self):
-            name, value = field.name, _plain(getattr(self, field.name))
+            name = field.name
+            value = _plain(getattr(self, name))
             is_none = value is None and type(None) not in get_args(field.type)
-            if is_none or (field.type is str and not isinstance(value, str)):
-                wanted = next((what for what, _ in self.about(name).get("rules", ())), "a string")
+            is_no_string = field.type is str and not isinstance(value, str)
+            if is_none or is_no_string:
+                rules = self.about(name).get("rules", ())
+                wanted = next((what for what, _ in rules), "a string")
                 raise InputError(f"${name} is not valid; give {wanted}.", **{name: value})
             object.__setattr__(self, name, value)
 
@@ -157,28 +199,56 @@ class RunOptions:
                 if not valid:
                     raise InputError(f"${name} is not valid; give {what}.", **{name: value})
         # Tensors must not be cut that the update needs whole.
-        whole = {"optimizer": self.optimizer != "adamw", "freeze": getattr(self, "freeze", None) is not None}
-        for name, asked in whole.items():
+        needs_whole = {
+            "optimizer": self.optimizer != "adamw",
+            "freeze": getattr(self, "freeze", None) is not None,
+        }
+        for name, asked in needs_whole.items():
             if self.fsdp and asked:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
                 given = {name: getattr(self, name), "fsdp": True}
                 raise InputError(f"${name} can't be had with $fsdp, {why}", **given)
 
     def save(self, path: str | Path) -> None:
-        """Write as JSON."""
+        """Write as JSON.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, such as training.json in the folder of the run.
+        """
         atomic_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote; raise InputError when there is no such file or it is not one of these."""
+        """Read what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one of version 0.1 is read as well.
+
+        Returns
+        -------
+        RunOptions
+            Of this class.
+
+        Raises
+        ------
+        InputError
+            When there is no such file or it is not one of these.
+        """
         try:
             stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
             raise InputError(f"{path} is missing: there is no run to resume; leave out --resume.") from error
         try:
-            stored = {cls.RENAMED.get(name, name): value for name, value in stored.items()}
-            missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
-            if wrong := misfit_of(cls, stored) or next(missing, None):
+            stored = cls._renamed(stored)
+            wrong = misfit_of(cls, stored)
+            if not wrong:
+                missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
+                wrong = next(missing, None)
+            if wrong:
                 raise InputError(wrong)
             return cls(**cls.BEFORE | stored)
         except InputError as error:
@@ -186,23 +256,49 @@ class RunOptions:
             raise InputError(f"{what}; name the folder of one.") from error
 
     @classmethod
+    def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Return stored fields by the names of now."""
+        return {cls.RENAMED.get(name, name): value for name, value in stored.items()}
+
+    @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
         """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
 
-        What has its default value anyway is left out, as if nobody had chosen it. Raise InputError when the
-        file can't be read, has a name that is no field, or a value that is of another type.
+        What has its default value anyway is left out, as if nobody had chosen it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        given : dict
+            Fields from elsewhere, which count for more.
+
+        Returns
+        -------
+        dict
+            By name.
+
+        Raises
+        ------
+        InputError
+            When the file can't be read, has a name that is no field, or a value that is of another type.
         """
-        found = {cls.RENAMED.get(name, name): value for name, value in read_json(path).items()}
-        fields = get_type_hints(cls)
-        known = {one.name: repr(one.name) for one in dataclasses.fields(cls)}
-        flags = {flag.lstrip("-"): known[name] for name in known if (flag := cls.about(name).get("flag"))}
-        for name in sorted(found.keys() - known.keys()):
-            near = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
-            advice = near if name in flags else advice_for(name, known) or near
+        configured = cls._renamed(read_json(path))
+        kinds = get_type_hints(cls)
+        known = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
+        flags = {}
+        for name in known:
+            if flag := cls.about(name).get("flag"):
+                flags[flag.lstrip("-")] = known[name]
+        for name in sorted(configured.keys() - known.keys()):
+            advice = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
+            if name not in flags:
+                advice = advice_for(name, known) or advice
             raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
-        if wrong := misfit(found, {name: fields[name] for name in found}):
+        wrong = misfit(configured, {name: kinds[name] for name in configured})
+        if wrong:
             raise InputError(f"{path}: {wrong}; correct it.")
-        chosen = {name: value for name, value in found.items() if value != getattr(cls, name, ...)}
+        chosen = {name: value for name, value in configured.items() if value != getattr(cls, name, ...)}
         return chosen | cls._instead(given)
 
     def resolved(self) -> Self:
@@ -225,22 +321,38 @@ class RunOptions:
     def update_rule(self) -> dict[str, Any]:
         """What the optimizer is made with, beside the parameters."""
         names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
-        return {"kind": self.optimizer, "eps": self.adam_eps} | {name: getattr(self, name) for name in names}
+        rule = {"kind": self.optimizer, "eps": self.adam_eps}
+        return rule | {name: getattr(self, name) for name in names}
 
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> Self:
         """Load the stored options of a run, with a new length or other upkeep where the user gives it.
 
-        Raise InputError when something given differs from what is stored and the weights depend on it.
+        Parameters
+        ----------
+        path : str or path
+            The file that `save` wrote.
+        **given
+            Fields, by name, that the user gives.
+
+        Returns
+        -------
+        RunOptions
+            Of this class, resolved.
+
+        Raises
+        ------
+        InputError
+            When something given differs from what is stored and the weights depend on it.
         """
         stored = cls.load(path)
         if given.get("dtype") == "auto":  # what it came to is stored
             given = {name: value for name, value in given.items() if name != "dtype"}
         if given.get("engine", stored.engine) != stored.engine:  # the other did not hear of these
             given = EXTRAS | given
-        wished = dataclasses.replace(stored, **cls._instead(given)).resolved()
-        wished.require_same_run(stored)
-        return wished
+        wanted = dataclasses.replace(stored, **cls._instead(given)).resolved()
+        wanted.require_same_run(stored)
+        return wanted
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
@@ -248,12 +360,31 @@ class RunOptions:
         return given
 
     def require_same_run(self, stored: Self) -> None:
-        """Raise InputError when a run with the `stored` options can't go on with these."""
-        free = self.FREE | self.MACHINE
+        """Check that a run can go on with these options.
+
+        Parameters
+        ----------
+        stored : RunOptions
+            Those that it has had so far.
+
+        Raises
+        ------
+        InputError
+            When one differs that the weights depend on; the message lists them, those of this kind of run
+            first.
+        """
         common = RunOptions.__dataclass_fields__
-        names = sorted(vars(self).keys() - free, key=lambda name: (name in common, [*vars(self)].index(name)))
-        pairs = {name: (getattr(self, name), getattr(stored, name)) for name in names}
-        if differing := Differences({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}):
+        fields = list(vars(self))
+        names = sorted(fields, key=lambda name: (name in common, fields.index(name)))
+        differing = Differences()
+        for name in names:
+            if name in self.FREE or name in self.MACHINE:
+                continue
+            wanted = getattr(self, name)
+            before = getattr(stored, name)
+            if wanted != before:
+                differing[name] = (wanted, before)
+        if differing:
             advice = "leave that out, or start a new run in another folder."
             raise InputError(f"The run cannot go on with $differing; {advice}", differing=differing)
 
@@ -263,7 +394,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return (list if isinstance(value, list) else tuple)(map(_plain, value))
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
     return os.fsdecode(value) if isinstance(value, os.PathLike) else value

@@ -43,19 +43,39 @@ _OTHERWISE |= dict.fromkeys(_UTF16_MARKS, "UTF-16; convert it, e.g. by iconv -f 
 
 
 def byte_pieces(
-    file: Path, size: int = PIECE_BYTES, progress: Progress = None, kept: bool = False, streams: bool = True
+    file: Path,
+    size: int = PIECE_BYTES,
+    progress: Progress = None,
+    kept: bool = False,
+    streams: bool = True,
 ) -> Iterator[bytes]:
     """Yield a file in pieces of at most `size` bytes, decompressed by its suffix; the last is empty.
 
-    Raise MissingFile when there is no such file; InputError when the file can't be read, is a socket or a
-    device, is damaged, begins as a file that is no text, such as a spreadsheet, or gives more than it may.
-
     Parameters
     ----------
-    progress : hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
-    kept : whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
+    file : Path
+        Its suffix says how it is compressed.
+    size : int, default 64 KiB
+        Most bytes of a piece.
+    progress : function of an int, optional
+        Hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
+    kept : bool, default False
+        Whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
         MOST_TIMES its size or LEAST_UNFOLDED bytes, whichever is more, and a pipe LARGEST_WHOLE.
-    streams : read a pipe or a terminal, too.
+    streams : bool, default True
+        Read a pipe or a terminal, too.
+
+    Yields
+    ------
+    bytes
+
+    Raises
+    ------
+    MissingFile
+        When there is no such file.
+    InputError
+        When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
+        such as a spreadsheet, or gives more than it may.
     """
     try:
         with open_file(file, streams) as raw:
@@ -63,20 +83,20 @@ def byte_pieces(
             most = _most_kept(raw, packed is not None) if kept else math.inf
             given = 0
             for data in (packed or _plain)(raw, size):
+                is_first = given == 0
                 given += len(data)
                 if given > most:
                     raise too_much(file, most)
                 if progress and raw.seekable():
                     progress(raw.tell())
-                for begin, what in _OTHERWISE.items() if given == len(data) else ():
-                    if data.startswith(begin):
-                        raise InputError(f"{file} is {what}.")
+                if is_first:
+                    _refuse_otherwise(file, data)
                 yield data
             yield b""
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        needs_memory = "memory" in str(error).lower()  # "Memory usage limit", or zstd's "too much memory"
-        too_large = f"needs over {1 << WINDOW_BITS - 20} MiB to unfold"
-        what = too_large if needs_memory else "is damaged or cut short"
+        what = "is damaged or cut short"
+        if "memory" in str(error).lower():  # "Memory usage limit", or zstd's "too much memory"
+            what = f"needs over {1 << WINDOW_BITS - 20} MiB to unfold"
         raise InputError(f"{file} {what} ({error}); fetch or compress it again.") from error
     except ImportError as error:
         raise InputError(f"{file} needs backports.zstd to be read; pip install backports.zstd.") from error
@@ -85,16 +105,38 @@ def byte_pieces(
         raise kind(f"{file} can't be read: {error.strerror or error}; check the file.") from error
 
 
+def _refuse_otherwise(file: Path, data: bytes) -> None:
+    """Raise InputError when a file begins as one that holds no UTF-8."""
+    for begin, what in _OTHERWISE.items():
+        if data.startswith(begin):
+            raise InputError(f"{file} is {what}.")
+
+
 def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
     """Return how many bytes of a file may be kept: of a plain one all, as its size is there to see."""
     status = os.fstat(raw.fileno())
     if not stat.S_ISREG(status.st_mode):
         return LARGEST_WHOLE
-    return max(LEAST_UNFOLDED, MOST_TIMES * status.st_size) if is_packed else math.inf
+    if not is_packed:
+        return math.inf
+    return max(LEAST_UNFOLDED, MOST_TIMES * status.st_size)
 
 
 def too_much(source: str | Path, most: float) -> InputError:
-    """Return the error of a source that gives more bytes than are kept in memory."""
+    """Return the error of a source that gives more bytes than are kept in memory.
+
+    Parameters
+    ----------
+    source : str or path
+        What is read, for the message.
+    most : float
+        Most bytes that it may give.
+
+    Returns
+    -------
+    InputError
+        For the caller to raise.
+    """
     why = "too many to be kept in memory of a compressed file or a pipe"
     advice = "if they are meant, write them to a plain file and give that."
     return InputError(f"{source} gives more than {most:,} bytes, {why}; {advice}")
@@ -105,26 +147,30 @@ def _plain(raw: BinaryIO | gzip.GzipFile, size: int) -> Iterator[bytes]:
 
 
 def _of_streams(
-    raw: BinaryIO, size: int, decompressor: Callable[[], Any], padding: bytes = b""
+    raw: BinaryIO,
+    size: int,
+    decompressor: Callable[[], Any],
+    padding: bytes = b"",
 ) -> Iterator[bytes]:
     """Decompress streams end to end, with padding between them or without.
 
     `lzma.LZMAFile` lets a file of 90 kB take 500 MB, and silently ends where zeros stand between streams;
     `bz2.BZ2File` ends where anything else does.
     """
-    data, found = raw.read(size), b""
+    data = raw.read(size)
+    unfolded = b""
     while True:
         decoder = decompressor()
         while not decoder.eof:
             try:
-                found += decoder.decompress(data, size - len(found))
+                unfolded += decoder.decompress(data, size - len(unfolded))
             except MemoryError:
                 raise
             except Exception as error:  # of OSError, LZMAError and ZstdError each library has its own
                 raise EOFError(str(error)) from error
-            if len(found) == size:
-                yield found
-                found = b""
+            if len(unfolded) == size:
+                yield unfolded
+                unfolded = b""
             if not decoder.eof:
                 data = raw.read(size) if decoder.needs_input else b""
                 if decoder.needs_input and not data:
@@ -134,8 +180,8 @@ def _of_streams(
             data = more.lstrip(padding)
         if not data:
             break
-    if found:
-        yield found
+    if unfolded:
+        yield unfolded
 
 
 def _zstd() -> Any:
@@ -156,14 +202,49 @@ PACKED: dict[str, Callable[[BinaryIO, int], Iterator[bytes]]] = {
 
 
 def suffix_of(file: Path) -> str:
-    """Return the suffix of a file in small letters, whether it is compressed or not."""
-    return next((end for end in reversed([one.lower() for one in file.suffixes]) if end not in PACKED), "")
+    """Return the suffix of a file in small letters, whether it is compressed or not.
+
+    Parameters
+    ----------
+    file : Path
+        Only its name is looked at.
+
+    Returns
+    -------
+    str
+        ".txt" of a.TXT.gz; "" where there is none.
+    """
+    for suffix in reversed(file.suffixes):
+        if suffix.lower() not in PACKED:
+            return suffix.lower()
+    return ""
 
 
 def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = True) -> Iterator[bytes]:
-    """Yield the bytes in pieces that end where a line does; if `returns`, a lone \\r ends one as well."""
+    r"""Yield the bytes in pieces that end where a line does.
+
+    Parameters
+    ----------
+    pieces : iterable of bytes
+        Of any lengths.
+    source : str or path
+        Where they are from, for the error.
+    returns : bool, default True
+        A lone \r ends a line as well.
+
+    Yields
+    ------
+    bytes
+        One or more whole lines; of the last the end may be missing.
+
+    Raises
+    ------
+    InputError
+        When a line has more than LONGEST_LINE bytes.
+    """
     waiting: list[bytes] = []
-    size, number = 0, 1  # of what waits; of the line that it belongs to
+    size = 0  # of what waits
+    number = 1  # of the line that it belongs to
     for piece in pieces:
         cut = piece.rfind(b"\n") + 1
         if returns:
@@ -171,8 +252,11 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
         if cut:
             lines = b"".join([*waiting, piece[:cut]])
             yield lines
-            number += lines.count(b"\n") + returns * (lines.count(b"\r") - lines.count(b"\r\n"))
-            waiting, size = [], 0
+            number += lines.count(b"\n")
+            if returns:
+                number += lines.count(b"\r") - lines.count(b"\r\n")
+            waiting = []
+            size = 0
         waiting.append(piece[cut:])
         size += len(piece) - cut
         if size > LONGEST_LINE:
@@ -183,9 +267,25 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
 
 
 def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Iterator[str]:
-    """Yield the characters of UTF-8 in pieces, \\r\\n and \\r as \\n, without a byte order mark.
+    r"""Yield the characters of UTF-8 in pieces, \r\n and \r as \n, without a byte order mark.
 
-    Pieces are of any length; an empty one is the last. Before the first are `offset` bytes, for the error.
+    Parameters
+    ----------
+    pieces : iterable of bytes
+        Of any lengths; an empty one is the last.
+    source : str or path
+        Where they are from, for the error.
+    offset : int, default 0
+        Bytes before the first piece, for the error.
+
+    Yields
+    ------
+    str
+
+    Raises
+    ------
+    InputError
+        When the bytes are not UTF-8; it names the first that is not.
     """
     utf8 = codecs.getincrementaldecoder("utf-8")()
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
@@ -201,11 +301,35 @@ def decoded(pieces: Iterable[bytes], source: str | Path, offset: int = 0) -> Ite
 
 
 def not_utf8(
-    source: str | Path, error: UnicodeDecodeError, before: int | None = None, instead: str = ""
+    source: str | Path,
+    error: UnicodeDecodeError,
+    before: int | None = None,
+    instead: str = "",
 ) -> InputError:
-    """Return the error for bytes that are not UTF-8, with `before` others before them."""
-    data, at = error.object, error.start
-    place = "" if before is None else f" at offset {before + at:,} of the text"
-    encoding = "UTF-16" if b"\0" in data or data.startswith(_UTF16_MARKS) else "CP1252"
+    """Return the error for bytes that are not UTF-8.
+
+    Parameters
+    ----------
+    source : str or path
+        What is read, for the message.
+    error : UnicodeDecodeError
+        What Python said of the bytes.
+    before : int, optional
+        Bytes of the text before them; left out, the message does not say where it is.
+    instead : str, default ""
+        More advice, at its end.
+
+    Returns
+    -------
+    InputError
+        For the caller to raise; it guesses UTF-16 or CP1252.
+    """
+    data = error.object
+    at = error.start
+    place = ""
+    if before is not None:
+        place = f" at offset {before + at:,} of the text"
+    is_utf16 = b"\0" in data or data.startswith(_UTF16_MARKS)
+    encoding = "UTF-16" if is_utf16 else "CP1252"
     advice = f"convert it, e.g. by iconv -f {encoding} -t UTF-8{instead}."
     return InputError(f"{source} is not UTF-8: byte 0x{data[at]:02x}{place}; {advice}")

@@ -34,6 +34,15 @@ def printable(text: str) -> str:
 
     For whatever a file puts into a line or a column: line ends and tabs are escaped as well.
 
+    Parameters
+    ----------
+    text : str
+        Of any origin.
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> print(printable("a\x1b[31m\tb\u202e"))
@@ -43,17 +52,50 @@ def printable(text: str) -> str:
 
 
 def printable_text(text: str) -> str:
-    """Return the same with the line ends and tabs of a layout as they are."""
+    """Return the same with the line ends and tabs of a layout as they are.
+
+    Parameters
+    ----------
+    text : str
+        Of several lines perhaps.
+
+    Returns
+    -------
+    str
+    """
     return _escaped(text, _IN_TEXT, ascii)
 
 
 def emit(text: str = "", end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """Print a text, of several lines perhaps, to the standard output or another stream."""
+    """Print a text, of several lines perhaps, to the standard output or another stream.
+
+    Parameters
+    ----------
+    text : str, default ""
+        Made `printable_text` first.
+    end : str, default a line end
+        What follows it.
+    file : text stream, optional
+        The standard output when left out.
+    flush : bool, default False
+        Write it out at once.
+    """
     print(printable_text(text), end=end, file=file, flush=flush)
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
     r"""Return a value as JSON in the letters of its language, with escapes for what can't be read.
+
+    Parameters
+    ----------
+    value : object
+        What `json.dumps` takes.
+    indent : int, optional, default 2
+        Blanks for each level; None: all on one line.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -64,13 +106,40 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 def some_of(names: Sequence[str], most: int = 8) -> str:
-    """Return the first of some names with commas between, and how many more there are."""
+    """Return the first of some names with commas between, and how many more there are.
+
+    Parameters
+    ----------
+    names : sequence of str
+    most : int, default 8
+        How many to name.
+
+    Returns
+    -------
+    str
+        Such as "a, b and 3 more".
+    """
+    text = ", ".join(names[:most])
     more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    if more > 0:
+        text += f" and {more} more"
+    return text
 
 
 def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]:
-    """Lay rows out as lines, in columns two blanks apart; after `left` of them, columns are flush right.
+    """Lay rows out as lines, in columns two blanks apart.
+
+    Parameters
+    ----------
+    rows : iterable of sequence of str
+        Each with as many cells.
+    left : int, optional
+        How many columns are flush left, those after them being flush right; None: all.
+
+    Returns
+    -------
+    list of str
+        A line for each row, without blanks at its end.
 
     Examples
     --------
@@ -79,14 +148,31 @@ def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]
     """
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = "<" * len(widths[:left]) + ">" * len(widths)
-    form = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=False))
+    n_left = len(widths[:left])
+    cells = []
+    for number, width in enumerate(widths):
+        side = "<" if number < n_left else ">"
+        cells.append(f"{{:{side}{width}}}")
+    form = "  ".join(cells)
     return [form.format(*row).rstrip() for row in rows]
 
 
 def counted(count: float, noun: str) -> str:
-    """Return a number with what is counted: "1 epoch", "2.5 epochs", "1,000 steps"."""
-    return f"{count:,.12g} {noun}{'s' * (count != 1)}"
+    """Return a number with what is counted: "1 epoch", "2.5 epochs", "1,000 steps".
+
+    Parameters
+    ----------
+    count : float
+        With up to twelve digits.
+    noun : str
+        In the singular; its plural is made with an s.
+
+    Returns
+    -------
+    str
+    """
+    plural = "" if count == 1 else "s"
+    return f"{count:,.12g} {noun}{plural}"
 
 
 def write_what_can_be_written() -> None:
@@ -136,5 +222,7 @@ def _escaped(text: str, unseen: re.Pattern[str], quoted: Callable[[str], str]) -
 
 def _not_encoded(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)  # nothing is read with this handler
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)), error.end
+    characters = error.object[error.start : error.end]
+    digits = characters.encode("utf-16-be", "surrogatepass").hex()
+    escapes = [f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4)]
+    return "".join(escapes), error.end

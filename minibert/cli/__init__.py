@@ -1,5 +1,4 @@
-"""The command line: `minibert COMMAND`. The only reader of argv and, but for MINIBERT_ISA, of
-the environment.
+"""The command line, `minibert COMMAND`: the only reader of argv and, but for MINIBERT_ISA, the environment.
 
 Each command is a file of this folder: first the summary that `minibert --help` lists, then its flags (`add`)
 and the few lines that call the library (`run`, which returns an exit status, or None for that in its
@@ -27,7 +26,8 @@ def _stopped_as_by_ctrl_c() -> Iterator[None]:
     """Let SIGTERM and SIGHUP clean up as Ctrl-C does, unless somebody else handles or ignores them."""
 
     def stop(number: int, _: Any) -> NoReturn:
-        if (name := signal.Signals(number).name) == "SIGHUP":  # a terminal that is closed may send it twice
+        name = signal.Signals(number).name
+        if name == "SIGHUP":  # a terminal that is closed may send it twice
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt(name)
 
@@ -65,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _status_of(lambda: _run(argv))
     except SystemExit as stop:
-        ending, status = stop, int(stop.code or DONE)
+        ending = stop
+        status = int(stop.code or DONE)
     if status == DONE:
         status = _status_of(flush_output)
     else:

@@ -25,6 +25,13 @@ from minibert.cli.shared.texts import STANDARD_INPUT, as_utf8, refuse_file, tell
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]"
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
@@ -39,6 +46,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print the answers to a question.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When --top is out of range, or not exactly one text is given and it is no name of a file.
+    """
     from minibert import engines
     from minibert.finetuning.models import Finetuned
     from minibert.tasks.answering import Answering, answer
@@ -46,7 +65,8 @@ def run(arguments: Namespace) -> None:
     if not 1 <= arguments.top <= Answering.n_best:
         raise InputError(f"--top {arguments.top} is not possible; choose from 1 to {Answering.n_best}.")
     refuse_file(arguments.question, "give the question itself, and --file FILE to ask about that")
-    if len(arguments.texts) + bool(arguments.file) > 1:
+    n_texts = len(arguments.texts) + bool(arguments.file)
+    if n_texts > 1:
         raise InputError("A question is asked of one text; give one, or one --file.")
     for text in arguments.texts:
         refuse_file(text, "name it with --file FILE to ask about that")
@@ -56,32 +76,38 @@ def run(arguments: Namespace) -> None:
         best = answer(model, arguments.question, text, show=not (arguments.json or arguments.quiet))
     # What was decided stands first, whatever has the highest probability.
     decided = best["begin"], best["end"]
-    answers = sorted(best["n_best"], key=lambda one: (one["begin"], one["end"]) != decided)[: arguments.top]
-    kept = {name: value for name, value in best.items() if name not in ("id", "n_best")}
-    facts = {"question": arguments.question, **kept, "answers": answers}
-    emit(json_text(facts) if arguments.json else "\n".join(_answer_text(one, text) for one in answers))
+    answers = sorted(best["n_best"], key=lambda entry: (entry["begin"], entry["end"]) != decided)
+    answers = answers[: arguments.top]
+    if arguments.json:
+        kept = {name: value for name, value in best.items() if name not in ("id", "n_best")}
+        emit(json_text({"question": arguments.question, **kept, "answers": answers}))
+    else:
+        emit("\n".join(_answer_text(entry, text) for entry in answers))
 
 
 def _text(file: str) -> str:
-    if file != STANDARD_INPUT:
-        name, data = file, b"".join(byte_pieces(Path(file), kept=True))
-    else:
+    """Read the text that a question is asked of, whole."""
+    if file == STANDARD_INPUT:
         tell_terminal("the text from the terminal")
-        name, data = "the standard input", sys.stdin.buffer.read(LARGEST_WHOLE + 1)
+        name = "the standard input"
+        data = sys.stdin.buffer.read(LARGEST_WHOLE + 1)
         if len(data) > LARGEST_WHOLE:
             raise too_much(name, LARGEST_WHOLE)
+    else:
+        name = file
+        data = b"".join(byte_pieces(Path(file), kept=True))
     return as_utf8(data.removeprefix(codecs.BOM_UTF8), name)
 
 
-def _answer_text(one: dict[str, Any], text: str) -> str:
+def _answer_text(entry: dict[str, Any], text: str) -> str:
     """Format an answer with its probability, and below it the passage that it stands in."""
     from minibert.tasks.answering import passage
 
-    chance = f"{100 * one['probability']:5.1f}%"
-    if one["begin"] is None:
-        return f"{chance}  no answer"
-    before, words, behind = map(printable, passage(text, one["begin"], one["end"]))
+    percent = f"{100 * entry['probability']:5.1f}%"
+    if entry["begin"] is None:
+        return f"{percent}  no answer"
+    before, words, behind = map(printable, passage(text, entry["begin"], entry["end"]))
     # Neither long words nor hyphens are broken: `textwrap` takes quadratic time for that.
     marked = f"{before}>>{words}<<{behind}"
     form = textwrap.TextWrapper(78, " " * 8, " " * 8, break_long_words=False, break_on_hyphens=False)
-    return f"{chance}  {words}\n{form.fill(marked)}"
+    return f"{percent}  {words}\n{form.fill(marked)}"

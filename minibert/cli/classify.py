@@ -30,6 +30,13 @@ from minibert.cli.shared.texts import add_texts, answers, given_texts
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
     group = parser.add_argument_group("classes of your own")
@@ -42,33 +49,51 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print the class of each text.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When flags do not go together, more than two texts are given without --classes, or one is a file.
+    """
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
     from minibert.finetuning.zero_shot import zero_shot
     from minibert.tasks.cuts import Cuts, warn_of_cuts
 
-    given, own = len(arguments.texts), arguments.classes is not None
+    n_texts = len(arguments.texts)
+    has_classes = arguments.classes is not None
     asked = {name: getattr(arguments, name) for name in ("template", "several") if getattr(arguments, name)}
-    if asked and not own:
+    if asked and not has_classes:
         raise InputError(f"${next(iter(asked))} is for --classes; name some.", **asked)
-    if given > 2 and not own:
-        raise InputError(f"{given} texts are no pair; give one or two, or many with --file.")
+    if n_texts > 2 and not has_classes:
+        raise InputError(f"{n_texts} texts are no pair; give one or two, or many with --file.")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     lines = given_texts(arguments, instead)
-    pairs = [arguments.texts] if given else (line.split("\t", 1) for line in lines)
+    pairs = [arguments.texts] if n_texts else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     cuts = Cuts(model.max_length, long=model.task.long)
     counting: Any = {"threads": arguments.threads, "cuts": cuts}
-    if own:
+    if has_classes:
         asked["classes"] = arguments.classes.split(",")
-        found = answers(arguments, lines, partial(zero_shot, model, **asked, **counting))
+        predictions = answers(arguments, lines, partial(zero_shot, model, **asked, **counting))
     else:
         texts = ((*pair, None)[:2] for pair in pairs)
-        found = answers(arguments, texts, partial(classify, model, **counting), at_once=1)
-    for number, predicted in enumerate(found):
-        shown = json_text(predicted, indent=None) if arguments.json else _line(predicted, in_full=bool(given))
-        emit("\n" * (given > 0 < number and not arguments.json) + shown, flush=True)
+        predictions = answers(arguments, texts, partial(classify, model, **counting), at_once=1)
+    for number, predicted in enumerate(predictions):
+        if arguments.json:
+            shown = json_text(predicted, indent=None)
+        else:
+            shown = _line(predicted, in_full=n_texts > 0)
+            if n_texts > 0 and number > 0:
+                shown = "\n" + shown
+        emit(shown, flush=True)
     warn_of_cuts({"": cuts}, model.config.P)
 
 
@@ -78,10 +103,15 @@ def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
         return ""
     if "value" in predicted:
         return f"{predicted['value']:.3f}"
-    chances, several = predicted["probabilities"], predicted.get("labels", ())
+    probabilities = predicted["probabilities"]
+    several = predicted.get("labels", ())
     if not in_full and "labels" in predicted:
         return "|".join(map(printable, several))
     if not in_full:
-        return f"{printable(predicted['label'])}\t{chances[predicted['label']]:.4f}"
-    ordered = sorted(chances.items(), key=lambda one: -one[1])
-    return "\n".join(f"{100 * p:6.2f}%  {printable(one)}{' *' * (one in several)}" for one, p in ordered)
+        label = predicted["label"]
+        return f"{printable(label)}\t{probabilities[label]:.4f}"
+    lines = []
+    for name, probability in sorted(probabilities.items(), key=lambda item: -item[1]):
+        mark = " *" if name in several else ""
+        lines.append(f"{100 * probability:6.2f}%  {printable(name)}{mark}")
+    return "\n".join(lines)

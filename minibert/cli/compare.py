@@ -21,6 +21,13 @@ from minibert.cli.shared import flags
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert compare RUN RUN [RUN ...] [--by NAME] [--out FILE] [--json]"
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; from 2 to 8 of them")
     text = "what the curves of the page are drawn over (default: step)"
@@ -30,6 +37,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print runs side by side, and write their page.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When --by is given without a page, or a run can't be read.
+    """
     from minibert.base.files import page_path, require_folder
     from minibert.experiments.comparison import compare
 
@@ -37,8 +56,11 @@ def run(arguments: Namespace) -> None:
         raise InputError("--by is for the curves, which only a page has; name it with --out.")
     if arguments.out:  # before the work
         require_folder(page_path(arguments.out).parent)
-    found = compare(arguments.runs, arguments.by or "step")
-    page = found.write(arguments.out) if arguments.out else None
-    facts = {"page": page and str(page)}
-    end = f"\n\nPage: {page}" * bool(page)
-    emit(json_text(found.to_json() | facts) if arguments.json else found.text() + end)
+    comparison = compare(arguments.runs, arguments.by or "step")
+    page = comparison.write(arguments.out) if arguments.out else None
+    if arguments.json:
+        emit(json_text(comparison.to_json() | {"page": page and str(page)}))
+    elif page:
+        emit(f"{comparison.text()}\n\nPage: {page}")
+    else:
+        emit(comparison.text())

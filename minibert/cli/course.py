@@ -21,17 +21,38 @@ from minibert.cli.shared.flags import JSON, add_switches
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.add_argument("folder", metavar="DIR", help="where to put the notebooks; made if it is not there")
     add_switches(parser, json=JSON)
 
 
 def run(arguments: Namespace) -> None:
+    """Copy the notebooks into the folder.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When there are none to copy, the folder has one already, or can't be written.
+    """
     from minibert.course.exercises import notebook_folder
 
     folder = Path(arguments.folder)
-    if not (sources := sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))):
+    sources = sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))
+    if not sources:
         raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
-    if there := [path.name for path in sources if (folder / path.name).exists()]:
+    there = [path.name for path in sources if (folder / path.name).exists()]
+    if there:
         raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
     require_folder(folder, "another folder")
     for path in sources:
@@ -40,6 +61,8 @@ def run(arguments: Namespace) -> None:
             if cell["cell_type"] == "code":
                 cell |= {"outputs": [], "execution_count": None}
         atomic_json(folder / path.name, notebook, indent=1)
-    facts = {"folder": str(folder), "notebooks": [path.name for path in sources]}
-    text = f"{folder} has {len(sources)} notebooks. Begin with  jupyter lab {folder / sources[0].name}"
-    emit(json_text(facts) if arguments.json else text)
+    if arguments.json:
+        emit(json_text({"folder": str(folder), "notebooks": [path.name for path in sources]}))
+    else:
+        first = folder / sources[0].name
+        emit(f"{folder} has {len(sources)} notebooks. Begin with  jupyter lab {first}")

@@ -56,6 +56,13 @@ NEXT_SENTENCE = {0: "  (B follows A)", 1: "  (B is from elsewhere)", -1: ""}
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
@@ -76,6 +83,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Write token shards, or a part of them, and print instances.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When --show, --seed or --part can't be used, or the text, the vocabulary or the folder.
+    """
     from minibert.base.options import MOST
     from minibert.data.corpus import embedded_corpus, find_files, layouts_text, sentences
     from minibert.data.instances import InstanceOptions
@@ -85,7 +104,8 @@ def run(arguments: Namespace) -> None:
     from minibert.data.shards.store import TokenShards
     from minibert.pretraining.preparation import watched
 
-    part, out = Part.parse(arguments.part or "1/1"), Path(arguments.out)
+    part = Part.parse(arguments.part or "1/1")
+    out = Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
         raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
     if arguments.seed < 0:
@@ -95,45 +115,62 @@ def run(arguments: Namespace) -> None:
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)
-    layout = arguments.layout + f" --column {arguments.column}" * (arguments.column != "text")
-    planned, own = plan_part(files, part, layout, tokenizer)
-    made, layouts = finished_part(out, planned), {}
-    place, had = part.folder_in(out), made is not None
+    layout = arguments.layout
+    if arguments.column != "text":
+        layout += f" --column {arguments.column}"
+    planned, part_files = plan_part(files, part, layout, tokenizer)
+    made = finished_part(out, planned)
+    was_there = made is not None
+    layouts: dict[str, int] = {}
+    place = part.folder_in(out)
     if not made:
         require_folder(place)
-        stream = sentences(own, arguments.layout, arguments.column) if own else None
+        stream = sentences(part_files, arguments.layout, arguments.column) if part_files else None
         marks = MarkCounts(tokenizer.basic_tokenizer)
         shown = watched(stream, "writing shards", not arguments.quiet, marks=marks) if stream else ()
         made = write_part(shown, tokenizer, out, planned)
-        layouts = stream.found if stream else {}
+        if stream:
+            layouts = stream.found
     shards = TokenShards(place, tokenizer) if made.documents else None
-    instances = _shown(out, tokenizer, options, arguments.show, arguments.seed)
     facts: dict[str, Any] = {
-        "folder": str(place), "part": str(part), "was_there": had, "files": len(own),
-        **{name: getattr(shards, f"n_{name}", 0) for name in ("documents", "sentences", "tokens")},
+        "folder": str(place),
+        "part": str(part),
+        "was_there": was_there,
+        "files": len(part_files),
+        "documents": getattr(shards, "n_documents", 0),
+        "sentences": getattr(shards, "n_sentences", 0),
+        "tokens": getattr(shards, "n_tokens", 0),
         "bytes": sum(path.stat().st_size for path in place.glob("*.bin")),
         "missing_parts": missing_parts(parts_in(out)) if part.parts > 1 else "",
-    }  # fmt: skip
+    }
+    instances = _shown(out, tokenizer, options, arguments.show, arguments.seed)
     if arguments.json:
         emit(json_text(facts | {"instances": list(instances)}))
         return
-    if had:
+    _report(facts, part, len(files), layouts_text(layouts) if layouts else "", out)
+    for text in instances:
+        emit(f"\n{printable(text)}")
+
+
+def _report(facts: dict[str, Any], part: Any, n_files: int, layouts: str, out: Path) -> None:
+    """Print what was written, and what is left to do where parts are made."""
+    place = facts["folder"]
+    if facts["was_there"]:
         emit(f"{place} has them already, of the same files and vocabulary:")
     if part.parts > 1:
-        emit(f"Part {part}, {len(own):,} of {counted(len(files), 'file')}:")
-    if shards:
+        emit(f"Part {part}, {facts['files']:,} of {counted(n_files, 'file')}:")
+    if facts["documents"]:
         counts = ", ".join(counted(facts[noun + "s"], noun) for noun in ("document", "sentence", "token"))
         emit(f"{counts}, {facts['bytes'] / facts['tokens']:.2f} bytes a token in {place}")
     else:
         emit(f"no text: no file with text has its middle in this part's share; {place} says so.")
     if layouts:
-        emit(layouts_text(layouts))
-    if missing := facts["missing_parts"]:
+        emit(layouts)
+    missing = facts["missing_parts"]
+    if missing:
         emit(f"Still to be made: part {missing}.")
     elif part.parts > 1:
         emit(f"All {part.parts:,} parts are there: minibert pretrain --shards {out}")
-    for text in instances:
-        emit(f"\n{printable(text)}")
 
 
 def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
@@ -171,4 +208,5 @@ def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> It
         pieces = [tokenizer.vocab[piece] for piece in sequence.input_ids]
         for position, label in zip(sequence.masked_positions, sequence.masked_labels, strict=True):
             pieces[position] += "{" + tokenizer.vocab[label] + "}"
-        yield " ".join(pieces) + NEXT_SENTENCE[sequence.next_sentence_label]
+        remark = NEXT_SENTENCE[sequence.next_sentence_label]
+        yield " ".join(pieces) + remark

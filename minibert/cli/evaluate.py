@@ -25,6 +25,13 @@ TARGETS = 20000
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
     text += "more fine-tuned models, which are averaged"
     flags.add_model(parser, text, action="append")
@@ -44,12 +51,24 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Measure a model and print its metrics.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When flags are given that are for models of another kind, or several models that can't be averaged.
+    """
     from minibert.finetuning.models import is_finetuned
 
     if all(map(is_finetuned, arguments.model)):
         _run_task(arguments)
         return
-    model = next(one for one in arguments.model if not is_finetuned(one))
+    model = next(path for path in arguments.model if not is_finetuned(path))
     if len(arguments.model) > 1:
         raise InputError(f"{model} is not fine-tuned, so it can't be averaged with others; give it alone.")
     _refuse(arguments, f"{model} is not fine-tuned", "data split task dtype")
@@ -59,24 +78,30 @@ def run(arguments: Namespace) -> None:
     from minibert.pretraining.run import metrics_text
 
     given = flags.given(arguments, "engine threads")
-    given |= {"layout": arguments.layout or "auto", "column": arguments.column or "text"}
+    given["layout"] = arguments.layout or "auto"
+    given["column"] = arguments.column or "text"
     corpus = tuple(arguments.corpus)
     if arguments.per_byte:
-        found = evaluate_words(model, corpus, **given)
-        words = counted(found.words, "word")
-        text = f"Loss of whole words  {found.nats_per_byte:.4f} nats per byte ({words})"
-        emit(json_text(asdict(found)) if arguments.json else text)
+        metrics = evaluate_words(model, corpus, **given)
+        if arguments.json:
+            emit(json_text(asdict(metrics)))
+        else:
+            words = counted(metrics.words, "word")
+            emit(f"Loss of whole words  {metrics.nats_per_byte:.4f} nats per byte ({words})")
         return
-    targets = TARGETS if arguments.targets is None else arguments.targets
-    given |= {"seq_length": arguments.seq_length, "targets": targets}
-    plain, shuffled = evaluate(model, corpus, **given, show=not (arguments.json or arguments.quiet))
+    given["seq_length"] = arguments.seq_length
+    given["targets"] = TARGETS if arguments.targets is None else arguments.targets
+    show = not (arguments.json or arguments.quiet)
+    plain, shuffled = evaluate(model, corpus, **given, show=show)
     values = plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
     emit(json_text(values) if arguments.json else metrics_text(values))
 
 
 def _refuse(arguments: Namespace, why: str, names: str) -> None:
     """Raise InputError when one of these flags is given."""
-    if given := [n for n, x in flags.given(arguments, names).items() if x is not None and x is not False]:
+    values = flags.given(arguments, names)
+    given = [name for name, value in values.items() if value is not None and value is not False]
+    if given:
         raise InputError(f"{why}; leave out {', '.join(map(flags.flag_of, given))}.")
 
 

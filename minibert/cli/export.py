@@ -24,6 +24,7 @@ examples:
 
 import json
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_f
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert export --model MODEL --out DIR [--format FORMAT] [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
@@ -59,23 +67,28 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    from minibert import hub
-    from minibert.base.model_names import MODULES_FILE, folder_of
-    from minibert.hub.onnx import require_libraries, write_onnx
-    from minibert.hub.sentence_transformers import module_files, write_modules
-    from minibert.reports.card import CARD, Exported, is_own, model_card, renewed
-    from minibert.tasks.stored import TaskFile
+    """Write the folder to hand on, and print what was changed.
 
-    source, dest = Path(arguments.model), Path(arguments.out)
-    if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
-        raise InputError(f"{dest} exists and is not empty; choose another --out.")
-    require_folder(dest)
-    if (to_google := arguments.format == "tensorflow") and arguments.pool:
-        raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
-    if arguments.onnx:
-        if to_google:
-            raise InputError("--onnx needs --format hugging-face; leave one of them out.")
-        require_libraries()
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When flags do not go together or with the model, the folder is not free, or the model can't be read.
+    """
+    from minibert import hub
+    from minibert.base.model_names import folder_of
+    from minibert.hub.onnx import write_onnx
+    from minibert.hub.sentence_transformers import module_files, write_modules
+    from minibert.reports.card import Exported
+
+    source = Path(arguments.model)
+    dest = Path(arguments.out)
+    to_google = arguments.format == "tensorflow"
+    _check(arguments, dest, to_google)
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     assert weights is not None  # they are read
@@ -87,82 +100,167 @@ def run(arguments: Namespace) -> None:
     # Before the folder is begun: an error of reading is not one of writing.
     named = source if source.is_dir() else folder  # of an older sentence-transformers the folder around it
     modules = module_files(named)
-    beside = _files_beside(folder, named) | ({} if to_google or arguments.pool else modules)
+    beside = _files_beside(folder, named)
+    replaces_modules = to_google or arguments.pool
+    if not replaces_modules:
+        beside |= modules
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
     missing = list(report.missing)
     if params.decoder is not None:
-        what = "stays behind with its head" if to_google else "goes along, and only Bert guesses with it here"
-        notes.append(f"the decoder of the masked LM is not the word embeddings; it {what}")
+        notes.append(_decoder_note(to_google))
         if not to_google:
             missing = [name for name in missing if not name.startswith("cls.predictions.")]
-    if modules and (to_google or arguments.pool):
-        what = "stay behind" if to_google else f"are replaced by the pool {arguments.pool}"
-        notes.append(f"the modules of sentence-transformers in {named} {what}")
-    if is_last := config.is_decoder and params.head.pooled and params.head.kind != "pretraining":
+    if modules and replaces_modules:
+        fate = "stay behind" if to_google else f"are replaced by the pool {arguments.pool}"
+        notes.append(f"the modules of sentence-transformers in {named} {fate}")
+    pools_last = config.is_decoder and params.head.pooled and params.head.kind != "pretraining"
+    if pools_last:
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
-    if arguments.onnx and (is_last or params.head.lstm or params.head.pool):
+    if arguments.onnx and (pools_last or params.head.lstm or params.head.pool):
         what = "its last token, LSTMs or windows, which transformers does not know"
         raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")
-    heads = [name for name in hub.to_hf(params) if name.startswith("cls.")]
-    head = "none" if heads and {*heads} <= {*missing} else params.head.kind
-    before = beside.get(CARD, b"").decode(errors="replace")
-    if CARD not in beside or is_own(before):
-        name = dest.resolve().name
-        pool = arguments.pool or ("mean" if MODULES_FILE in beside else None)
-        frozen = "tagger.json" in beside  # with LSTMs on it, which only minibert knows
-        kind, known = ("tag", False) if frozen else (head, not to_google and not is_last)
-        if kind == "pretraining" and any(one.startswith("cls.predictions") for one in missing):
-            kind = "none"  # a head for the next sentence alone guesses no words
-        has_vocabulary = not {"vocab.txt", "tokenizer.json"}.isdisjoint(beside)
-        endings = "swag" if kind == "choice" and TASK_FILES[0] not in beside else ""
-        pair = TASK_FILES[0] in beside and TaskFile.load(folder).pair
-        is_step = folder != weights.parent
-        about = Exported(
-            name, config, params.count(), kind, labels, known, is_step, pool, pair, has_vocabulary, endings
-        )
-        card = model_card(folder, about)
-        beside[CARD] = (renewed(before, card) if before else card).encode()
+    head = _kind_of_head(params, missing)
+    known = not to_google and not pools_last
+    is_step = folder != weights.parent
+    name = dest.resolve().name
+    about = Exported(name, config, params.count(), head, labels, known, is_step, arguments.pool)
+    _add_card(beside, folder, about, missing)
 
     def fill(temporary: Path) -> None:
         save(temporary, config, params, labels, dtype=arguments.dtype, omit=missing)
-        for name, data in beside.items():
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / name).write_bytes(data)
+        _write_files(temporary, beside)
         if arguments.onnx:
-            error = write_onnx(temporary, not any("pooler" in name for name in missing))
+            has_pooler = not any("pooler" in name for name in missing)
+            error = write_onnx(temporary, has_pooler)
             notes.append(f"model.onnx differs from transformers by {error:.1e} at most, in onnxruntime")
         if arguments.pool:
             write_modules(temporary, config.trained_length or config.P, arguments.pool)
 
     write_folder_atomically(dest, fill)
-    files = (path for path in sorted(dest.rglob("*")) if path.is_file())
-    written = {path.relative_to(dest).as_posix(): path.stat().st_size for path in files}
-    facts = {
-        "source": str(weights), "layers": config.L, "hidden_size": config.H, "heads": config.A,
-        "vocab_size": config.V, "head": head, "labels": list(labels), "missing": missing,
-        "unused": list(report.unused), "notes": [*report.changed, *notes], "written": written,
-    }  # fmt: skip
+    facts = _facts(weights, about, missing)
+    facts["unused"] = list(report.unused)
+    facts["notes"] = [*report.changed, *notes]
+    facts["written"] = _sizes(dest)
     emit(json_text(facts) if arguments.json else _text(facts, dest))
+
+
+def _facts(weights: Path, about: Any, missing: list[str]) -> dict[str, Any]:
+    """Return what was read, an `Exported`, for JSON."""
+    config = about.config
+    return {
+        "source": str(weights),
+        "layers": config.L,
+        "hidden_size": config.H,
+        "heads": config.A,
+        "vocab_size": config.V,
+        "head": about.head,
+        "labels": list(about.labels),
+        "missing": missing,
+    }
+
+
+def _kind_of_head(params: Any, missing: list[str]) -> str:
+    """Return the kind of the head, "none" where all of the heads of pre-training are missing."""
+    from minibert.hub import to_hf
+
+    of_heads = {name for name in to_hf(params) if name.startswith("cls.")}
+    if of_heads and of_heads <= set(missing):
+        return "none"
+    return params.head.kind
+
+
+def _decoder_note(to_google: bool) -> str:
+    """Say what becomes of a decoder of its own."""
+    what = "stays behind with its head" if to_google else "goes along, and only Bert guesses with it here"
+    return f"the decoder of the masked LM is not the word embeddings; it {what}"
+
+
+def _check(arguments: Namespace, dest: Path, to_google: bool) -> None:
+    """Raise InputError when flags do not go together, or the folder can't be written."""
+    from minibert.hub.onnx import require_libraries
+
+    if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
+        raise InputError(f"{dest} exists and is not empty; choose another --out.")
+    require_folder(dest)
+    if to_google and arguments.pool:
+        raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
+    if arguments.onnx:
+        if to_google:
+            raise InputError("--onnx needs --format hugging-face; leave one of them out.")
+        require_libraries()
+
+
+def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[str]) -> None:
+    """Write the model card among the files that go along, unless there is one of another author.
+
+    What is handed on, an `Exported`, is completed by these files; `missing` are tensors that are not.
+    """
+    from minibert.base.model_names import MODULES_FILE
+    from minibert.reports.card import CARD, is_own, model_card, renewed
+    from minibert.tasks.stored import TaskFile
+
+    before = beside.get(CARD, b"").decode(errors="replace")
+    if CARD in beside and not is_own(before):
+        return
+    if not about.pool and MODULES_FILE in beside:
+        about = replace(about, pool="mean")
+    if "tagger.json" in beside:  # with LSTMs on it, which only minibert knows
+        about = replace(about, head="tag", for_transformers=False)
+    if about.head == "pretraining" and any(name.startswith("cls.predictions") for name in missing):
+        about = replace(about, head="none")  # a head for the next sentence alone guesses no words
+    if TASK_FILES[0] in beside:
+        about = replace(about, pair=TaskFile.load(folder).pair)
+    elif about.head == "choice":
+        about = replace(about, choices="swag")
+    has_vocabulary = "vocab.txt" in beside or "tokenizer.json" in beside
+    card = model_card(folder, replace(about, vocabulary=has_vocabulary))
+    beside[CARD] = (renewed(before, card) if before else card).encode()
+
+
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    """Write files into a folder, by their paths in it."""
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the bytes of all files of a folder, by their paths in it."""
+    sizes = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+    return sizes
 
 
 def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
     """Read what is to go along with a model, by the names of files; its card lies in the folder `named`."""
     from minibert.hub.loading import RUNS
 
-    is_run = any((folder / name).exists() for name in RUNS)  # whose card is written here
-    wanted = [(folder, name) for name in (*TOKENIZER, *TASK_FILES)]
+    wanted = [folder / name for name in (*TOKENIZER, *TASK_FILES)]
+    is_run = any((folder / name).exists() for name in RUNS)  # whose card is written by this command
     if not is_run:
-        wanted.append((named, "README.md"))
-    found = {name: b"".join(byte_pieces(place / name)) for place, name in wanted if (place / name).is_file()}
+        wanted.append(named / "README.md")
+    files = {}
+    for path in wanted:
+        if path.is_file():
+            files[path.name] = b"".join(byte_pieces(path))
     name = "tokenizer_config.json"
-    if name in found and {*ORIGINS} & (fields := read_json(folder / name)).keys():
-        found[name] = _json_file({key: value for key, value in fields.items() if key not in ORIGINS})
-    if (name := "estimator.json") in found:
+    if name in files:
+        fields = read_json(folder / name)
+        if not fields.keys().isdisjoint(ORIGINS):
+            files[name] = _json_file(_without(fields, ORIGINS))
+    name = "estimator.json"
+    if name in files:
         fields = read_json(folder / name, {"parameters": {}}, "save it again")
-        kept = {key: value for key, value in fields["parameters"].items() if key not in ("model", "out")}
-        found[name] = _json_file(fields | {"parameters": kept})
-    return found
+        parameters = _without(fields["parameters"], ("model", "out"))
+        files[name] = _json_file(fields | {"parameters": parameters})
+    return files
+
+
+def _without(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def _json_file(value: Any) -> bytes:
@@ -186,16 +284,21 @@ def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
 
 
 def _text(facts: dict[str, Any], dest: Path) -> str:
+    """Return what was read and written, a line each, with what it is before it."""
     sizes = "layers {layers}, hidden size {hidden_size}, heads {heads}, vocabulary {vocab_size:,}"
-    head = facts["head"] + (f" ({', '.join(facts['labels'])})" if facts["labels"] else "")
+    head = facts["head"]
+    if facts["labels"]:
+        head += f" ({', '.join(facts['labels'])})"
     missing = facts["missing"]
     if facts["head"] == "none":  # a bare encoder, which is nothing odd
-        missing = [*(name for name in missing if not name.startswith("cls.")), "the heads of pre-training"]
+        missing = [name for name in missing if not name.startswith("cls.")]
+        missing.append("the heads of pre-training")
     rows = [
         ("read", f"{facts['source']}: {sizes.format_map(facts)}; head: {head}"),
         ("missing", f"{some_of(missing)}, left out" if missing else "nothing"),
         ("unused", some_of(facts["unused"]) if facts["unused"] else "nothing"),
-        *(("note", sentence) for sentence in facts["notes"]),
-        *(("written", f"{dest / name}  {size / 1e6:,.1f} MB") for name, size in facts["written"].items()),
     ]
+    rows += [("note", sentence) for sentence in facts["notes"]]
+    for name, size in facts["written"].items():
+        rows.append(("written", f"{dest / name}  {size / 1e6:,.1f} MB"))
     return "\n".join(f"{title:<9}{printable(text)}" for title, text in rows)

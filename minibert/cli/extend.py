@@ -24,6 +24,13 @@ from minibert.cli.shared.flags import JSON, QUIET_REPORT, add_engine, add_flag, 
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert extend --model MODEL --out DIR [--words FILE | --learn-from CORPUS ...] [...]"
     add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
@@ -41,9 +48,17 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Write the extended model, and print the report.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     from minibert.pretraining.extension import extend, report_text
 
     how = given(arguments, "words learn_from n measure_on engine threads")
-    how |= {"special_tokens": arguments.special_token or []}
-    report = extend(arguments.model, arguments.out, **how, show=not (arguments.quiet or arguments.json))
+    how["special_tokens"] = arguments.special_token or []
+    how["show"] = not (arguments.quiet or arguments.json)
+    report = extend(arguments.model, arguments.out, **how)
     emit(json_text(report) if arguments.json else report_text(report))

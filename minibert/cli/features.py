@@ -27,6 +27,13 @@ from minibert.cli.shared.texts import add_texts, given_texts
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
     # To argparse "-1" is a value and "-1,-2" a flag.
     parser._negative_number_matcher = re.compile(r"-\d+(,-?\d+)*$")
@@ -49,6 +56,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Write the vectors, and print how many.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When the file to write is one that is read, or can't be written.
+    """
     from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
     from minibert.finetuning.frozen.features import Extractor, check_format, write_features
@@ -57,19 +76,26 @@ def run(arguments: Namespace) -> None:
     out = Path(arguments.out)
     check_format(out)
     require_folder(out.parent)
-    files = [] if arguments.texts else list(map(Path, arguments.file or ()))
-    if out.exists() and any(os.path.exists(file) and os.path.samefile(out, file) for file in files):
-        raise InputError("$out is the file that is read; name another.", out=str(out))
+    files = [] if arguments.texts else [Path(file) for file in arguments.file or ()]
+    for file in files:
+        if out.exists() and os.path.exists(file) and os.path.samefile(out, file):
+            raise InputError("$out is the file that is read; name another.", out=str(out))
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     extractor = Extractor(model, **flags.given(arguments, "layers pool max_length normalize"))
-    size = sum(file.stat().st_size for file in files) if files and all(map(Path.is_file, files)) else None
+    size = None
+    if files and all(map(Path.is_file, files)):
+        size = sum(file.stat().st_size for file in files)
     unit = "bytes" if size else "lines"
     with limited_threads(arguments.threads, model.ops), Progress(size, unit, not arguments.quiet) as progress:
         texts = _watched(arguments, progress, size is not None)
-        written = write_features(extractor, _pairs(texts) if arguments.pair else texts, out)
-    nouns = {"texts": "line", "tokens": "token", "width": "number"}
-    sizes = ", ".join(counted(written[name], noun) for name, noun in nouns.items())
-    emit(json_text({**written, "out": str(out)}) if arguments.json else f"{sizes} in a vector: {out}")
+        inputs = _pairs(texts) if arguments.pair else texts
+        written = write_features(extractor, inputs, out)
+    if arguments.json:
+        emit(json_text({**written, "out": str(out)}))
+    else:
+        nouns = {"texts": "line", "tokens": "token", "width": "number"}
+        sizes = ", ".join(counted(written[name], noun) for name, noun in nouns.items())
+        emit(f"{sizes} in a vector: {out}")
 
 
 def _pairs(texts: Iterator[str]) -> Iterator[tuple[str, str]]:

@@ -27,17 +27,31 @@ from minibert.cli.shared.texts import add_texts, answers, given_texts
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
     text = "ask about these words only, with commas between"
-    parser.add_argument("--targets", metavar="WORDS", type=lambda one: one.split(","), help=text)
+    parser.add_argument("--targets", metavar="WORDS", type=lambda words: words.split(","), help=text)
     add_flag(parser, "--pieces N", "most pieces of a guess", 1)
     add_engine(parser)
     add_switches(parser, json="print a JSON array for each text instead")
 
 
 def run(arguments: Namespace) -> None:
+    """Print the guesses for each text.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
 
@@ -48,9 +62,13 @@ def run(arguments: Namespace) -> None:
         ask = partial(model.fill_mask, **given(arguments, "top targets pieces"))
         for number, masks in enumerate(answers(arguments, texts, ask)):
             if arguments.json:
-                emit(json_text(masks and [dict(guesses) for guesses in masks], indent=None), flush=True)
-            else:
-                emit("\n" * (number > 0) + "\n".join(_lines(masks or [], in_full)), flush=True)
+                values = masks and [dict(guesses) for guesses in masks]
+                emit(json_text(values, indent=None), flush=True)
+                continue
+            text = "\n".join(_lines(masks or [], in_full))
+            if number > 0:
+                text = "\n" + text
+            emit(text, flush=True)
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:

@@ -32,8 +32,9 @@ from minibert.tasks.registry import TASKS
 
 TASK_TABLE = "\n".join(f"  {name:<16}{task.about}" for name, task in TASKS.items())
 RECIPE_TABLE = "\n".join(
-    f"  {name:<16}{counted(one.epochs, 'epoch')}, batches of {one.batch_size}, --lr {one.learning_rate:g}"
-    for name, one in {**RECIPES, "feature-based": FEATURE_BASED}.items()
+    f"  {name:<16}{counted(recipe.epochs, 'epoch')}, batches of {recipe.batch_size}, "
+    f"--lr {recipe.learning_rate:g}"
+    for name, recipe in {**RECIPES, "feature-based": FEATURE_BASED}.items()
 )
 WIDTHS = ", ".join(f"{rate_for_width(5e-5, width):g} at {width}" for width in (512, 384, 256, 128))
 NARROW = f"""\
@@ -43,7 +44,14 @@ get it without --lr, in place of 5e-05
 
 
 def add(parser: ArgumentParser) -> None:
-    words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [--restarts N] [...]"
+    """Add the flags of the command, and its usage and epilog.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
+    words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [...]"
     parser.usage = f"minibert finetune {words}"
     recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}\n{NARROW}"
     parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{accelerators.HELP}\n{parser.epilog}"
@@ -86,6 +94,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Fine-tune, and print the report.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When task, data or model is missing, or flags do not go together.
+    """
     from minibert.finetuning.run import finetune
     from minibert.reports.results import report_text
     from minibert.tasks.stored import OPTIONS_FILE
@@ -95,10 +115,11 @@ def run(arguments: Namespace) -> None:
     given = flags.given_fields(FinetuneOptions, arguments)
     if arguments.resume:
         options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **given)
-    elif lacking := [name for name in ("task", "data", "model") if name not in given]:
-        words = ", ".join(name.upper() if name == "task" else f"--{name}" for name in lacking)
-        raise InputError(f"minibert finetune needs {words} too, or --resume with the --out of a run.")
     else:
+        needed = {"task": "TASK", "data": "--data", "model": "--model"}
+        lacking = ", ".join(word for name, word in needed.items() if name not in given)
+        if lacking:
+            raise InputError(f"minibert finetune needs {lacking} too, or --resume with the --out of a run.")
         options = FinetuneOptions(**given)
     if "width" in given and not options.feature_based:
         raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
@@ -106,7 +127,8 @@ def run(arguments: Namespace) -> None:
     for name, why in whole_model.items():
         if name in given and options.feature_based:
             raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
-    out, show = Path(arguments.out), not arguments.quiet
+    out = Path(arguments.out)
+    show = not arguments.quiet
     try:
         report = finetune(options, out, resume=arguments.resume, show=show, began=began)
     except KeyboardInterrupt:

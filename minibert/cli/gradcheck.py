@@ -25,6 +25,13 @@ from minibert.training.runlog import say
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     text = "only this operation; repeat the flag for more (default: all)"
     add_flag(parser, "--operation NAME", text, action="append")
     add_flag(parser, "--dtype", "only this precision (default: both)", choices=("float64", "float32"))
@@ -36,6 +43,23 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Check the gradients, and print the sheet.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Returns
+    -------
+    int
+        The exit status: 1 when a gradient is wrong.
+
+    Raises
+    ------
+    InputError
+        When --seed is negative, or the page can't be written.
+    """
     from minibert.gradcheck import sheet as gradcheck
 
     if arguments.seed < 0:
@@ -45,8 +69,11 @@ def run(arguments: Namespace) -> int:
             raise InputError(f"--html {arguments.html} is a folder; name a file in it.")
         require_folder(Path(arguments.html).parent, "another --html")
     engines.limited_threads(arguments.threads or 1)  # small matrices only suffer from more
-    created = [engines.create(name, arguments.threads) for name in arguments.engine or ["auto"]]
-    checked = {engine.name: engine for engine in created}.values()
+    by_name = {}
+    for name in arguments.engine or ["auto"]:
+        engine = engines.create(name, arguments.threads)
+        by_name[engine.name] = engine
+    checked = by_name.values()
     dtypes = (arguments.dtype,) if arguments.dtype else ("float64", "float32")
     rows = gradcheck.proof_sheet(checked, dtypes=dtypes, operations=arguments.operation, seed=arguments.seed)
     if arguments.html:
@@ -54,5 +81,8 @@ def run(arguments: Namespace) -> int:
 
         atomic_text(arguments.html, proof_page(rows, checked))
         say(f"The proof sheet is in {arguments.html}.")
-    emit(json_text([row._asdict() for row in rows]) if arguments.json else gradcheck.format_sheet(rows))
+    if arguments.json:
+        emit(json_text([row._asdict() for row in rows]))
+    else:
+        emit(gradcheck.format_sheet(rows))
     return int(any(row.verdict != "ok" for row in rows))

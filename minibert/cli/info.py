@@ -16,7 +16,6 @@ examples:
   minibert info --threads 1 --json
 """
 
-import functools
 import importlib.util
 import platform
 import warnings
@@ -40,6 +39,13 @@ EXTRAS = {"matplotlib": "pictures", "tensorboardX": "TensorBoard events", "jax":
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     add_engine(parser, device=False)
     text = "compile the loops of the engine numba, in one precision or (both, the default)"
     add_flag(parser, "--warm-up", text, nargs="?", const="both", choices=("both", "float32", "float64"))
@@ -47,6 +53,13 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print what is installed, or compile the loops.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     if arguments.warm_up:
         _warm_up(arguments.warm_up, arguments.json)
         return
@@ -55,9 +68,12 @@ def run(arguments: Namespace) -> None:
         emit(json_text(facts))
         return
     width = max(map(len, facts))
-    for name, value in facts.items():
-        lines = [f"{n}: {v}" for n, v in value.items()] if isinstance(value, dict) else [value]
-        for first, line in zip([name] + [""] * len(lines), lines, strict=False):
+    for heading, value in facts.items():
+        lines = [value]
+        if isinstance(value, dict):
+            lines = [f"{name}: {part}" for name, part in value.items()]
+        for number, line in enumerate(lines):
+            first = "" if number else heading
             emit(f"{first:<{width}}  {line}")
 
 
@@ -66,36 +82,61 @@ def _warm_up(dtype: str, as_json: bool) -> None:
     engines.create("numba")  # or the sentence that says what is missing
     from minibert.engines.numba.jit import KERNELS, PRECISIONS, folder
 
-    wanted = [(one, kind) for kind in PRECISIONS if dtype in ("both", kind.name) for one in KERNELS]
-    show: Any = (lambda *text, **how: None) if as_json else functools.partial(emit, flush=True)
+    precisions = [precision for precision in PRECISIONS if dtype in ("both", precision.name)]
+    wanted = [(kernel, precision) for precision in precisions for kernel in KERNELS]
+
+    def show(text: str, end: str = "\n") -> None:
+        if not as_json:
+            emit(text, end=end, flush=True)
+
     done = []
-    for number, (one, kind) in enumerate(wanted, start=1):
-        show(f"{number:>2}/{len(wanted)}  {one.name:<31}{kind.name}", end="  ")
-        done.append(one.prepare(kind))
-        show(f"{'read' if done[-1].cached else 'compiled':<8} {done[-1].seconds:6.2f} s")
-    seconds, compiled = sum(one.seconds for one in done), sum(not one.cached for one in done)
+    for number, (kernel, precision) in enumerate(wanted, start=1):
+        show(f"{number:>2}/{len(wanted)}  {kernel.name:<31}{precision.name}", end="  ")
+        loop = kernel.prepare(precision)
+        done.append(loop)
+        how = "read" if loop.cached else "compiled"
+        show(f"{how:<8} {loop.seconds:6.2f} s")
+    seconds = sum(loop.seconds for loop in done)
+    n_compiled = sum(not loop.cached for loop in done)
     where = f"kept in {folder()}" if folder() else "kept nowhere"
-    show(f"{compiled} compiled, {len(done) - compiled} read in {seconds:.1f} s, {where}")
+    show(f"{n_compiled} compiled, {len(done) - n_compiled} read in {seconds:.1f} s, {where}")
     if as_json:
-        loops = [one._asdict() | {"dtype": one.dtype.name} for one in done]
+        loops = [loop._asdict() | {"dtype": loop.dtype.name} for loop in done]
         emit(json_text({"loops": loops, "seconds": seconds, "folder": folder()}))
 
 
 def information(engine: str = "auto", threads: int | None = None) -> dict[str, Any]:
-    """Return everything that `minibert info` prints, by heading; most of it about this engine."""
-    path, absent = embedded_corpus(), "missing: install minibert again"
+    """Return everything that `minibert info` prints, by heading; most of it about this engine.
+
+    Parameters
+    ----------
+    engine : str, default "auto"
+        The engine by name.
+    threads : int, optional
+        Of the engine; one for each core when left out.
+
+    Returns
+    -------
+    dict
+        For each heading a text, or texts by their names.
+    """
+    path = embedded_corpus()
+    corpus = "missing: install minibert again"
+    if path.exists():
+        corpus = f"{path.name}, {path.stat().st_size / 1e6:.1f} MB compressed"
+    system = f"{platform.system()} {platform.machine()}"
     return {
         "minibert": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        "machine": f"{platform.system()} {platform.machine()}, {counted(cores(), 'core')} for this process",
-        "libraries": {name: _version(name) or "missing: pip install " + name for name in REQUIRED},
+        "machine": f"{system}, {counted(cores(), 'core')} for this process",
+        "libraries": {name: _version(name) or f"missing: pip install {name}" for name in REQUIRED},
         "matrix library": _blas(),
         "engines": {name: _engine(name) for name in ("auto", *engines.ENGINES)},
         "engine": _chosen(engine, threads),
         "devices of JAX": _jax_devices(),
         "tokenizer": _tokenizer(),
         "extras": {name: _version(name) or f"not installed, for {what}" for name, what in EXTRAS.items()},
-        "corpus": f"{path.name}, {path.stat().st_size / 1e6:.1f} MB compressed" if path.exists() else absent,
+        "corpus": corpus,
     }
 
 
@@ -108,14 +149,17 @@ def _version(library: str) -> str | None:
 
 def _blas() -> str:
     """Name the libraries under NumPy's matrix products as they were loaded, or how NumPy was built."""
-    loaded = [
-        f"{one['internal_api']} {one.get('version') or ''} ({one.get('architecture', 'unknown')}), "
-        + counted(one["num_threads"], "thread")
-        for one in engines.blas_libraries()
-        if one.get("user_api") == "blas"
-    ]
+    loaded = []
+    for library in engines.blas_libraries():
+        if library.get("user_api") == "blas":
+            version = library.get("version") or ""
+            architecture = library.get("architecture", "unknown")
+            threads = counted(library["num_threads"], "thread")
+            loaded.append(f"{library['internal_api']} {version} ({architecture}), {threads}")
+    if loaded:
+        return "; ".join(loaded)
     built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-    return "; ".join(loaded) or f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
+    return f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
 
 
 def _engine(name: str) -> str:

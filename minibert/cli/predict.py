@@ -20,6 +20,13 @@ from minibert.cli.shared.measured import add_measured, measured_as
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     add_model(parser, "a fine-tuned model; repeat the flag for more", action="append")
     add_flag(parser, "--out DIR", "folder for the files", required=True)
     add_measured(parser)
@@ -29,8 +36,17 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Write the files of predictions, and print what they are.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     from minibert.finetuning.run import predict, predicted_text
 
-    more = {"majority": arguments.majority, "show": not arguments.quiet}
-    report = predict(arguments.model, out=arguments.out, **measured_as(arguments), **more)
+    how = measured_as(arguments)
+    how["majority"] = arguments.majority
+    how["show"] = not arguments.quiet
+    report = predict(arguments.model, out=arguments.out, **how)
     emit(json_text(report) if arguments.json else predicted_text(report))

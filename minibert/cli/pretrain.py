@@ -33,6 +33,7 @@ import shlex
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import emit, json_text
@@ -67,6 +68,13 @@ runs of a minute or two, --optimizer muon (Jordan et al. 2024):
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage and epilog.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"
     parser.epilog = f"{defaults}{OPTIMIZERS}{accelerators.HELP}{accelerators.MANY}\n{parser.epilog}"
@@ -102,6 +110,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Pre-train, and print the report.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When an option, the text or the folder can't be used.
+    """
     from minibert.api.runs import run_folder
     from minibert.pretraining.run import pretrain, report_text
 
@@ -111,16 +131,30 @@ def run(arguments: Namespace) -> None:
     folder = run_folder(arguments.out, arguments.resume, text)
     stored = folder / "training.json"
     options = PretrainOptions.resumed(stored, **given) if arguments.resume else PretrainOptions(**given)
-    if arguments.config and Path(arguments.config).resolve() == stored.resolve():
+    is_stored = arguments.config and Path(arguments.config).resolve() == stored.resolve()
+    if is_stored:
         what = f"--config {arguments.config} would be written over by the run in --out {folder}"
         raise InputError(f"{what}; choose another --out.")
     accelerators.join_processes(arguments, options.engine)
-    more = {"resume": arguments.resume, "show": not arguments.quiet, "trace": arguments.trace}
-    more |= {"go_on": f"minibert pretrain --resume --out {shlex.quote(str(folder))}"}
-    if report := pretrain(options, folder, began=began, **more):
-        page = _explorer(folder, report["parameters"])
-        text = report_text(report) + f"\nExplorer: {page} (open it in a browser, and type)" * bool(page)
-        emit(json_text(report | {"explorer": page}) if arguments.json else text)
+    report = pretrain(
+        options,
+        folder,
+        began=began,
+        resume=arguments.resume,
+        show=not arguments.quiet,
+        trace=arguments.trace,
+        go_on=f"minibert pretrain --resume --out {shlex.quote(str(folder))}",
+    )
+    if not report:
+        return
+    page = _explorer(folder, report["parameters"])
+    if arguments.json:
+        emit(json_text(report | {"explorer": page}))
+        return
+    text = report_text(report)
+    if page:
+        text += f"\nExplorer: {page} (open it in a browser, and type)"
+    emit(text)
 
 
 def _explorer(folder: Path, parameters: int) -> str | None:
@@ -139,16 +173,21 @@ def _explorer(folder: Path, parameters: int) -> str | None:
 
 def _recipe_table() -> str:
     """List the recipes, a line a size, within 80 columns: so numbers below one begin with their point."""
-    pointed = re.compile(r"\b0\.")
+
+    def pointed(value: Any) -> str:
+        return re.sub(r"\b0\.", ".", str(value))
+
     lines = [f"  {'size':<7} {'--lr':<5} --batch-size {'--warmup':<8} --dropout --seq-length"]
     for size, recipe in (RECIPES | {"further": FURTHER}).items():
-        values = recipe.learning_rate, recipe.warmup, recipe.dropout, recipe.seq_length or "*"
-        rate, warmup, dropout, lengths = (pointed.sub(".", f"{value}") for value in values)
+        rate = pointed(recipe.learning_rate)
+        warmup = pointed(recipe.warmup)
+        dropout = pointed(recipe.dropout)
+        lengths = pointed(recipe.seq_length or "*")
         lines.append(f"  {size:<7} {rate:<5} {recipe.batch_size:<12} {warmup:<8} {dropout:<9} {lengths}")
     lines.append("  further: with --model and no --size, whatever the size of that model;")
     lines.append(f"           --lr {NEW_HEAD_RATE:g} where that has no masked-LM head")
     lines.append("  any other L-H-A: as the size of the nearest H, then of the nearest L")
     lines.append("  *: by the tokens that the run will read")
-    schedules = ((one.tokens / 1e6, pointed.sub(".", one.lengths)) for one in SCHEDULES)
-    lines += [f"     from {millions:>3g} million: {lengths}" for millions, lengths in schedules]
+    for schedule in SCHEDULES:
+        lines.append(f"     from {schedule.tokens / 1e6:>3g} million: {pointed(schedule.lengths)}")
     return "\n".join(lines)

@@ -26,6 +26,13 @@ SIZES = ("smoke", "laptop", "day")
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert reproduce TABLE [TABLE ...] --out DIR [--scale NAME] [--seeds N] [...]"
     text = f"{', '.join(NAMES)} or all"
     parser.add_argument("tables", nargs="+", choices=(*NAMES, "all"), metavar="TABLE", help=text)
@@ -44,6 +51,23 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run what a table compares, and print the tables.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Returns
+    -------
+    int
+        The exit status: 1 when a training failed.
+
+    Raises
+    ------
+    InputError
+        When --seeds, --model or --data can't be used.
+    """
     from minibert.experiments import page
     from minibert.experiments.cells import Plan
     from minibert.experiments.judged import Judged, judge_all
@@ -53,16 +77,20 @@ def run(arguments: Namespace) -> int:
     from minibert.training.runlog import say
 
     names = list(NAMES) if "all" in arguments.tables else list(dict.fromkeys(arguments.tables))
-    scale, out, data = SCALES[arguments.scale], Path(arguments.out), arguments.data
+    scale = SCALES[arguments.scale]
+    out = Path(arguments.out)
+    data = arguments.data
     if arguments.seeds is not None and arguments.seeds < 1:
         raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
-    if arguments.model and (others := set(names) - {"table1", "table7"}):
-        what = f"--model stands for a pre-training, and {', '.join(sorted(others))} compares several"
+    others = sorted(set(names) - {"table1", "table7"})
+    if arguments.model and others:
+        what = f"--model stands for a pre-training, and {', '.join(others)} compares several"
         raise InputError(f"{what}; give it with table1 and table7 only.")
     if data and not Path(data).is_dir():
         raise InputError(f"--data {data} is no folder; name the one with the files of tasks.")
     plan = Plan(out, scale, data and Path(data), tuple(arguments.text), arguments.model)
-    seeds, tables = range(arguments.seeds or scale.seeds), [TABLES[name] for name in names]
+    seeds = range(arguments.seeds or scale.seeds)
+    tables = [TABLES[name] for name in names]
     judged: list[Judged] = []
 
     def write(results: Results) -> None:
@@ -75,7 +103,10 @@ def run(arguments: Namespace) -> int:
         if not arguments.quiet:
             say("The same command goes on where it was stopped.")
         raise
-    asked = [one for one in judged if one.table.name in names]
-    text = "\n\n".join(map(page.table_text, asked)) + f"\n\nPage: {out / page.PAGE}"
-    emit(json_text([one.to_json() for one in asked]) if arguments.json else text)
-    return int(any(one.failed for one in asked))
+    asked = [table for table in judged if table.table.name in names]
+    if arguments.json:
+        emit(json_text([table.to_json() for table in asked]))
+    else:
+        texts = "\n\n".join(map(page.table_text, asked))
+        emit(f"{texts}\n\nPage: {out / page.PAGE}")
+    return int(any(table.failed for table in asked))

@@ -17,8 +17,7 @@ examples:
 import json
 import math
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,13 @@ Scored = tuple[str, dict[str, Any], str, Percentages]  # title, for JSON, what t
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the three kinds of predictions, each with its flags.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=SUPPRESS)
     parser = kinds.add_parser("squad", help="answers", description="Exact match and F1 of answers.")
@@ -80,12 +86,18 @@ row in GOLD or, where the ids there are others, the number of the row, from 0.
 
 
 def run(arguments: Namespace) -> None:
+    """Print the metrics of one kind of predictions.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     title, official, text, percentages = arguments.score(arguments)
     if arguments.json:
         intervals = {name: [low, high] for name, (_, low, high) in percentages.items()}
         text = json.dumps(official | {"intervals": intervals})
-        # Null for not-a-number, which JSON does not have.
-        emit(json_text(json.loads(text, parse_constant=lambda one: None if one == "NaN" else float(one))))
+        emit(json_text(json.loads(text, parse_constant=_constant)))
         return
     if text:
         emit(text + "\n")
@@ -94,13 +106,34 @@ def run(arguments: Namespace) -> None:
         emit(f"  {name:<9}{value:8.3f}  {low:.3f} to {high:.3f}")
 
 
+def _constant(name: str) -> float | None:
+    """Return null for not-a-number, which JSON does not have."""
+    return None if name == "NaN" else float(name)
+
+
 def run_squad(arguments: Namespace) -> Scored:
-    """Score answers."""
+    """Score answers.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        `gold`, `predictions`, `null_odds`, `threshold` and `version`.
+
+    Returns
+    -------
+    Scored
+
+    Raises
+    ------
+    InputError
+        When the threshold is not-a-number, or stands without null odds, or a file can't be read.
+    """
     from minibert.data.squad import read
 
     if arguments.threshold is not None and not arguments.null_odds:
         raise InputError("--threshold is for null odds; give their file with --null-odds as well.")
-    if math.isnan(threshold := 1.0 if arguments.threshold is None else arguments.threshold):
+    threshold = 1.0 if arguments.threshold is None else arguments.threshold
+    if math.isnan(threshold):
         raise InputError("--threshold nan is no number; give one to hold the null odds against.")
     questions: list[Any] = read(arguments.gold, listed=True)
     how: dict[str, Any] = {"advice": 'give an object {"id": ...}', "largest": LARGEST_WHOLE, "streams": True}
@@ -114,24 +147,39 @@ def run_squad(arguments: Namespace) -> Scored:
 
     statistics: dict[str, Statistic] = {name: mean_of(values) for name, values in scores._asdict().items()}
     percentages = _with_intervals(official, statistics, len(questions))
-    more = {"version": version, "missing": sum(question.id not in predictions for question in questions)}
-    title, text = f"SQuAD {version}, {counted(len(questions), 'question')}", squad.official_text(official)
-    return title, official | more, text, percentages
+    n_missing = sum(question.id not in predictions for question in questions)
+    title = f"SQuAD {version}, {counted(len(questions), 'question')}"
+    text = squad.official_text(official)
+    return title, official | {"version": version, "missing": n_missing}, text, percentages
 
 
 def run_conll(arguments: Namespace) -> Scored:
-    """Score tags."""
-    read = _tags_of_two if arguments.predictions else _tags_of_one
-    gold, predicted = read(*filter(None, (arguments.gold, arguments.predictions)))
+    """Score tags.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        `gold`, and `predictions` where they are in a second file.
+
+    Returns
+    -------
+    Scored
+    """
+    if arguments.predictions:
+        gold, predicted = _tags_of_two(arguments.gold, arguments.predictions)
+    else:
+        gold, predicted = _tags_of_one(arguments.gold)
     official = entities.conlleval(gold, predicted)
     counts = entities.sentence_counts(gold, predicted)
-    percentages = _with_intervals(
-        official, {"f1": lambda rows: entities.f1_of(counts[rows]) / 100}, len(counts)
-    )
+
+    def f1(rows: np.ndarray) -> float:
+        return entities.f1_of(counts[rows]) / 100
+
+    percentages = _with_intervals(official, {"f1": f1}, len(counts))
     return counted(len(counts), "sentence"), official, entities.report(official), percentages
 
 
-def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
+def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
     """Read gold and predicted tags of each sentence: the last two columns."""
     sentences: list[list[list[str]]] = [[]]
     width = 0
@@ -146,30 +194,35 @@ def _tags_of_one(file: str) -> tuple[list[list[str]], list[list[str]]]:
             advice = "every line needs a word, more about it if you like, its gold tag and its predicted one."
             raise InputError(f"{file}, line {number} has {widths}; {advice}")
         sentences[-1].append(columns[-2:])
-    if not (filled := list(filter(None, sentences))):
+    filled = [sentence for sentence in sentences if sentence]
+    if not filled:
         raise InputError(f"{file} has no line with tags; give a file of tagged words.")
-    gold, predicted = ([[word[column] for word in words] for words in filled] for column in (0, 1))
+    gold = [[gold_tag for gold_tag, _ in sentence] for sentence in filled]
+    predicted = [[tag for _, tag in sentence] for sentence in filled]
     return gold, predicted
 
 
-def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+def _tags_of_two(gold_file: str, predicted_file: str) -> tuple[list[Any], list[Any]]:
     """Read gold and predicted tags of each sentence: the last column of each file, IOB1 as BIO.
 
     Both columns, or neither where a tag of one is of another scheme: the accuracy compares tag with tag.
     """
     from minibert.data.ner import is_entity_tag, read, to_bio
 
-    files = [read(file, entities=False) for file in (gold_file, predicted_file)]
+    names = (gold_file, predicted_file)
+    files = [read(name, entities=False) for name in names]
     for number, (gold, predicted) in enumerate(zip_longest(*files), start=1):
         if gold is None or predicted is None or gold.words != predicted.words:
             both = f"{_shown(gold)} in {gold_file} and {_shown(predicted)} in {predicted_file}"
             raise InputError(f"Sentence {number:,} is {both}; give the same sentences in the same order.")
     columns: list[Any] = []
-    for file, sentences in zip((gold_file, predicted_file), files, strict=True):
-        if None in (tags := [sentence.tags for sentence in sentences]):
-            raise InputError(f"{file} has one column, words without a tag; give a file with tags.")
+    for name, sentences in zip(names, files, strict=True):
+        tags = [sentence.tags for sentence in sentences]
+        if None in tags:
+            raise InputError(f"{name} has one column, words without a tag; give a file with tags.")
         columns.append(tags)
-    if all(is_entity_tag(tag) for tags in columns for sentence in tags for tag in sentence):
+    sentence_tags = chain.from_iterable(columns)
+    if all(is_entity_tag(tag) for tag in chain.from_iterable(sentence_tags)):
         columns = [[list(to_bio(sentence)) for sentence in tags] for tags in columns]
     return columns[0], columns[1]
 
@@ -179,7 +232,17 @@ def _shown(sentence: Any) -> str:
 
 
 def run_glue(arguments: Namespace) -> Scored:
-    """Score labels."""
+    """Score labels.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        `task`, `gold` and `predictions`.
+
+    Returns
+    -------
+    Scored
+    """
     task = TASKS[arguments.task]
     examples = read_file(task.name, arguments.gold)
     gold = np.array([_number(example.label, task) for example in examples])
@@ -188,13 +251,15 @@ def run_glue(arguments: Namespace) -> Scored:
     def metric_of(name: str) -> Statistic:
         if name == "accuracy":
             return mean_of(gold == predicted)
-        return lambda rows: float(getattr(metrics, name)(gold[rows], predicted[rows]))
+        metric = getattr(metrics, name)
+        return lambda rows: float(metric(gold[rows], predicted[rows]))
 
     statistics = {name: metric_of(name) for name in task.metrics}
     if len(statistics) == 2:
         first, second = statistics.values()
         statistics["mean"] = lambda rows: (first(rows) + second(rows)) / 2
-    values = {name: 100 * statistic(np.arange(len(gold))) for name, statistic in statistics.items()}
+    all_rows = np.arange(len(gold))
+    values = {name: 100 * statistic(all_rows) for name, statistic in statistics.items()}
     official = {"task": task.name, "total": len(gold)} | values
     percentages = _with_intervals(values, statistics, len(gold))
     return f"{task.title}, {counted(len(gold), 'example')}", official, "", percentages
@@ -205,18 +270,19 @@ def _with_intervals(values: dict[str, Any], statistics: dict[str, Statistic], co
 
     Statistics are named after their metric; the "mean" of two is of correlations if it is among the others.
     """
-    found = {}
+    percentages = {}
     for name, statistic in statistics.items():
         lowest = min(map(lowest_of, statistics)) if name == "mean" else lowest_of(name)
         low, high, _ = metrics.interval(statistic, count, lowest)
-        found[name] = values[name], 100 * low, 100 * high
-    return found
+        percentages[name] = values[name], 100 * low, 100 * high
+    return percentages
 
 
 def _matched(arguments: Namespace, task: GlueTask, ids: list[str]) -> list[float]:
     """Return the predictions in the order of the gold examples, whose ids are given."""
     labels = _submission(arguments.predictions, task)
-    for order in (ids, list(map(str, range(len(ids))))):
+    numbers = [str(number) for number in range(len(ids))]
+    for order in (ids, numbers):
         if len(order) == len(labels) and labels.keys() == set(order):
             return [labels[index] for index in order]
     what = f"{arguments.predictions} has {len(labels):,} predictions, {arguments.gold} {len(ids):,} examples"
@@ -240,7 +306,8 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
         index, label = row
         if index in labels:
             raise InputError(f"{place}: the index {index[:60]!r} has a prediction already; give one each.")
-        if not math.isfinite(number := _number(label, task)):
+        number = _number(label, task)
+        if not math.isfinite(number):
             expected = f"one of {', '.join(task.labels)}" if task.labels else "a number"
             raise InputError(f"{place}: {label[:60]!r} is no prediction for {task.title}; give {expected}.")
         labels[index] = number
@@ -250,7 +317,9 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
 def _number(label: Any, task: GlueTask) -> float:
     """Return the place of a label among the task's, or the score that it is; not-a-number for neither."""
     if task.labels:
-        return task.labels.index(label) if label in task.labels else math.nan
+        if label not in task.labels:
+            return math.nan
+        return task.labels.index(label)
     try:
         return float(label)
     except ValueError:

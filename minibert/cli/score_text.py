@@ -30,6 +30,13 @@ SUMS = "{log_probability:9.3f}  in all: {pieces}, mean {mean:.3f}, pseudo-perple
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)
     text = "what is masked of a word of several pieces: one piece at a time, or also those to the right of it"
@@ -39,6 +46,13 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print how likely each text is.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     from minibert.ask.inference import Bert
     from minibert.ask.scoring import score_texts
     from minibert.engines import limited_threads
@@ -57,13 +71,19 @@ def run(arguments: Namespace) -> None:
                 emit(json_text(facts, indent=None), flush=True)
             elif arguments.texts:
                 emit("\n".join(_in_full(facts)))
+            elif facts:
+                emit(ONE_LINE.format_map(facts) + printable(facts["text"]), flush=True)
             else:
-                emit(ONE_LINE.format_map(facts) + printable(facts["text"]) if facts else "", flush=True)
+                emit("", flush=True)
 
 
 def _in_full(facts: Any) -> Iterator[str]:
+    """Yield a line for each word of a text, with its pieces where there are several, and one for all."""
     for word in facts["words"]:
-        pieces = "  ".join(f"{printable(piece)} {value:.3f}" for piece, value in word["pieces"])
-        detail = f"  ({pieces})" if len(word["pieces"]) > 1 else ""
+        detail = ""
+        if len(word["pieces"]) > 1:
+            pieces = "  ".join(f"{printable(piece)} {value:.3f}" for piece, value in word["pieces"])
+            detail = f"  ({pieces})"
         yield f"{word['log_probability']:9.3f}  {printable(word['word'])}{detail}"
-    yield SUMS.format_map(facts | {"pieces": counted(facts["tokens"], "piece")})
+    n_pieces = counted(facts["tokens"], "piece")
+    yield SUMS.format_map(facts | {"pieces": n_pieces})

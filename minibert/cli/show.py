@@ -24,6 +24,13 @@ from minibert.cli.shared.texts import refuse_file
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert show MODEL [MODEL ...] --out FILE [--text TEXT] [--int8] [...]"
     text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need one shape and one vocabulary"
     parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
@@ -34,13 +41,26 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Write the page, and print its size.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+    """
     from minibert.base.files import page_path, require_folder
     from minibert.explorer import show
 
     require_folder(page_path(arguments.out).parent)  # before the work
     for text in (arguments.text, arguments.text_pair):
         refuse_file(text, "give its words, or type them into the page")
-    size = show(*arguments.models, **given(arguments, "text text_pair int8")).save(arguments.out)
-    facts = {"out": arguments.out, "bytes": size, "models": arguments.models}
-    count = f"{len(arguments.models)} models, " if len(arguments.models) > 1 else ""
-    emit(json_text(facts) if arguments.json else f"{count}{size / 1e6:,.1f} MB: {arguments.out}")
+    page = show(*arguments.models, **given(arguments, "text text_pair int8"))
+    size = page.save(arguments.out)
+    if arguments.json:
+        emit(json_text({"out": arguments.out, "bytes": size, "models": arguments.models}))
+        return
+    text = f"{size / 1e6:,.1f} MB: {arguments.out}"
+    n_models = len(arguments.models)
+    if n_models > 1:
+        text = f"{n_models} models, {text}"
+    emit(text)

@@ -19,6 +19,13 @@ from minibert.cli.shared.texts import add_texts, given_texts
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
     add_texts(parser, "a sentence, or more")
@@ -28,24 +35,43 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print the tags of each text.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When the model was fine-tuned for something else.
+    """
     from minibert.engines import limited_threads
     from minibert.finetuning.models import open_model
     from minibert.tasks.words import tag_texts
 
     texts = given_texts(arguments, "name it with --file FILE to tag its lines")
-    if (model := open_model(arguments.model, arguments.engine, threads=arguments.threads)).task.kind != "tag":
+    model = open_model(arguments.model, arguments.engine, threads=arguments.threads)
+    if model.task.kind != "tag":
         trained = f"The model in {arguments.model} was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which tags no words; give one that was for ner or tag.")
     with limited_threads(arguments.threads, model.ops):
         for number, tagged in enumerate(tag_texts(model, texts)):
             if arguments.json:
                 emit(json_text(tagged, indent=None))
-            else:
-                emit("\n" * (number > 0) + "\n".join(_lines(tagged)))
+                continue
+            text = "\n".join(_lines(tagged))
+            if number > 0:
+                text = "\n" + text
+            emit(text)
 
 
 def _lines(tagged: dict[str, Any]) -> Iterator[str]:
-    yield from aligned((printable(word["word"]), printable(word["tag"])) for word in tagged["words"])
+    """Yield the words with their tags and, after an empty line, the entities where there are some."""
+    words = [(printable(word["word"]), printable(word["tag"])) for word in tagged["words"]]
+    yield from aligned(words)
     if tagged["entities"]:
         yield ""
-    yield from aligned((printable(one["type"]), printable(one["text"])) for one in tagged["entities"])
+    entities = [(printable(entity["type"]), printable(entity["text"])) for entity in tagged["entities"]]
+    yield from aligned(entities)

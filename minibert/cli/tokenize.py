@@ -49,11 +49,29 @@ class Block(NamedTuple):
     line: int = 0  # lines of the file before it
 
     def place(self, number: int) -> str:
-        """Tell where one of the texts, or pairs, is from."""
+        """Tell where one of the texts, or pairs, is from.
+
+        Parameters
+        ----------
+        number : int
+            From 0, in the block.
+
+        Returns
+        -------
+        str
+            As an error begins.
+        """
         return f"Line {self.line + number + 1:,} of {self.name}" if self.name else f"Pair {number + 1:,}"
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"
     add_flag(parser, "--vocab PATH", text, required=True)
@@ -77,6 +95,18 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Print the pieces of each text.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When flags do not go together, or a line can't be encoded.
+    """
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
@@ -109,26 +139,33 @@ def _of_arguments(arguments: Namespace) -> Iterator[Block]:
     if arguments.strict:
         for number, text in enumerate(texts, 1):
             as_utf8(text, f"text {number}", instead=LENIENT)
-    yield Block(texts[::2], texts[1::2], 0) if arguments.pair else Block(texts, None, 0)
+    if arguments.pair:
+        yield Block(texts[::2], texts[1::2], 0)
+    else:
+        yield Block(texts, None, 0)
 
 
 def _of_files(arguments: Namespace) -> Iterator[Block]:
     """Yield the lines of files, about GROUP_BYTES at a time, or as many as there are if they come slowly."""
     first = 0  # texts so far
     for file in arguments.file or [STANDARD_INPUT]:
-        typed = file == STANDARD_INPUT
-        name = "the standard input" if typed else file
-        begin = n_lines = 0
-        if typed:  # what has come so far, again and again: a line is answered at once
+        name = file
+        if file == STANDARD_INPUT:  # what has come so far, again and again: a line is answered at once
+            name = "the standard input"
             tell_terminal(ONE_A_LINE)
             pieces = iter(partial(cast(Any, sys.stdin.buffer).read1, GROUP_BYTES), b"")
         else:
             pieces = byte_pieces(Path(file), GROUP_BYTES)
+        begin = 0  # bytes of the file so far
+        n_lines = 0
         for data in whole_lines(pieces, name, returns=False):
             if arguments.strict:
                 as_utf8(data, name, begin, LENIENT)
-            texts = [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
-            texts, pairs = _halves(texts, name, n_lines) if arguments.pair else (texts, None)
+            lines = data.removesuffix(b"\n").split(b"\n")
+            texts = [line.removesuffix(b"\r") for line in lines]
+            pairs = None
+            if arguments.pair:
+                texts, pairs = _halves(texts, name, n_lines)
             yield Block(texts, pairs, first, name, n_lines)
             begin += len(data)
             n_lines += len(texts)
@@ -136,27 +173,42 @@ def _of_files(arguments: Namespace) -> Iterator[Block]:
 
 
 def _halves(lines: list[bytes], name: str, n_lines: int) -> tuple[list[bytes], list[bytes]]:
-    parted = [line.partition(b"\t") for line in lines]
-    for number, (_, tab, _) in enumerate(parted, n_lines + 1):
+    """Part lines at their first tab; `n_lines` of the file stand before them."""
+    firsts = []
+    seconds = []
+    for number, line in enumerate(lines, n_lines + 1):
+        first, tab, second = line.partition(b"\t")
         if not tab:
             raise InputError(f"Line {number:,} of {name} has no tab; --pair needs one between two texts.")
-    return [first for first, _, _ in parted], [second for _, _, second in parted]
+        firsts.append(first)
+        seconds.append(second)
+    return firsts, seconds
 
 
 def _id_lines(batch: BatchEncoding) -> Iterator[str]:
+    """Yield the ids of each text, in parts, and a line end."""
     for begin, end in pairwise(batch.cu_seqlens.tolist()):
-        for part in range(begin, end, PART):
-            yield " " * (part > begin) + " ".join(map(str, batch.ids[part : min(part + PART, end)].tolist()))
+        for first in range(begin, end, PART):
+            last = min(first + PART, end)
+            if first > begin:
+                yield " "
+            yield " ".join(map(str, batch.ids[first:last].tolist()))
         yield "\n"
 
 
 def _in_full(batch: BatchEncoding, block: Block, as_json: bool) -> Iterator[str]:
+    """Yield everything about each text, in parts: one line of JSON, or a table."""
     for number, (encoding, source) in enumerate(zip(batch, batch.source.tolist(), strict=True)):
         if as_json:
             yield from _json(encoding, block.first + source)
             continue
-        yield "\n" if block.first or number else f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text\n"
-        texts = [block.texts[source]] + ([block.pairs[source]] if block.pairs else [])
+        if block.first or number:
+            yield "\n"
+        else:
+            yield f"{_cells('piece', 'id', WIDTHS)}  {'offset':<9}  text\n"
+        texts = [block.texts[source]]
+        if block.pairs:
+            texts.append(block.pairs[source])
         yield from _table(encoding, [text.decode(errors="replace") for text in texts])
 
 
@@ -169,36 +221,47 @@ def _json(encoding: Encoding, source: int) -> Iterator[str]:
         for begin in range(0, len(values), PART):
             part = values[begin : begin + PART]
             listed = part if isinstance(part, list) else part.astype(np.int32).tolist()
-            yield ", " * (begin > 0) + json_text(listed, indent=None)[1:-1]
+            if begin > 0:
+                yield ", "
+            yield json_text(listed, indent=None)[1:-1]
         yield "]"
     yield "}\n"
 
 
 def _table(encoding: Encoding, texts: list[str]) -> Iterator[str]:
+    """Yield a line for each piece; of special tokens only the piece and its id."""
     pieces = dict(zip(encoding.ids.tolist(), encoding.tokens, strict=True))
-    longest = len(str(max(pieces, default=0)))
-    widths = max([WIDTHS[0], *map(_columns, pieces.values())]), max(WIDTHS[1], longest)
+    longest_id = len(str(max(pieces, default=0)))
+    widest_piece = max(map(_columns, pieces.values()), default=0)
+    widths = (max(WIDTHS[0], widest_piece), max(WIDTHS[1], longest_id))
     beginnings = {number: _cells(piece, str(number), widths) for number, piece in pieces.items()}
     digits = len(str(encoding.offsets.max(initial=0)))
-    segments, specials = encoding.token_type_ids, encoding.special_tokens_mask
-    rows = np.column_stack([encoding.ids, encoding.offsets, segments, specials])
+    rows = np.column_stack(
+        [encoding.ids, encoding.offsets, encoding.token_type_ids, encoding.special_tokens_mask]
+    )
     for first in range(0, len(rows), PART):
-        for number, begin, end, second, around in rows[first : first + PART].tolist():
-            if around:
+        for number, begin, end, segment, is_special in rows[first : first + PART].tolist():
+            if is_special:
                 yield beginnings[number] + "\n"
                 continue
-            shown, more = texts[second][begin : min(end, begin + LONGEST_SHOWN)], end - begin > LONGEST_SHOWN
-            yield f"{beginnings[number]}  {f'{begin:>{digits}}:{end}':<9}  {printable(shown)}{'…' * more}\n"
+            shown = printable(texts[segment][begin : min(end, begin + LONGEST_SHOWN)])
+            if end - begin > LONGEST_SHOWN:
+                shown += "…"
+            offsets = f"{begin:>{digits}}:{end}"
+            yield f"{beginnings[number]}  {offsets:<9}  {shown}\n"
 
 
 def _cells(piece: str, number: str, widths: Sequence[int]) -> str:
+    """Return a piece and its id, in columns of these widths."""
     piece = printable(piece)
-    return f"{piece}{' ' * (widths[0] - _columns(piece))} {number:>{widths[1]}}"
+    blanks = " " * (widths[0] - _columns(piece))
+    return f"{piece}{blanks} {number:>{widths[1]}}"
 
 
 def _columns(text: str) -> int:
     """Return how wide a text is on a terminal."""
     if text.isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(bool(flags(ord(c)) & NONSPACING) for c in text)
+    n_wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    n_unseen = sum(bool(flags(ord(character)) & NONSPACING) for character in text)
+    return len(text) + n_wide - n_unseen

@@ -34,6 +34,13 @@ LEARNING = {  # what the flags are where they are not given
 
 
 def add(parser: ArgumentParser) -> None:
+    """Add the flags of the command, and its usage line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of this command.
+    """
     parser.usage = "minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]"
     flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
@@ -65,10 +72,21 @@ def add(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> None:
+    """Learn or measure a vocabulary, and print the report.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        What the flags of `add` were parsed to.
+
+    Raises
+    ------
+    InputError
+        When flags do not go together, or the folder or the text can't be used.
+    """
     from minibert.data.marks import MarkCounts
-    from minibert.pretraining.preparation import count_corpus, learn_tokenizer, special_tokens
-    from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer, Tokenizer, text_rules
-    from minibert.tokenizer.learner import first_pieces
+    from minibert.pretraining.preparation import count_corpus, learn_tokenizer
+    from minibert.tokenizer import Tokenizer, text_rules
     from minibert.tokenizer.report import report_text, vocabulary_report
 
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
@@ -81,25 +99,20 @@ def run(arguments: Namespace) -> None:
     if arguments.report_on:
         asked = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
         tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **asked)
-        basic, special = tokenizer.basic_tokenizer, list(tokenizer.special_tokens)
+        basic = tokenizer.basic_tokenizer
+        special = list(tokenizer.special_tokens)
     else:
         out = Path(arguments.out)
-        if owners := [path.name for name in OWNERS for path in out.glob(name)]:
-            found = f"{out} holds {owners[0]} of a model or of token shards"
-            raise InputError(f"{found}, to which its vocabulary belongs; choose another --out.")
-        if held := [name for name in WRITTEN if (out / name).exists()]:
-            advice = "remove it, or choose another --out."
-            raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
-        require_folder(out)
-        first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
-        special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, not arguments.cased, rules)]
-        basic = BasicTokenizer(not arguments.cased, **rules)
-    how = flags.given(arguments, "core strict threads column") | {"special_tokens": special}
-    if (share := arguments.held_out) and not 5e-10 <= share <= 0.5:
+        _require_free(out)
+        basic, special = _rules_to_learn_by(arguments, rules)
+    share = arguments.held_out
+    if share and not 5e-10 <= share <= 0.5:
         raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
-    held_out = round(1 / share) if share else 0  # one line of so many
     marks = MarkCounts(basic)
-    how |= {"held_out": held_out, "marks": marks}
+    how = flags.given(arguments, "core strict threads column")
+    how["special_tokens"] = special
+    how["held_out"] = round(1 / share) if share else 0  # one line of so many
+    how["marks"] = marks
     counted = count_corpus(arguments.corpus, basic, not arguments.quiet, **how)
     marks.warn()
     if counted.n_invalid:
@@ -107,7 +120,8 @@ def run(arguments: Namespace) -> None:
 
     def learn(objective: str, size: int) -> Tokenizer:
         learning = flags.given(arguments, "core alphabet_limit min_frequency unused")
-        learning |= {"objective": objective, "user_tokens": arguments.user_token}
+        learning["objective"] = objective
+        learning["user_tokens"] = arguments.user_token
         shown = not arguments.quiet
         return learn_tokenizer(counted.words, size, not arguments.cased, shown, rules, **learning)
 
@@ -121,9 +135,36 @@ def run(arguments: Namespace) -> None:
     if not arguments.report_on:
         report = {"objective": arguments.objective, **report}
         _save(tokenizer, report, out)
-    file = arguments.report_on or out / "vocab.txt"
-    text = f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}"
-    emit(json_text(report) if arguments.json else text)
+    if arguments.json:
+        emit(json_text(report))
+    else:
+        file = arguments.report_on or out / "vocab.txt"
+        emit(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
+
+
+def _require_free(out: Path) -> None:
+    """Raise InputError when a vocabulary can't be written into a folder, or one is there that matters."""
+    owners = [path.name for name in OWNERS for path in out.glob(name)]
+    if owners:
+        what = f"{out} holds {owners[0]} of a model or of token shards"
+        raise InputError(f"{what}, to which its vocabulary belongs; choose another --out.")
+    held = [name for name in WRITTEN if (out / name).exists()]
+    if held:
+        advice = "remove it, or choose another --out."
+        raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
+    require_folder(out)
+
+
+def _rules_to_learn_by(arguments: Namespace, rules: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Return what splits the text into words, and the special tokens of the vocabulary."""
+    from minibert.pretraining.preparation import special_tokens
+    from minibert.tokenizer import SPECIAL_TOKENS, BasicTokenizer
+    from minibert.tokenizer.learner import first_pieces
+
+    first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
+    lower_case = not arguments.cased
+    special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, lower_case, rules)]
+    return BasicTokenizer(lower_case, **rules), special
 
 
 def _save(tokenizer: Any, report: dict[str, Any], out: Path) -> None:

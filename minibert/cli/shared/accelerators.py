@@ -25,14 +25,33 @@ MANY = "  On many machines, start the same command on each, with its own --proce
 
 
 def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
-    """Add their group of flags, and return it."""
+    """Add the group of flags about devices.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of the command.
+    options : type
+        The options of its runs, which describe the flags.
+
+    Returns
+    -------
+    argument group
+        For more flags, such as those of `add_processes`.
+    """
     group = parser.add_argument_group("devices, with --engine jax")
     add_options(group, options, "devices fsdp recompute")
     return group
 
 
 def add_processes(group: Any) -> None:
-    """Add the flags of a run on many machines."""
+    """Add the flags of a run on many machines.
+
+    Parameters
+    ----------
+    group : argument group
+        That `add_accelerators` returned.
+    """
     text = "address at which process 0 of a run on many machines listens; auto, without the two flags below: "
     text += "SLURM, Kubernetes, Open MPI or the TPUs supply all three"
     add_flag(group, "--coordinator HOST:PORT", text)
@@ -41,9 +60,24 @@ def add_processes(group: Any) -> None:
 
 
 def join_processes(arguments: argparse.Namespace, engine: str) -> None:
-    """Make this process one of many, if the command line says so; raise InputError where it can't be."""
-    flags = {flag_of(name): getattr(arguments, name) for name in ("coordinator", "processes", "process_id")}
-    if not (given := [flag for flag, value in flags.items() if value is not None]):
+    """Make this process one of many, if the command line says so.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        With `coordinator`, `processes` and `process_id`; None where they were not given.
+    engine : str
+        That of the run, by name.
+
+    Raises
+    ------
+    InputError
+        When the engine is another than jax, one of the three flags is missing, or one can't be used.
+    """
+    names = ("coordinator", "processes", "process_id")
+    flags = {flag_of(name): getattr(arguments, name) for name in names}
+    given = [flag for flag, value in flags.items() if value is not None]
+    if not given:
         return
     shown = " and ".join(f"{flag} {flags[flag]}" for flag in given)
     if engine != "jax":
@@ -51,7 +85,8 @@ def join_processes(arguments: argparse.Namespace, engine: str) -> None:
     if given == ["--coordinator"] and arguments.coordinator == CLUSTER:
         engines.join(CLUSTER)
         return
-    if lacking := " and ".join(flag for flag in flags if flag not in given):
+    lacking = " and ".join(flag for flag in flags if flag not in given)
+    if lacking:
         raise InputError(f"{shown} needs {lacking} too; give all three, or --coordinator auto.")
     coordinator, processes, number = flags.values()
     host, _, port = coordinator.rpartition(":")

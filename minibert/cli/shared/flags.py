@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from types import UnionType
 from typing import Any, get_args, get_type_hints
@@ -17,11 +18,25 @@ THREADS = "number of threads (default: one for each core)"
 
 
 def add_flag(group: Any, flag: str, help: str, default: Any = None, **shown: Any) -> None:
-    """Add a flag as its help shows it, such as "--out FILE"; N is a whole number, or as its default is."""
+    """Add a flag as its help shows it, such as "--out FILE".
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets the flag.
+    flag : str
+        The flag, a blank and what stands for its value; N is a whole number, or as its default is.
+    help : str
+        What it is; the default is added to it.
+    default : object, optional
+        Its type is that of the flag.
+    **shown
+        What `add_argument` takes besides.
+    """
     name, _, metavar = flag.partition(" ")
     if default is not None:
         help += f" (default: {default})"
-        shown |= {"type": type(default)}
+        shown["type"] = type(default)
     elif metavar == "N":
         shown = {"type": int} | shown
     group.add_argument(name, metavar=metavar or None, default=default, help=help, **shown)
@@ -35,13 +50,33 @@ class Renamed(argparse.Action):
 
 
 def renamed(group: Any, old: str, new: str) -> None:
-    """Let a flag of an earlier version say what it is called now."""
+    """Let a flag of an earlier version say what it is called now.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets the flag, hidden from its help.
+    old : str
+        The flag of then.
+    new : str
+        The flag of now.
+    """
     hidden = argparse.SUPPRESS
     group.add_argument(old, action=Renamed, const=new, nargs="?", dest=hidden, help=hidden)
 
 
 def flag_of(name: str) -> str:
-    """Return the flag of a field: --seq-length of seq_length."""
+    """Return the flag of a field: --seq-length of seq_length.
+
+    Parameters
+    ----------
+    name : str
+        Of the field.
+
+    Returns
+    -------
+    str
+    """
     return "--" + name.replace("_", "-")
 
 
@@ -50,13 +85,27 @@ SEGMENTED = "spaces part the words of the text, in Chinese too: whole words ther
 
 
 def add_switches(group: Any, **helps: str) -> None:
-    """Add flags without a value, by the texts of their help."""
+    """Add flags without a value.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets them.
+    **helps : str
+        The texts of their help, by the names of their fields.
+    """
     for name, text in helps.items():
         group.add_argument(flag_of(name), action="store_true", help=text)
 
 
 def add_corpus(parser: Any) -> None:
-    """Add CORPUS, the text that a command reads."""
+    """Add CORPUS, the text that a command reads.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of the command.
+    """
     text = "text files, folders or globs: one sentence a line with a blank line between documents, prose, "
     text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), compressed too (default: the books in the "
     text += "package)"
@@ -64,24 +113,62 @@ def add_corpus(parser: Any) -> None:
 
 
 def add_layout(group: Any, default: str | None = "auto") -> None:
-    """Add --layout; `default=None` for a command that has to know whether it was given."""
+    """Add --layout.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets it.
+    default : str, optional, default "auto"
+        None for a command that has to know whether it was given.
+    """
     text = "how the text is laid out (default: auto, found from the text)"
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
 def add_column(group: Any, default: str | None = "text") -> None:
-    """Add --column; `default=None` for a command that has to know whether it was given."""
+    """Add --column.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets it.
+    default : str, optional, default "text"
+        None for a command that has to know whether it was given.
+    """
     text = "where JSON lines and tables have their text (default: text)"
     group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 
 def add_model(parser: Any, text: str, **shown: Any) -> None:
-    """Add --model, for a command that can't do without one."""
+    """Add --model, for a command that can't do without one.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Of the command.
+    text : str
+        Its help.
+    **shown
+        What `add_argument` takes besides.
+    """
     add_flag(parser, "--model MODEL", text, required=True, **shown)
 
 
 def add_engine(group: Any, default: str | None = "auto", device: bool = True, **shown: Any) -> None:
-    """Add --engine, --threads and, where an engine is chosen to compute with, --device."""
+    """Add --engine, --threads and, where an engine is chosen to compute with, --device.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets them.
+    default : str, optional, default "auto"
+        The engine; None for a command that has to know whether it was given.
+    device : bool, default True
+        Add --device.
+    **shown
+        What `add_argument` takes for --engine besides, or in place of its default and help.
+    """
     shown = {"default": default, "help": "the engine that computes (default: auto)"} | shown
     group.add_argument("--engine", choices=("auto", *ENGINES), **shown)
     renamed(group, "--backend", "--engine")
@@ -92,7 +179,17 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
 
 
 def add_optimizer(group: Any, default: str, lamb: str) -> None:
-    """Add --optimizer; `lamb` says what LAMB is for."""
+    """Add --optimizer.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets it.
+    default : str
+        In words, for its help.
+    lamb : str
+        What LAMB is for, in its help.
+    """
     text = "paper: as in Google's code, without bias correction and with the rate falling from step 0"
     text += f"; lamb: {lamb}; muon: Muon for the matrices of the layers, AdamW for the rest"
     text += f" (default: {default})"
@@ -100,7 +197,13 @@ def add_optimizer(group: Any, default: str, lamb: str) -> None:
 
 
 def add_core(group: Any) -> None:
-    """Add --core and --threads of what a tokenizer does."""
+    """Add --core and --threads of what a tokenizer does.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets them.
+    """
     text = "c, or python: the same result, slower (default: auto, c where it is installed)"
     group.add_argument("--core", choices=("auto", "c", "python"), default="auto", help=text)
     renamed(group, "--engine", "--core")
@@ -108,13 +211,31 @@ def add_core(group: Any) -> None:
 
 
 def add_config(group: Any, stored: str) -> None:
-    """Add --config, the options of a run in a file such as `stored`, which every run has in its folder."""
+    """Add --config, the options of a run in a file.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets it.
+    stored : str
+        The file of that kind that every run has in its folder, for the help.
+    """
     text = f"read options from a JSON file, such as the {stored} of a run; flags count for more"
     add_flag(group, "--config FILE", text)
 
 
 def invalid_text(count: int) -> str:
-    """Return the warning about bytes that were not UTF-8, of a command with --strict."""
+    """Return the warning about bytes that were not UTF-8, of a command with --strict.
+
+    Parameters
+    ----------
+    count : int
+        Places where such bytes stand.
+
+    Returns
+    -------
+    str
+    """
     places = "one place" if count == 1 else f"{count:,} places"
     return f"The text is not UTF-8 in {places}; the bytes there were left out, --strict stops at the first."
 
@@ -124,27 +245,54 @@ def add_options(group: Any, options: type[RunOptions], names: str) -> None:
 
     The flags have no defaults of their own: what is not given stays None, and the options decide. That is
     also how --resume tells what was asked for from what was not. The help shows the default of the field.
+
+    Parameters
+    ----------
+    group : ArgumentParser or argument group
+        Which gets them.
+    options : type
+        A dataclass under `RunOptions`.
+    names : str
+        The fields, with blanks between.
     """
     hints = get_type_hints(options)
     for name in names.split():
-        about, default, hint = options.about(name), getattr(options, name), hints[name]
+        about = options.about(name)
+        default = getattr(options, name)
+        hint = hints[name]
         kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
-        shown: dict[str, Any] = {"metavar": about.get("metavar", "N")}
-        if kind is bool:
-            shown = {"action": argparse.BooleanOptionalAction}  # None where neither is given
-            if not about.get("both_ways"):
-                shown = {"action": "store_const", "const": not default}
-        elif "choices" in about:
-            shown = {"choices": about["choices"], "metavar": "NAME"}
-        elif "numbers" in about:
-            shown["type"] = partial(_numbers, about["numbers"], (get_args(kind) or (kind,))[0])
-        elif kind is not str:
-            shown["type"] = kind
-        usual = f"{default:g}" if kind is float and default is not None else default
-        usual = about.get("default", options.UNDECIDED if default is None and kind is not str else usual)
-        has_usual = usual not in (None, "") and (kind is not bool or "default" in about)
-        text = about["help"] + f" (default: {usual})" * has_usual
+        shown = _shown(about, kind, default)
+        text = about["help"]
+        usual = _usual(options, about, kind, default)
+        if usual not in (None, "") and (kind is not bool or "default" in about):
+            text += f" (default: {usual})"
         group.add_argument(about.get("flag", flag_of(name)), dest=name, help=text, **shown)
+
+
+def _shown(about: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:
+    """Return what `add_argument` takes for a field of a type, beside its name and help."""
+    if kind is bool:
+        if about.get("both_ways"):
+            return {"action": argparse.BooleanOptionalAction}  # None where neither is given
+        return {"action": "store_const", "const": not default}
+    if "choices" in about:
+        return {"choices": about["choices"], "metavar": "NAME"}
+    shown: dict[str, Any] = {"metavar": about.get("metavar", "N")}
+    if "numbers" in about:
+        kind_of_number = (get_args(kind) or (kind,))[0]
+        shown["type"] = partial(_numbers, about["numbers"], kind_of_number)
+    elif kind is not str:
+        shown["type"] = kind
+    return shown
+
+
+def _usual(options: type[RunOptions], about: Mapping[str, Any], kind: Any, default: Any) -> Any:
+    """Return what the help of a field calls its default."""
+    if "default" in about:
+        return about["default"]
+    if default is None:
+        return None if kind is str else options.UNDECIDED
+    return f"{default:g}" if kind is float else default
 
 
 def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
@@ -156,17 +304,54 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
 
 
 def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """Return some of the arguments by name, as a function takes them."""
+    """Return some of the arguments by name, as a function takes them.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Of the command.
+    names : str
+        With blanks between.
+
+    Returns
+    -------
+    dict
+    """
     return {name: getattr(arguments, name) for name in names.split()}
 
 
 def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a run's options that a command line gives, by its flags or by --config."""
+    """Return the fields of a run's options that a command line gives, by its flags or by --config.
+
+    Parameters
+    ----------
+    options : type
+        A dataclass under `RunOptions`.
+    arguments : Namespace
+        Of a command with --resume.
+
+    Returns
+    -------
+    dict
+        Flags count for more than the file of --config. The optimizer "paper" is several fields.
+
+    Raises
+    ------
+    InputError
+        When --config stands beside --resume, or its file can't be used.
+    """
     names = {field.name for field in dataclasses.fields(options)}
-    chosen = {n: value for n, value in vars(arguments).items() if n in names and value not in (None, [])}
-    if (kind := chosen.get("optimizer")) in ("adamw", "paper"):
-        chosen |= {"optimizer": "adamw", "bias_correction": kind == "adamw", "google_decay": kind == "paper"}
-    if (file := getattr(arguments, "config", None)) is None:
+    chosen = {}
+    for name, value in vars(arguments).items():
+        if name in names and value not in (None, []):
+            chosen[name] = value
+    optimizer = chosen.get("optimizer")
+    if optimizer in ("adamw", "paper"):
+        chosen["optimizer"] = "adamw"
+        chosen["bias_correction"] = optimizer == "adamw"
+        chosen["google_decay"] = optimizer == "paper"
+    file = getattr(arguments, "config", None)
+    if file is None:
         return chosen
     if arguments.resume:
         raise InputError("--config is for a new run, and --resume has the options of its own; leave one out.")

@@ -9,7 +9,15 @@ from minibert.tasks.task import SPLITS
 
 
 def add_measured(parser: Any, split: str | None = "dev") -> None:
-    """Add these flags; `split=None` for a command that has to know whether it was given."""
+    """Add these flags.
+
+    Parameters
+    ----------
+    parser : ArgumentParser or argument group
+        Which gets them.
+    split : str, optional, default "dev"
+        None for a command that has to know whether it was given.
+    """
     text = "folder of the task's files, or a file (default: those it was fine-tuned on)"
     add_flag(parser, "--data PATH", text)
     parser.add_argument("--split", default=split, choices=SPLITS, help="which examples (default: dev)")
@@ -20,6 +28,17 @@ def add_measured(parser: Any, split: str | None = "dev") -> None:
 
 
 def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what was given of it, as `predict` and `evaluate` of `finetuning.run` take it."""
+    """Return what was given of it.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Of the command.
+
+    Returns
+    -------
+    dict
+        As `predict` and `evaluate` of `finetuning.run` take it.
+    """
     named = given(arguments, "data split task engine threads")
     return named | {"dtype": arguments.dtype or FinetuneOptions.dtype}

@@ -48,71 +48,136 @@ class Parser(argparse.ArgumentParser):
         file.write(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words, and remember them: one that is misspelt explains why a flag is missing."""
+        """Parse words, and remember them: one that is misspelt explains why a flag is missing.
+
+        Parameters
+        ----------
+        args : sequence of str, optional
+            The words; None: none.
+        namespace : Namespace, optional
+            Which gets the values.
+
+        Returns
+        -------
+        (Namespace, list of str)
+            The values, and the words that are left.
+        """
         self._words = args or []
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2, as for any other bad input."""
-        flags = [word for word in self._words if word.startswith("--") and "are required: " in message]
-        if strange := [word for word in flags if word.partition("=")[0] not in self._option_string_actions]:
-            self.unknown(strange)
+        """Exit with 2, as for any other bad input.
+
+        Parameters
+        ----------
+        message : str
+            Argparse's, or one of ours, without a period.
+        """
+        if "are required: " in message:
+            flags = [word for word in self._words if word.startswith("--")]
+            known = self._option_string_actions
+            unknown = [word for word in flags if word.partition("=")[0] not in known]
+            if unknown:
+                self.unknown(unknown)
         if "required: --model" in message:
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Complain of commands without a list of them all; one may nearly have that name."""
-        if isinstance(action, argparse._SubParsersAction) and value not in (known := action.choices or ()):
+        known = action.choices or ()
+        if isinstance(action, argparse._SubParsersAction) and value not in known:
             if value in RENAMED and action.metavar == "COMMAND":
                 self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
-            self.error(f"{value!r} is no {str(action.metavar).lower()}{_suggestion(value, known)}")
+            what = str(action.metavar).lower()
+            self.error(f"{value!r} is no {what}{_suggestion(value, known)}")
         super()._check_value(action, value)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Exit with 2 because of words that are no flags of the command; name those that may be meant."""
-        known = [flag for one in self._actions if one.help != SUPPRESS for flag in one.option_strings]
-        given = [word.partition("=")[0] for word in words if word.startswith("-")]
-        suggestion = next(filter(None, (_suggestion(flag, known) for flag in given)), "")
+        """Exit with 2 because of words that are no flags of the command; name those that may be meant.
+
+        Parameters
+        ----------
+        words : sequence of str
+            As they were typed.
+        """
+        known: list[str] = []
+        for action in self._actions:
+            if action.help != SUPPRESS:
+                known += action.option_strings
+        suggestion = ""
+        for word in words:
+            if word.startswith("-") and not suggestion:
+                flag = word.partition("=")[0]
+                suggestion = _suggestion(flag, known)
         self.error(f"{' '.join(words)} is not known here{suggestion}")
 
     def as_typed(self, error: InputError) -> str:
-        """Return what an error says, with arguments as the command has them: `--batch-size 0`, `TASK x`."""
-        flags = {one.dest: one for one in self._actions}
+        """Return what an error says, with arguments as the command has them: `--batch-size 0`, `TASK x`.
+
+        Parameters
+        ----------
+        error : InputError
+            Whose arguments have the names of Python.
+
+        Returns
+        -------
+        str
+        """
+        actions = {action.dest: action for action in self._actions}
 
         def typed(name: str, value: Any) -> str:
             if isinstance(value, Differences):
-                return ", ".join(dict.fromkeys(map(differing, value, *zip(*value.values(), strict=True))))
+                parts = [differing(option, wanted, stored) for option, (wanted, stored) in value.items()]
+                return ", ".join(dict.fromkeys(parts))
             if isinstance(value, Arguments):
-                return ", ".join(typed(*one) for one in value.items())
-            if name not in flags:
+                return ", ".join(typed(argument, part) for argument, part in value.items())
+            if name not in actions:
                 return f"{name}={value!r}"
-            flag = str(next(iter(flags[name].option_strings), flags[name].metavar))
-            return flag if flags[name].nargs == 0 else f"{flag} {shell(value)}"
+            action = actions[name]
+            flag = str(next(iter(action.option_strings), action.metavar))
+            if action.nargs == 0:
+                return flag
+            return f"{flag} {shell(value)}"
 
-        def differing(name: str, wished: Any, stored: Any) -> str:
+        def differing(name: str, wanted: Any, stored: Any) -> str:
             if name in ("bias_correction", "google_decay"):  # both are --optimizer
-                is_paper = (name == "google_decay") == bool(wished)
-                name, wished, stored = "optimizer", *(("paper", "adamw") if is_paper else ("adamw", "paper"))
-            return f"{typed(name, wished)} (the run has {shell(stored)})"
+                is_paper = (name == "google_decay") == bool(wanted)
+                name = "optimizer"
+                wanted = "paper" if is_paper else "adamw"
+                stored = "adamw" if is_paper else "paper"
+            return f"{typed(name, wanted)} (the run has {shell(stored)})"
 
         return error.formatted(typed)
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
     """Ask whether the nearest of the known words was meant, if one is near."""
-    bare = {one.lstrip("-"): one for one in known}  # without what all flags have in common
-    question = did_you_mean(word.lstrip("-"), bare, cutoff=0.7)
+    by_bare = {name.lstrip("-"): name for name in known}  # without what all flags have in common
+    question = did_you_mean(word.lstrip("-"), by_bare, cutoff=0.7)
     return f" ({question})" if question else ""
 
 
 def shell(value: Any) -> str:
-    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2), a=b for {'a': 'b'}."""
+    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2), a=b for {'a': 'b'}.
+
+    Parameters
+    ----------
+    value : object
+        Of a flag.
+
+    Returns
+    -------
+    str
+        A string with a blank in it stays in quotes.
+    """
     if isinstance(value, dict):
-        value = [f"{name}={one}" for name, one in value.items()]
+        value = [f"{name}={part}" for name, part in value.items()]
     if value and isinstance(value, list | tuple):
         return ",".join(map(shell, value))
-    return value if isinstance(value, str) and value and " " not in value else repr(value)
+    if isinstance(value, str) and value and " " not in value:
+        return value
+    return repr(value)
 
 
 class PrintCompletion(argparse.Action):
@@ -123,53 +188,83 @@ class PrintCompletion(argparse.Action):
 
         from minibert.tasks.registry import TASKS
 
-        every = build_parser()
-        waiting = [every]
+        whole = build_parser()
+        waiting = [whole]
         while waiting:
-            for one in waiting.pop()._actions:
-                if isinstance(one, argparse._SubParsersAction):
-                    one.help = ""  # shtab, too, leaves out what help does not list
-                    waiting += one.choices.values()
-                elif one.metavar in PATHS:
-                    one.complete = getattr(shtab, PATHS[str(one.metavar)])  # type: ignore[attr-defined]
-                elif one.metavar == "TASK":
-                    one.choices = tuple(TASKS)
-        emit(shtab.complete(every, shell=values))
+            for action in waiting.pop()._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    action.help = ""  # shtab, too, leaves out what help does not list
+                    waiting += action.choices.values()
+                elif action.metavar in PATHS:
+                    action.complete = getattr(shtab, PATHS[str(action.metavar)])  # type: ignore[attr-defined]
+                elif action.metavar == "TASK":
+                    action.choices = tuple(TASKS)
+        emit(shtab.complete(whole, shell=values))
         parser.exit()
 
 
 def commands() -> dict[str, str]:
     """Find the commands: each file of the folder is one, and the first line of its docstring its summary."""
-    found = {}
-    for name in sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__"):
+    summaries = {}
+    names = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    for name in names:
         # Read, not imported: the help of all commands comes at once.
-        line = (pkgutil.get_data("minibert.cli", f"{name}.py") or b"").decode().partition("\n")[0]
+        source = pkgutil.get_data("minibert.cli", f"{name}.py") or b""
+        line = source.decode().partition("\n")[0]
         text = line.strip('"').removesuffix(".")
-        found[name.replace("_", "-")] = text[:1].lower() + text[1:]
-    return found
+        summaries[name.replace("_", "-")] = text[:1].lower() + text[1:]
+    return summaries
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the words of a command; `arguments.run` is the function to call with the result."""
+    """Parse the words of a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The words after `minibert`; those of this process when left out. None at all ask for help.
+
+    Returns
+    -------
+    Namespace
+        Whose `run` is the function to call with it.
+    """
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     command = next((word for word in words if word[:1] != "-"), "")
     arguments, left = build_parser(command).parse_known_args(words)
-    # argparse takes words without a flag from one place only; those after a flag are left over.
-    many = next((name for name in ("corpus", "texts", "runs") if name in arguments), "")
-    if left and (any(word.startswith("-") for word in left) or not many):
-        arguments.parser.unknown(left)
     if left:
+        # argparse takes words without a flag from one place only; those after a flag are left over.
+        many = next((name for name in ("corpus", "texts", "runs") if name in arguments), "")
+        if not many or any(word.startswith("-") for word in left):
+            arguments.parser.unknown(left)
         setattr(arguments, many, [*getattr(arguments, many), *left])
-    for one in arguments.parser._actions:  # "", an unset variable of the shell, is the folder one is in
-        given = getattr(arguments, one.dest, None) if one.metavar in PATHS else None
-        if "" in (given, *(given if isinstance(given, list) else ())):
-            name = (one.option_strings or [one.metavar])[0]
-            arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
+    for action in arguments.parser._actions:
+        if action.metavar in PATHS:
+            _refuse_empty(arguments, action)
     return arguments
 
 
+def _refuse_empty(arguments: argparse.Namespace, action: argparse.Action) -> None:
+    """Exit with 2 for "" as a path, an unset variable of the shell: it would be the folder one is in."""
+    given = getattr(arguments, action.dest, None)
+    values = [given, *given] if isinstance(given, list) else [given]
+    if "" in values:
+        name = action.option_strings[0] if action.option_strings else action.metavar
+        arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
+
+
 def build_parser(command: str | None = None) -> Parser:
-    """Build the parser of all commands, with the flags of one or of all; the files of others stay closed."""
+    """Build the parser of all commands, with the flags of one or of all; the files of others stay closed.
+
+    Parameters
+    ----------
+    command : str, optional
+        The one whose flags are wanted; None: all.
+
+    Returns
+    -------
+    Parser
+    """
     known = commands()
     listed = "\n".join(f"  {name:<11}{summary}" for name, summary in known.items())
     about = "BERT from scratch: train one, see what it has learnt, check its mathematics."
@@ -180,11 +275,13 @@ def build_parser(command: str | None = None) -> Parser:
     parser.add_argument("--print-completion", choices=("bash", "zsh"), action=PrintCompletion, help=text)
     choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=SUPPRESS)
     for name, summary in known.items():
-        its = choices.add_parser(name, help=summary)
-        if command in (name, None):
-            module = import_module(f"minibert.cli.{name.replace('-', '_')}")
-            its.set_defaults(run=module.run)
-            about, mark, examples = (module.__doc__ or "").partition("examples:\n")
-            its.description, its.epilog = about.partition("\n")[2], mark + examples
-            module.add(its)
+        subparser = choices.add_parser(name, help=summary)
+        if command not in (name, None):
+            continue
+        module = import_module(f"minibert.cli.{name.replace('-', '_')}")
+        subparser.set_defaults(run=module.run)
+        about, mark, examples = (module.__doc__ or "").partition("examples:\n")
+        subparser.description = about.partition("\n")[2]
+        subparser.epilog = mark + examples
+        module.add(subparser)
     return parser
