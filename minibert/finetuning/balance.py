@@ -14,29 +14,71 @@ KINDS = ("classify", "multilabel")  # of heads whose outputs are classes of text
 
 
 def check_balance(options: FinetuneOptions, task: Task) -> None:
-    """Raise InputError where classes are to be balanced and the task has none for a whole text."""
+    """Check that the task has classes for a whole text, where classes are to be balanced.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Of the run.
+    task : Task
+        What is asked.
+
+    Raises
+    ------
+    InputError
+        When it has none.
+    """
     for name in ("class_weights", "sampling"):
-        if (value := getattr(options, name)) is not None and task.kind not in KINDS:
+        value = getattr(options, name)
+        if value is not None and task.kind not in KINDS:
             message = f"${name} is for classes of texts, and {task.name} has none; leave it out."
             raise InputError(message, **{name: value})
 
 
 # -> (K,) float64, or None
-def class_weights(options: FinetuneOptions, task: Task, examples: Sequence[Any], labels: Labels) -> Any:
+def class_weights(
+    options: FinetuneOptions,
+    task: Task,
+    examples: Sequence[Any],
+    labels: Labels,
+) -> Any:
     """Return the weight of each class in the loss, 1 where none is named; None where all weigh the same.
 
     "balanced" is n / (K x examples of the class), as scikit-learn has it; where several classes apply to a
     text, it is the number of texts without the class by that of those with it.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Of the run.
+    task : Task
+        Says which classes an example has.
+    examples : sequence
+        The training examples.
+    labels : tuple of str
+        The K classes, in order.
+
+    Returns
+    -------
+    (K,) float64 or None
+
+    Raises
+    ------
+    InputError
+        When a weight is given for something that is no class.
     """
     if options.class_weights is None:
         return None
     counts = Counter(name for example in examples for name in task.names(example))
     if options.class_weights == BALANCED:
-        n, found = len(examples), [max(1, counts[name]) for name in labels]
-        several = task.kind == "multilabel"
-        return np.array([max(1, n - one) / one if several else n / (len(labels) * one) for one in found])
+        n = len(examples)
+        with_class = [max(1, counts[name]) for name in labels]
+        if task.kind == "multilabel":
+            return np.array([max(1, n - count) / count for count in with_class])
+        return np.array([n / (len(labels) * count) for count in with_class])
     given = weights_by_name(options.class_weights)
-    if unknown := [name for name in given if name not in labels]:
+    unknown = [name for name in given if name not in labels]
+    if unknown:
         what = f"{unknown[0]!r}, which is no class of the examples to learn from"
         message = f"$class_weights names {what}; there are {', '.join(labels[:16])}."
         raise InputError(message, class_weights=options.class_weights)
@@ -44,17 +86,45 @@ def class_weights(options: FinetuneOptions, task: Task, examples: Sequence[Any],
 
 
 def strata(examples: Sequence[Any]) -> list[Any]:
-    """Return the class of each example; of several the rarest, None where there is none."""
-    names = [one.label if isinstance(one.label, tuple) else (one.label,) for one in examples]
-    counts = Counter(name for each in names for name in each)
-    return [min(each, key=lambda name: (counts[name], name), default=None) for each in names]
+    """Return the class of each example; of several the rarest, None where there is none.
+
+    Parameters
+    ----------
+    examples : sequence
+        With an attribute `label`: a name, several, or None.
+
+    Returns
+    -------
+    list of str or None
+        One for each example.
+    """
+    classes = []  # of each example
+    for example in examples:
+        label = example.label
+        classes.append(label if isinstance(label, tuple) else (label,))
+    counts = Counter(name for names in classes for name in names)
+    return [min(names, key=lambda name: (counts[name], name), default=None) for names in classes]
 
 
 # -> (n,) int64, or None
 def groups(options: FinetuneOptions, examples: Sequence[Any]) -> Any:
-    """Return the numbers of the classes of which every epoch shows equally many; None: it shows all once."""
+    """Return the numbers of the classes of which every epoch shows equally many; None: it shows all once.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Of the run.
+    examples : sequence
+        The training examples.
+
+    Returns
+    -------
+    (n,) int64 or None
+        Of each example its class, by the place in their sorted order.
+    """
     if options.sampling != BALANCED:
         return None
-    found = strata(examples)
-    number = {name: at for at, name in enumerate(sorted(set(found), key=lambda name: (name is None, name)))}
-    return np.array([number[name] for name in found])
+    names = strata(examples)
+    ordered = sorted(set(names), key=lambda name: (name is None, name))
+    number = {name: place for place, name in enumerate(ordered)}
+    return np.array([number[name] for name in names])

@@ -21,16 +21,47 @@ ADVICE = "put an intact copy there and go on with --resume, or start again in an
 
 
 def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
-    """Write the best epoch so far, what was found and what `save` writes; return its files' checksums."""
+    """Write the best epoch so far.
+
+    Parameters
+    ----------
+    place : Path
+        The folder for it.
+    found : dict
+        What is known of the epoch, for JSON.
+    save : callable
+        Writes the model's files into a folder.
+
+    Returns
+    -------
+    dict of str to int
+        Checksums (CRC-32) of the files, by name.
+    """
     atomic_json(place / BEST_FILE, found, indent=None)  # first: from here on the files are those of this step
     save(place)
     return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
 
-def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callable[[str], None]) -> None:
+def check_resumed(
+    folder: Path,
+    state: State,
+    names: Sequence[str],
+    warn: Callable[[str], None],
+) -> None:
     """Warn, before a resumed run trains on, where the best epoch that its checkpoint knows is damaged.
 
     Where a later epoch has taken its place since, that epoch comes again, and the earlier one is forgotten.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    state : State
+        Of its last checkpoint; its plan may be changed.
+    names : sequence of str
+        Files of the model.
+    warn : callable
+        Given the sentence.
     """
     if "best" not in state.plan:
         return
@@ -46,12 +77,31 @@ def check_resumed(folder: Path, state: State, names: Sequence[str], warn: Callab
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
     """Return what was found of the best epoch, once all its files have proved to be as they were written.
 
-    A file of the model, of which `names` are given, may lie in the folder of the run already, where its
-    delivery was cut off. Raise InputError when one is missing or was altered; nothing is deleted then.
+    A file of the model may lie in the folder of the run already, where its delivery was cut off.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    state : State
+        Whose plan has the checksums.
+    names : sequence of str
+        Files of the model.
+
+    Returns
+    -------
+    dict
+        As `keep` was given it.
+
+    Raises
+    ------
+    InputError
+        When a file is missing or was altered; nothing is deleted then.
     """
     checksums = state.plan.get(CHECKSUMS, {})
     for name in (*names, BEST_FILE):
-        kept, delivered = folder / BEST / name, folder / name
+        kept = folder / BEST / name
+        delivered = folder / name
         path = delivered if delivered.exists() and not kept.exists() else kept
         wrong = "" if path.is_file() else "is missing"
         if not wrong and name in checksums and crc32_of(path) != checksums[name]:

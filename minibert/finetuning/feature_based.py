@@ -17,6 +17,7 @@ from minibert import hub
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.core.arrays import Grads, Params, Saved
+from minibert.core.batch import Feature
 from minibert.core.params import precision_for
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
 from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
@@ -39,7 +40,21 @@ ACTIVATIONS = "activations"
 
 @dataclass(frozen=True)
 class PreparedVectors(Prepared):
-    """Sentences, and the frozen encoder that makes vectors of their words; `train` are the examples."""
+    """Sentences, and the frozen encoder that makes vectors of their words; `train` are the examples.
+
+    Attributes
+    ----------
+    model : Bert
+        The encoder.
+    lacking : tuple of str
+        Hugging Face's names of what the encoder has no weights for.
+    layers : Layers
+        The hidden states that the tagger reads.
+    folder : Path
+        For vectors that do not fit into memory.
+    show : bool
+        Whether to show progress.
+    """
 
     model: Bert
     lacking: tuple[str, ...]  # Hugging Face's names of what the encoder has no weights for
@@ -49,15 +64,47 @@ class PreparedVectors(Prepared):
 
     @cached_property
     def vectors(self) -> list[WordVectors]:
-        """What the encoder makes of the words of train and dev; computed when it is first asked for."""
-        parts, how = (self.train, self.dev_examples), (self.tokenizer, self.labels, self.max_length)
-        asked = [list(self.task.features(part, *how, training=False)) for part in parts]
+        """Return what the encoder makes of the words of train and dev; computed when first asked for."""
+        parts = self.train, self.dev_examples
+
+        def windows(examples: Any) -> list[Feature]:
+            made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
+            return list(made)
+
+        features = list(map(windows, parts))
         bounds = list(map(sentence_bounds, parts))
-        return activations(self.model, asked, bounds, sorted(self.layers.numbers), self.folder, self.show)
+        numbers = sorted(self.layers.numbers)
+        return activations(self.model, features, bounds, numbers, self.folder, self.show)
 
 
-def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> PreparedVectors:
-    """Read model and data; raise InputError for whatever is wrong with them before anything is written."""
+def prepare(
+    options: FinetuneOptions,
+    ops: Any,
+    folder: Path,
+    show: bool,
+) -> PreparedVectors:
+    """Read model and data, before anything is written.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Of the run, or of a sweep.
+    ops : Ops
+        The engine.
+    folder : Path
+        Of the run, where vectors may be kept.
+    show : bool
+        Whether to show progress.
+
+    Returns
+    -------
+    PreparedVectors
+
+    Raises
+    ------
+    InputError
+        When the task does not tag words, or model or data can't be used.
+    """
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
         message = f"$feature_based is for tags of words, and {task.name} has none; leave it out."
@@ -82,21 +129,78 @@ def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Pre
 
 @dataclass(frozen=True)
 class LstmObjective:
-    """The loss of LSTMs on frozen vectors, with dropout."""
+    """The loss of LSTMs on frozen vectors, with dropout.
+
+    Attributes
+    ----------
+    config : BilstmConfig
+        Their shape, and the rate of dropout.
+    seed : int
+        Of dropout.
+    """
 
     config: BilstmConfig
     seed: int
 
-    def forward(self, ops: Any, params: Params, batch: Any, step: Any) -> tuple[dict[str, Any], Saved]:
-        """Return loss and accuracy, and what `backward` needs."""
+    def forward(
+        self,
+        ops: Any,
+        params: Params,
+        batch: Any,
+        step: Any,
+    ) -> tuple[dict[str, Any], Saved]:
+        """Return loss and accuracy, and what `backward` needs.
+
+        Parameters
+        ----------
+        ops : Ops
+            The engine.
+        params : dict
+            The parameters of the LSTMs, as a tree.
+        batch : VectorBatch
+            As the engine takes it.
+        step : int
+            Which dropout is drawn for.
+
+        Returns
+        -------
+        metrics : dict
+            "loss" and "accuracy".
+        saved : Saved
+        """
         drop = ops.dropout(batch, self.config.dropout, 0.0, self.seed, step)
         loss, saved = bilstm.loss(ops, self.config, params, batch, drop)
         right = loss.logits.argmax(1) == batch.labels
-        return {"loss": loss.loss, "accuracy": (batch.label_weights * right).sum()}, saved
+        accuracy = (batch.label_weights * right).sum()
+        return {"loss": loss.loss, "accuracy": accuracy}, saved
 
-    def backward(self, ops: Any, saved: Saved, params: Params, grads: Grads) -> Grads:
-        """Add the gradient to the accumulators."""
-        return bilstm.loss_backward(ops, self.config, saved, params, grads, frozen=True)[1]
+    def backward(
+        self,
+        ops: Any,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+    ) -> Grads:
+        """Add the gradient to the accumulators.
+
+        Parameters
+        ----------
+        ops : Ops
+            The engine.
+        saved : Saved
+            What `forward` kept.
+        params : dict
+            The parameters of the LSTMs, as a tree.
+        grads : dict
+            The accumulators, consumed.
+
+        Returns
+        -------
+        dict
+            The accumulators with the gradient added.
+        """
+        _, grads = bilstm.loss_backward(ops, self.config, saved, params, grads, frozen=True)
+        return grads
 
 
 class FeatureBasedRun(Run):
@@ -108,13 +212,14 @@ class FeatureBasedRun(Run):
 
     @property
     def config(self) -> BilstmConfig:
-        """The tagger's shape."""
+        """Return the tagger's shape."""
         o, data = self.options, self.prepared
         inputs, mixed = data.layers.shape(data.model.config.H)
         return BilstmConfig(inputs, len(data.labels), o.width, mixed=mixed, dropout=o.dropout)
 
     @property
     def epoch_size(self) -> int:
+        """Return the number of sentences with words, which an epoch shows once each."""
         return len(self._learnt)
 
     @property
@@ -123,48 +228,113 @@ class FeatureBasedRun(Run):
         return np.flatnonzero(np.diff(sentence_bounds(self.prepared.train)))
 
     def initial(self) -> tuple[BilstmParameters, dict[str, Any]]:
+        """Return LSTMs with initial values, and the plan: the checksum of the data."""
         return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
 
     def batches(self, state: State) -> Iterator[tuple[VectorBatch, Position]]:
-        data, learnt, vectors = self.prepared, self._learnt, self.prepared.vectors[0]
+        """Yield endless batches, every epoch in an order of its own, with the position after each.
+
+        Parameters
+        ----------
+        state : State
+            Where the run stands.
+        """
+        data = self.prepared
+        learnt = self._learnt
+        vectors, _ = data.vectors
         tags = np.split(tag_numbers(data.train, data.labels), vectors.bounds[1:-1])
 
-        def packed(chosen: list[int]) -> VectorBatch:
-            inputs = [vectors.sentence(one, *data.layers) for one in chosen]
-            return VectorBatch.pack_vectors(inputs, [tags[one] for one in chosen])
+        def packed(sentences: list[int]) -> VectorBatch:
+            inputs = [vectors.sentence(number, *data.layers) for number in sentences]
+            return VectorBatch.pack_vectors(inputs, [tags[number] for number in sentences])
 
         order = drawn(len(learnt), self.batch_size, self.options.seed, state.position)
         return ((packed(learnt[places].tolist()), after) for places, after in order)
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
+        """Return the loss of the LSTMs.
+
+        Parameters
+        ----------
+        params : BilstmParameters
+            Theirs.
+        """
         return LstmObjective(params.config, self.options.seed)
 
     def predict(self, state: State) -> dict[str, Any]:
+        """Return the predictions of dev: the tags of every sentence.
+
+        Parameters
+        ----------
+        state : State
+            With the parameters to predict with.
+        """
         params: Any = state.params
-        vectors = self.prepared.vectors[1]
+        _, vectors = self.prepared.vectors
         scores = scores_of(self.ops, params, vectors, self.prepared.layers)
         require_finite_outputs([scores], state.step, self.options.learning_rate)
-        return {"predictions": predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)}
+        predictions = predicted_tags(scores, vectors.seen, vectors.bounds, self.prepared.labels)
+        return {"predictions": predictions}
 
     def save(self, folder: Path, state: State) -> None:
+        """Write the weights of the LSTMs.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        state : State
+            With the parameters.
+        """
         params: Any = state.params
         save_tagger(folder, params)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
-        folder, o, data = self.folder, self.options, self.prepared
+        """Write the frozen BERT, the tokenizer and `tagger.json`.
+
+        Parameters
+        ----------
+        state : State
+            The last one.
+        best : dict
+            What was kept of the best epoch.
+
+        Returns
+        -------
+        dict
+            "feature_based" and "width".
+        """
+        o = self.options
+        data = self.prepared
+        folder = self.folder
         hub.save_hf(folder, data.model.config, data.model.params, omit=data.lacking)
         data.tokenizer.save_pretrained(folder, data.model.config.P)
-        shape = o.columns, o.feature_based or "", self.config.to_dict()
-        TaggerFile(data.task.name, data.labels, data.max_length, *shape).save(folder)
+        stored = TaggerFile(
+            data.task.name,
+            data.labels,
+            data.max_length,
+            o.columns,
+            o.feature_based or "",
+            self.config.to_dict(),
+        )
+        stored.save(folder)
         return {"feature_based": o.feature_based, "width": o.width}
 
     def headline(self, state: State) -> str:
+        """Return task, data and layers in a few lines, for the person watching.
+
+        Parameters
+        ----------
+        state : State
+            Of the first step, or where the run goes on.
+        """
         o, config, data = self.options, self.config, self.prepared
         title = COMBINATIONS[o.feature_based or ""].title
+        millions = state.params.count() / 1e6
         return (
             f"{data.task.title}; {learnt_text(data.train_tasks, 'sentence')}, "
             f"{len(data.dev_examples):,} to measure on.\n"
             f"{title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
-            f"{config.width} in each direction, {state.params.count() / 1e6:.1f}M parameters.\n"
-            + self.plan_text
+            f"{config.width} in each direction, {millions:.1f}M parameters.\n"
+            f"{self.plan_text}"
         )

@@ -40,12 +40,15 @@ def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
 
     Parameters
     ----------
-    folder : with `config.json` and weights, or Google's files.
-    dtype : in which to compute, as of `Bert.from_pretrained`.
+    folder : str or Path
+        With `config.json` and weights, or Google's files.
+    dtype : str, default "float32"
+        In which to compute, as of `Bert.from_pretrained`.
 
     Returns
     -------
-    Foreign, or None where the folder is one of minibert's fine-tuning, or holds no head but of pre-training.
+    Foreign or None
+        None where the folder is one of minibert's fine-tuning, or holds no head but of pre-training.
 
     Raises
     ------
@@ -55,32 +58,37 @@ def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
     folder = Path(folder)
     if any((folder / name).exists() for name in FINETUNED) or hub.weights_of(folder) is None:
         return None
-    config, params, report = loaded = hub.load(folder, precision_for(dtype))
+    config, params, report = hub.load(folder, precision_for(dtype))
     head = params.head
     if head.kind not in TASKS:
         return None
     labels: tuple[str, ...] = ()
     if head.kind in hub.LABELLED and head.kind != "regress":
-        labels = hub.load_labels(folder) or tuple(f"LABEL_{number}" for number in range(head.outputs))
-    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+        unnamed = tuple(f"LABEL_{number}" for number in range(head.outputs))
+        labels = hub.load_labels(folder) or unnamed
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
         what = f"{folder} has the label {twice[0]!r} for two outputs"
         raise InputError(f"{what}; give each a name of its own in id2label of its config.json.")
     task = registry.create(TASKS[head.kind])
     longest = _longest(folder, config)
     length = min(longest, task.max_length) if head.kind == "span" else longest
-    return Foreign(folder, TaskFile(task.name, labels, max(SHORTEST, length)), loaded)
+    stored = TaskFile(task.name, labels, max(SHORTEST, length))
+    return Foreign(folder, stored, (config, params, report))
 
 
 def is_foreign(folder: str | Path) -> bool:
-    """Tell whether a folder holds a model with an output layer of transformers' fine-tuning.
+    """Return whether a folder holds a model with an output layer of transformers' fine-tuning.
 
     Parameters
     ----------
-    folder : of a model, not one of minibert's fine-tuning.
+    folder : str or Path
+        Of a model, not one of minibert's fine-tuning.
 
     Returns
     -------
-    bool. Where its configuration names no class of transformers', the tensors tell, and are read for it.
+    bool
+        Where its configuration names no class of transformers', the tensors tell, and are read for it.
 
     Raises
     ------
@@ -88,7 +96,9 @@ def is_foreign(folder: str | Path) -> bool:
         When they can't be read.
     """
     kind = hub.kind_in_config(folder)
-    return (read_foreign(folder) is not None) if kind is None else kind in TASKS
+    if kind is None:
+        return read_foreign(folder) is not None
+    return kind in TASKS
 
 
 def task_for(theirs: Foreign, task: Task | None) -> Task:
@@ -96,22 +106,26 @@ def task_for(theirs: Foreign, task: Task | None) -> Task:
 
     Parameters
     ----------
-    theirs : the model.
-    task : what to ask in place of that.
+    theirs : Foreign
+        The model.
+    task : Task or None
+        What to ask in place of that.
 
     Returns
     -------
-    Task. Of a task that names its labels the model's have the same names, in any order.
+    Task
+        Of a task that names its labels the model's have the same names, in any order.
 
     Raises
     ------
     InputError
         When the task needs a head of another kind, or other labels.
     """
-    stored, head = theirs.stored, theirs.loaded[1].head
+    stored = theirs.stored
+    _, params, _ = theirs.loaded
     if task is None:
         task = registry.create(stored.task)
-    if task.kind != head.kind:
+    if task.kind != params.head.kind:
         what = f"The model in {theirs.folder} has a head for {stored.task}"
         raise InputError(f"{what}, which has other answers than {task.name}; choose another model.")
     official = task.labels(())

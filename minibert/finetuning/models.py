@@ -34,7 +34,13 @@ HEAD = ("head.weight", "head.bias", "head.query")
 
 
 def is_finetuned(folder: str | Path) -> bool:
-    """Tell whether a folder is one of fine-tuning, finished or not."""
+    """Return whether a folder is one of fine-tuning, finished or not.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Any folder.
+    """
     return any((Path(folder) / name).exists() for name in FINETUNED)
 
 
@@ -42,7 +48,21 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     """Load the parameters that a fine-tuning begins with.
 
     They have the task's head; the one in the model's folder is kept if it was trained for the same thing.
-    Return with them what has its initial value: "pooler", "LSTMs" or "output layer".
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Of a single run: model, task, seed, dropout.
+    head : Head
+        The task's.
+    labels : sequence of str
+        The task's classes.
+
+    Returns
+    -------
+    params : Parameters
+    fresh : list of str
+        What has its initial value: "pooler", "LSTMs" or "output layer".
     """
     o = options
     config, params, report = hub.load(o.model, precision_for(o.dtype), head, o.seed)
@@ -72,12 +92,34 @@ def _warn_of_modules(model: str | Path, config: BertConfig, task: str) -> None:
 
 
 def keeps_head(
-    report: hub.LoadReport, model: str | Path, head: Head, task: str, labels: Sequence[str]
+    report: hub.LoadReport,
+    model: str | Path,
+    head: Head,
+    task: str,
+    labels: Sequence[str],
 ) -> bool:
-    """Tell whether a model has a head of the right size that was trained for what is to be trained now.
+    """Return whether a model has a head of the right size that was trained for what is to be trained now.
 
     Spans are spans; classes are the same if they have the same names and these are more than numbers; numbers
-    are those of one task. Raise InputError when the file that says what the model is for can't be read.
+    are those of one task.
+
+    Parameters
+    ----------
+    report : LoadReport
+        What was missing in the model for this head.
+    model : str or Path
+        Where it was loaded from.
+    head : Head
+        The task's.
+    task : str
+        Its name.
+    labels : sequence of str
+        Its classes.
+
+    Raises
+    ------
+    InputError
+        When the file that says what the model is for can't be read.
     """
     if any("pooler" not in name for name in report.missing):
         return False
@@ -85,7 +127,8 @@ def keeps_head(
     known: Sequence[str] = ()
     if (folder / TASK_FILE).exists():
         stored = TaskFile.load(folder)
-        if (known := stored.labels) == tuple(labels) and stored.task == task:
+        known = stored.labels
+        if known == tuple(labels) and stored.task == task:
             return True
         if head.kind == "regress" and not registry.same_answers(stored.task, task):
             return False
@@ -126,67 +169,88 @@ class Finetuned:
 
         Parameters
         ----------
-        folder : of the model.
-        engine, threads, dtype : of the engine, as of `Bert.from_pretrained`.
-        task : what to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a
-            table of one's own, which has the columns "text" and, for a model of pairs, "second". A model of
-            transformers' answers any task of its head's kind, and of its labels where the task names them.
+        folder : str or Path
+            Of the model.
+        engine : str, default "auto"
+            What computes, as of `Bert.from_pretrained`.
+        threads : int, optional
+            With how many threads.
+        dtype : str, default "float32"
+            The precision of the products.
+        task : Task, optional
+            What to ask in place of its own task: the mismatched half of MNLI of a model of MNLI, or a custom
+            table, which has the columns "text" and, for a model of pairs, "second". A model of transformers'
+            answers any task of its head's kind, and of its labels where the task names them.
 
         Returns
         -------
-        Finetuned.
+        Finetuned
 
         Raises
         ------
         InputError
             When there is no finished fine-tuned model in the folder, or it is for something else than `task`.
         """
-        if not (folder := Path(folder)).is_dir():
+        folder = Path(folder)
+        if not folder.is_dir():
             raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
-        if (theirs := foreign.read_foreign(folder, dtype)) is not None:
-            asked, stored = foreign.task_for(theirs, task), theirs.stored
+        theirs = foreign.read_foreign(folder, dtype)
+        if theirs is not None:
+            asked = foreign.task_for(theirs, task)
+            stored = theirs.stored
             config, params, report = theirs.loaded
         else:
             stored = TaskFile.load(folder)
             asked = _task_for(folder, stored, task)
-            head, precision = asked.head(stored.labels), precision_for(dtype)
+            head = asked.head(stored.labels)
+            precision = precision_for(dtype)
             config, params, report = hub.load(folder, precision, head)
             if any(name.startswith(LSTM) for name in report.unused):
                 config, params, report = hub.load(folder, precision, head._replace(lstm=True))
         ops = engines.create(engine, threads, dtype)
         tokenizer = Tokenizer.from_pretrained(folder)
         if report.missing:
-            own_head, n = hub.load(folder)[1].head, len(stored.labels)
-            if own_head.kind == asked.kind and own_head.outputs != n > 0:
-                both = f"{n} label{'s' * (n > 1)}, but the model beside it has {own_head.outputs} outputs"
-                raise InputError(f"{folder / TASK_FILE} names {both}; take both from one model.")
-            lacking = ", ".join(report.missing)
-            raise InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
+            raise _incomplete(folder, asked, stored, report)
         check_vocabulary(config, tokenizer, folder)
         stored.check_positions(folder, config.P)
-        pair = stored.pair if theirs is None else None
-        labels, tuned = stored.labels, dict(stored.tuned)
-        return cls(folder, asked, labels, tuned, stored.max_length, pair, tokenizer, params, ops)
+        return cls(
+            folder=folder,
+            task=asked,
+            labels=stored.labels,
+            tuned=dict(stored.tuned),
+            max_length=stored.max_length,
+            pair=stored.pair if theirs is None else None,
+            tokenizer=tokenizer,
+            params=params,
+            ops=ops,
+        )
 
     @property
     def config(self) -> BertConfig:
-        """The model's configuration."""
+        """Return the model's configuration."""
         return self.params.config
 
     @property
     def head(self) -> Head:
-        """What stands on its encoder."""
+        """Return what stands on its encoder."""
         return self.params.head
 
     def __repr__(self) -> str:
-        return f"Finetuned({self.task.name!r}, {self.params.count() / 1e6:.1f}M parameters, {self.ops.name})"
+        millions = self.params.count() / 1e6
+        return f"Finetuned({self.task.name!r}, {millions:.1f}M parameters, {self.ops.name})"
 
     def save_pretrained(self, folder: str | Path, columns: Mapping[str, str] | None = None) -> None:
         """Write the model as a folder that the commands, `from_pretrained` and `transformers` load.
 
-        `columns` are those of tables given to the commands; those that it has learnt from when left out.
+        Parameters
+        ----------
+        folder : str or Path
+            Where to write; files of these names are replaced.
+        columns : mapping of str to str, optional
+            Columns of tables given to the commands, by what they hold; those that the model has learnt from
+            when left out.
         """
         folder = Path(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)
@@ -194,19 +258,59 @@ class Finetuned:
         if self.pair is None:  # it is one of transformers', and is read as such again
             (folder / TASK_FILE).unlink(missing_ok=True)
             return
-        columns = getattr(self.task, "columns", {}) if columns is None else columns
+        if columns is None:
+            columns = getattr(self.task, "columns", {})
         columns = {name: str(column) for name, column in columns.items()}
         long = self.task.long._asdict() if self.task.long else {}
-        TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned, long).save(folder)
+        stored = TaskFile(self.task.name, self.labels, self.max_length, columns, self.tuned, long)
+        stored.save(folder)
 
     def features(self, examples: Sequence[Any]) -> Features:
-        """Make the features of some examples."""
+        """Make the features of some examples.
+
+        Parameters
+        ----------
+        examples : sequence
+            Of the model's task.
+        """
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         return gathered(made)
 
     def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
-        """Compute the scores of each feature; see `batches.outputs`."""
+        """Compute the scores of each feature; see `batches.outputs`.
+
+        Parameters
+        ----------
+        features : sequence of Feature
+            As `features` makes them.
+        budget : int, default 4,096
+            Tokens in a batch.
+        done : callable
+            Called with how many tokens more are done.
+
+        Returns
+        -------
+        list of arrays
+            One for each feature.
+        """
         return batches.outputs(self.ops, self.params, features, budget, done)
+
+
+def _incomplete(
+    folder: Path,
+    task: Task,
+    stored: TaskFile,
+    report: hub.LoadReport,
+) -> InputError:
+    """Make the error of a folder whose model lacks weights for its task."""
+    _, params, _ = hub.load(folder)
+    head, n = params.head, len(stored.labels)
+    if head.kind == task.kind and head.outputs != n > 0:
+        labels = "1 label" if n == 1 else f"{n} labels"
+        both = f"{labels}, but the model beside it has {head.outputs} outputs"
+        return InputError(f"{folder / TASK_FILE} names {both}; take both from one model.")
+    lacking = ", ".join(report.missing)
+    return InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
 
 
 def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
@@ -227,7 +331,12 @@ def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
 
 
 def gathered(features: Iterable[Feature]) -> Features:
-    """Make features ones that can be asked for by number: as they are if they can, else in a list."""
+    """Make features ones that can be asked for by number: as they are if they can, else in a list.
+
+    Parameters
+    ----------
+    features : iterable of Feature
+    """
     return features if isinstance(features, Sequence) else list(features)
 
 
@@ -239,7 +348,30 @@ def open_model(
     dtype: str = "float32",
     task: Task | None = None,
 ) -> Any:
-    """Load a whole model or LSTMs on a frozen one from a folder, as `Finetuned.from_pretrained` does."""
+    """Load a whole model or LSTMs on a frozen one from a folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of a run of fine-tuning.
+    engine : str, default "auto"
+        What computes, as of `Finetuned.from_pretrained`.
+    threads : int, optional
+        With how many threads.
+    dtype : str, default "float32"
+        The precision of the products.
+    task : Task, optional
+        What to ask of a whole model in place of its own task.
+
+    Returns
+    -------
+    Finetuned or FeatureTagger
+
+    Raises
+    ------
+    InputError
+        When there is no finished model in the folder, or it does not answer `task`.
+    """
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:

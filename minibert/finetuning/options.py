@@ -77,8 +77,10 @@ def rate_for_width(rate: float, width: int | None) -> float:
     widest = max(RATES_BY_WIDTH)
     if width is None or width >= widest:
         return rate
-    widths, rates = np.log(list(RATES_BY_WIDTH)), np.log(list(RATES_BY_WIDTH.values()))
-    times = np.exp(np.interp(np.log(width), widths, rates)) / RATES_BY_WIDTH[widest]
+    log_widths = np.log(list(RATES_BY_WIDTH))
+    log_rates = np.log(list(RATES_BY_WIDTH.values()))
+    interpolated = np.exp(np.interp(np.log(width), log_widths, log_rates))
+    times = interpolated / RATES_BY_WIDTH[widest]
     return float(f"{rate * times:.0e}")
 
 
@@ -250,28 +252,11 @@ class FinetuneOptions(RunOptions):
 
     def __post_init__(self) -> None:
         self._make_plain()
-        for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
-            object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
-        for name, what in PAIRS.items():
-            given = getattr(self, name)
-            pairs = given.items() if isinstance(given, dict) else given
-            try:
-                object.__setattr__(self, name, tuple((str(one), str(other)) for one, other in pairs))
-            except (TypeError, ValueError):
-                raise InputError(f"${name} are not names with {what}.", **{name: given}) from None
-        object.__setattr__(self, "also", tuple((name, os.path.abspath(path)) for name, path in self.also))
-        names = [name for name, _ in self.columns]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
-        if isinstance(weights := self.class_weights, dict):
-            object.__setattr__(self, "class_weights", ",".join(f"{n}={w}" for n, w in weights.items()))
-        for name in SWEPT:
-            values = _listed(getattr(self, name))
-            single = len(values) == 1 and (name != "learning_rates" or values[0] is None)
-            object.__setattr__(self, name, values[0] if single else values)
+        self._normalise()
         self._check()
         settings = math.prod(len(_listed(getattr(self, name))) for name in SWEPT)
-        if (runs := (self.restarts or 1) * settings) > MOST_RUNS:
+        runs = (self.restarts or 1) * settings
+        if runs > MOST_RUNS:
             advice = f"give so few of them, or of the values to try, that a sweep has {MOST_RUNS:,} at most."
             raise InputError(f"$restarts would make {runs:,} runs; {advice}", restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
@@ -281,7 +266,8 @@ class FinetuneOptions(RunOptions):
             both = {"also_examples": self.also_examples, "also": {"snli": "pairs"}}
             raise InputError("$also_examples is of other tasks; name them in $also or leave it out.", **both)
         for name in ("stride", "pool", "most_windows"):
-            if self.long == "cut" and (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if self.long == "cut" and value is not None:
                 advice = "ask for windows with $long, or leave it out."
                 message = f"${name} is of windows, and long texts are cut; {advice}"
                 raise InputError(message, **{name: value, "long": "windows"})
@@ -295,6 +281,33 @@ class FinetuneOptions(RunOptions):
                 both = {name: value, "feature_based": self.feature_based}
                 raise InputError(f"${name} has no meaning {where}", **both)
 
+    def _normalise(self) -> None:
+        """Bring values that may be given in several forms to one of them: whole paths, tuples, strings."""
+        for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
+            object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
+        for name, what in PAIRS.items():
+            given = getattr(self, name)
+            pairs = given.items() if isinstance(given, dict) else given
+            try:
+                as_strings = tuple((str(key), str(value)) for key, value in pairs)
+            except (TypeError, ValueError):
+                raise InputError(f"${name} are not names with {what}.", **{name: given}) from None
+            object.__setattr__(self, name, as_strings)
+        also = tuple((name, os.path.abspath(path)) for name, path in self.also)
+        object.__setattr__(self, "also", also)
+        names = [name for name, _ in self.columns]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
+        weights = self.class_weights
+        if isinstance(weights, dict):
+            text = ",".join(f"{name}={weight}" for name, weight in weights.items())
+            object.__setattr__(self, "class_weights", text)
+        for name in SWEPT:
+            values = _listed(getattr(self, name))
+            is_single = len(values) == 1 and (name != "learning_rates" or values[0] is None)
+            object.__setattr__(self, name, values[0] if is_single else values)
+
     def resolved(self, width: int | None = None) -> "FinetuneOptions":
         """Return the same with every `None` that the recipe of the task answers filled in.
 
@@ -303,48 +316,62 @@ class FinetuneOptions(RunOptions):
         width : int or None, default None
             Hidden size of the model, by which the learning rate is chosen; None: that of the paper's models.
         """
-        epochs, size, rate = FEATURE_BASED if self.feature_based else RECIPES.get(self.task, TaskRecipe())
-        if not self.feature_based:
-            rate = rate_for_width(rate, width)
-        rates = (rate * (LAMB_RATE if self.optimizer == "lamb" else 1),)
-        answers: dict[str, Any] = {"epochs": epochs, "batch_size": size, "learning_rates": rates}
+        if self.feature_based:
+            recipe = FEATURE_BASED
+            rate = recipe.learning_rate
+        else:
+            recipe = RECIPES.get(self.task, TaskRecipe())
+            rate = rate_for_width(recipe.learning_rate, width)
+        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        answers: dict[str, Any] = {
+            "epochs": recipe.epochs,
+            "batch_size": recipe.batch_size,
+            "learning_rates": (rate * factor,),
+        }
         if self.long == "windows":
             answers |= {"pool": POOLS[0], "most_windows": MOST_WINDOWS}
-        return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
+        open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **open_answers)
 
     @property
     def learning_rate(self) -> float:
-        """Of a single run."""
+        """Return the learning rate of a single run."""
         (rate,) = self.learning_rates or ()
         return rate
 
     @property
     def varied(self) -> dict[str, Any]:
-        """Options beside the rate that have several values."""
+        """Return the options beside the rate that have several values."""
         both = {"batch_size": self.batch_size, "epochs": self.epochs}
         return {name: values for name, values in both.items() if isinstance(values, tuple)}
 
     def runs(self) -> dict[str, "FinetuneOptions"]:
         """Return the single runs of a sweep, setting by setting, by the names of their folders."""
-        found, varied, seeds = {}, self.varied, range(self.seed, self.seed + self.restarts)
+        runs = {}
+        varied = self.varied
+        seeds = range(self.seed, self.seed + self.restarts)
         for size, rate, epochs, seed in product(*(_listed(getattr(self, name)) for name in SWEPT), seeds):
-            batch = f"-batch{size}" * ("batch_size" in varied)
-            passes = f"-epochs{_exact(epochs)}" * ("epochs" in varied)
-            name = f"lr{_exact(rate)}{batch}{passes}-seed{seed}"
-            one = {"batch_size": size, "learning_rates": (rate,), "epochs": epochs, "seed": seed}
-            found[name] = dataclasses.replace(self, **one, restarts=1)
-        return found
+            name = f"lr{_exact(rate)}"
+            if "batch_size" in varied:
+                name += f"-batch{size}"
+            if "epochs" in varied:
+                name += f"-epochs{_exact(epochs)}"
+            name += f"-seed{seed}"
+            setting = {"batch_size": size, "learning_rates": (rate,), "epochs": epochs, "seed": seed}
+            runs[name] = dataclasses.replace(self, **setting, restarts=1)
+        return runs
 
     def extended(self, config: BertConfig) -> BertConfig:
         """Return the configuration of the model with the positions that it is to have.
 
         Parameters
         ----------
-        config : of the model that is begun with.
+        config : BertConfig
+            Of the model that is begun with.
 
         Returns
         -------
-        BertConfig.
+        BertConfig
 
         Raises
         ------
@@ -356,7 +383,20 @@ class FinetuneOptions(RunOptions):
         return dataclasses.replace(config, max_position_embeddings=positions)
 
     def check_model(self, layers: int, positions: int, folder: str) -> None:
-        """Raise InputError when the model in `folder` has fewer layers or positions than are asked for."""
+        """Check that a model has the layers and positions that are asked for.
+
+        Parameters
+        ----------
+        layers, positions : int
+            Of the model.
+        folder : str
+            Where it is, for the error.
+
+        Raises
+        ------
+        InputError
+            When it has fewer.
+        """
         if self.freeze is not None and self.freeze > layers:
             message = f"$freeze is more than the {layers} layers of {folder}; give at most {layers}."
             raise InputError(message, freeze=self.freeze)
@@ -367,22 +407,42 @@ class FinetuneOptions(RunOptions):
 
 
 def weights_by_name(text: str) -> dict[str, float]:
-    """Read `spam=5,ham=1`; raise ValueError where it is something else, or has a name twice."""
-    pairs = [one.rpartition("=") for one in text.split(",")]
-    found = {name.strip(): float(weight) for name, _, weight in pairs}
-    if "" in found or len(found) < len(pairs):
+    """Read weights of classes, such as `spam=5,ham=1`.
+
+    Parameters
+    ----------
+    text : str
+        Names and weights, with commas between.
+
+    Returns
+    -------
+    dict of str to float
+
+    Raises
+    ------
+    ValueError
+        When the text is something else, or has a name twice.
+    """
+    pairs = [pair.rpartition("=") for pair in text.split(",")]
+    weights = {name.strip(): float(weight) for name, _, weight in pairs}
+    if "" in weights or len(weights) < len(pairs):
         raise ValueError(text)
-    return found
+    return weights
 
 
 def _are_weights(text: str) -> bool:
-    return text == BALANCED or all(0 < one < math.inf for one in weights_by_name(text).values())
+    if text == BALANCED:
+        return True
+    return all(0 < weight < math.inf for weight in weights_by_name(text).values())
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if hasattr(value, "__iter__") and not isinstance(value, str) else (value,)
+    if hasattr(value, "__iter__") and not isinstance(value, str):
+        return tuple(value)
+    return (value,)
 
 
 def _exact(value: float) -> str:
     """Write a number in the fewest digits that tell it from every other."""
-    return text if float(text := f"{value:g}") == value else str(value)
+    text = f"{value:g}"
+    return text if float(text) == value else str(value)

@@ -26,17 +26,39 @@ def predict_examples(
     """Yield the prediction of each example, in their order, made as they are asked for.
 
     Outputs of several models are averaged (the paper's ensemble; see `check_ensemble`), as is what each has
-    chosen on dev, such as a threshold. Errors name the `source` of the examples; `cuts` counts what is cut.
+    chosen on dev, such as a threshold.
+
+    Parameters
+    ----------
+    models : sequence of Finetuned
+        At least one.
+    examples : sequence
+        Of their task.
+    show : bool, default False
+        Progress on the error stream.
+    source : str, default ""
+        Where the examples are from, which errors name.
+    cuts : Cuts, optional
+        Counts what is cut of the texts.
+
+    Yields
+    ------
+    Any
+        As `Task.predict` has it.
     """
     first = models[0]
-    tuned = {name: sum(model.tuned[name] for model in models) / len(models) for name in first.tuned}
+    tuned = {}
+    for name in first.tuned:
+        tuned[name] = sum(model.tuned[name] for model in models) / len(models)
+    size = len(examples) if first.task.together else CHUNK
     with Progress(len(examples), "examples", show) as progress:
-        for part in chunks(examples, len(examples) if first.task.together else CHUNK):
+        for part in chunks(examples, size):
             with naming(source):
                 features = first.features(part)
             if cuts is not None:
                 cuts.add(features)
-            share = _share(progress, len(part), len(models) * int(lengths(features).sum()))
+            tokens = len(models) * int(lengths(features).sum())
+            share = _share(progress, len(part), tokens)
             each_outputs = [model.outputs(features, done=share) for model in models]
             outputs = [np.mean(each, axis=0) for each in zip(*each_outputs, strict=True)]
             yield from first.task.predict(part, features, outputs, first.labels, tuned)
@@ -48,14 +70,27 @@ def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], No
 
     def add(count: int) -> None:
         nonlocal done
-        before, done = done, done + count
-        progress.add(examples * done // tokens - examples * before // tokens)
+        before = examples * done // tokens
+        done += count
+        progress.add(examples * done // tokens - before)
 
     return add
 
 
 def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
-    """Yield examples some `size` at a time; those of one document, which is their context, stay together."""
+    """Yield examples some `size` at a time; those of one document, which is their context, stay together.
+
+    Parameters
+    ----------
+    examples : sequence
+        Those of one document, if they have an attribute `document`, side by side.
+    size : int
+        How many; more to keep a document whole.
+
+    Yields
+    ------
+    list
+    """
     begin = 0
     while begin < len(examples):
         end = min(begin + size, len(examples))
@@ -67,17 +102,30 @@ def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
 
 
 def check_ensemble(models: Sequence[Finetuned]) -> None:
-    """Raise InputError when the outputs of these models do not stand for the same things."""
+    """Check that the outputs of several models stand for the same things.
+
+    Parameters
+    ----------
+    models : sequence of Finetuned
+        At least one.
+
+    Raises
+    ------
+    InputError
+        When two of them differ in task, labels, lengths, vocabulary or approach, or what they compute has no
+        mean.
+    """
     first = models[0]
     task = first.task.name
     if len(models) > 1 and first.head.kind in similarity_losses.KINDS:
         raise InputError(f"{task} compares vectors, which differ between models and have no mean; give one.")
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
-        for what, one, another in (
+        pair, other_pair = getattr(first, "pair", None), getattr(other, "pair", None)
+        for what, value, other_value in (
             ("approach (LSTMs on frozen layers are averaged only with such)", type(first), type(other)),
             ("task", True, same_answers(task, other.task.name)),
-            ("texts, single or in pairs", *(getattr(one, "pair", None) for one in (first, other))),
+            ("texts, single or in pairs", pair, other_pair),
             ("output layer", first.head, other.head),
             ("labels", first.labels, other.labels),
             ("length of sequences", first.max_length, other.max_length),
@@ -85,7 +133,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
             ("tuned values", first.tuned.keys(), other.tuned.keys()),
             ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "core": ""}),
         ):
-            if one != another:
+            if value != other_value:
                 both = f"{first.folder} and {other.folder} can't be averaged: they differ in their {what}"
                 advice = "give models that were fine-tuned for the same task from the same vocabulary."
                 raise InputError(f"{both}; {advice}")

@@ -54,20 +54,36 @@ class Prepared:
     bag_of_words: BagOfWords | None = None  # learnt from the same examples; None where texts have no classes
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
-    targets: Targets | None = (
-        None  # how numbers are brought to a common scale; None: they are learnt as they are
-    )
+    targets: Targets | None = None  # a common scale for numbers; None: they are learnt as they are
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
 
 def prepare(options: FinetuneOptions) -> Prepared:
-    """Read model and data; raise InputError for whatever is wrong with them before anything is written."""
-    windows = LongTexts(options.pool or POOLS[0], options.stride, options.most_windows or MOST_WINDOWS)
-    long = windows if options.long == "windows" else None
+    """Read model and data, and make features of the examples, before anything is written.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        Of the run, or of a sweep.
+
+    Returns
+    -------
+    Prepared
+
+    Raises
+    ------
+    InputError
+        When anything is wrong with model or data, or they do not fit each other.
+    """
+    long = None
+    if options.long == "windows":
+        long = LongTexts(options.pool or POOLS[0], options.stride, options.most_windows or MOST_WINDOWS)
     task = registry.create(options.task, dict(options.columns), long)
     check_balance(options, task)
     train, known = read_labelled(task, options)
-    dev, labels, head = known["dev_examples"], known["labels"], known["head"]
+    dev = known["dev_examples"]
+    labels = known["labels"]
+    head = known["head"]
     weights = class_weights(options, task, train, labels)
     targets = None
     if task.standardise:
@@ -88,15 +104,19 @@ def prepare(options: FinetuneOptions) -> Prepared:
     if not len(features):
         raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
     if config.trained_length:  # for other models nothing is said, and no feature need be made already
-        config.warn_untrained(max(len(one.input_ids) for feature in features for one in feature.sequences))
+        sequences = (sequence for feature in features for sequence in feature.sequences)
+        config.warn_untrained(max(len(sequence.input_ids) for sequence in sequences))
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
         asks = f"{options.task} asks about two texts at a time, but {options.model} knows one segment only"
         raise InputError(f"{asks} (type_vocab_size=1); give a model with two.")
-    both: dict[str, Any] = {"train": features, "dev": dev_features}
-    cuts = {split: Cuts(max_length, part, task.long) for split, part in both.items()}
+    cuts = {
+        "train": Cuts(max_length, features, task.long),
+        "dev": Cuts(max_length, dev_features, task.long),
+    }
     return Prepared(
         **known,
-        **both,
+        train=features,
+        dev=dev_features,
         tokenizer=tokenizer,
         max_length=max_length,
         train_classes=Counter(name for example in train for name in task.names(example)),
@@ -109,7 +129,17 @@ def prepare(options: FinetuneOptions) -> Prepared:
 
 
 def bag_of_words(task: Task, train: Sequence[Any], labels: Labels) -> BagOfWords | None:
-    """Learn from the words of examples what a task asks; None where it does not ask for classes of texts."""
+    """Learn from the words of examples what a task asks; None where it does not ask for classes of texts.
+
+    Parameters
+    ----------
+    task : Task
+        What is asked.
+    train : sequence
+        The training examples.
+    labels : tuple of str
+        The classes.
+    """
     if not isinstance(task, Sentences) or task.kind not in KINDS:
         return None
     return BagOfWords(train, labels, several=task.kind == "multilabel")
@@ -144,58 +174,124 @@ def bag_of_words_in(folder: Path, labels: Labels) -> BagOfWords | None:
 
 
 def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict[str, Any]]:
-    """Read the examples to learn from, and what `Prepared` says of them and of dev; warn of what is odd."""
+    """Read the training examples, and what `Prepared` says of them and of dev; warn of what is odd.
+
+    Parameters
+    ----------
+    task : Task
+        What is asked.
+    options : FinetuneOptions
+        Where the data are, and how many examples to take.
+
+    Returns
+    -------
+    train : list
+        The examples, those of further tasks behind the task's own.
+    known : dict
+        Fields of `Prepared`.
+
+    Raises
+    ------
+    InputError
+        When the data can't be read, examples of dev have no label, or nothing can be measured on them.
+    """
     train, dev = read_examples(task, options)
     counts = Counter({task.name: len(train)})
     for name, folder in options.also:
         more = _of_other(task, name, folder, options)
         if more and hasattr(more[0], "document"):  # whose numbers begin with 0 in every file
-            more = [one._replace(document=len(train) + one.document) for one in more]
+            more = [example._replace(document=len(train) + example.document) for example in more]
         train, counts[name] = train + more, counts[name] + len(more)
     with naming(f"{options.data}, train"):
         labels = tuple(task.labels(train))
     labelled = [task.is_labelled(example) for example in dev]
     if not all(labelled):
-        what = f"{labelled.count(False):,} of {len(dev):,} examples of dev without a label"
-        why = f"on which nothing can be measured (the first without is number {labelled.index(False) + 1:,})"
+        n_unlabelled = labelled.count(False)
+        first = labelled.index(False) + 1
+        what = f"{n_unlabelled:,} of {len(dev):,} examples of dev without a label"
+        why = f"on which nothing can be measured (the first without is number {first:,})"
         raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
     with naming(f"{options.data}, dev"):
         task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
-    head = task.head(labels)._replace(lstm=options.bilstm)
-    known = {"task": task, "labels": labels, "head": head, "dev_examples": dev}
-    return train, known | {"train_tasks": dict(counts), "fingerprint": fingerprint(labels, train, dev)}
+    return train, {
+        "task": task,
+        "labels": labels,
+        "head": task.head(labels)._replace(lstm=options.bilstm),
+        "dev_examples": dev,
+        "train_tasks": dict(counts),
+        "fingerprint": fingerprint(labels, train, dev),
+    }
 
 
-def _of_other(task: Task, name: str, folder: str, options: FinetuneOptions) -> list[Any]:
+def _of_other(
+    task: Task,
+    name: str,
+    folder: str,
+    options: FinetuneOptions,
+) -> list[Any]:
     """Read the examples of another task to learn from, with the answers that `task` has."""
-    alike = [one for one in registry.TASKS if registry.answers_as(one, task.name) is not None]
-    if name not in alike or (other := registry.create(name)).kind != task.kind:
+    alike = [other for other in registry.TASKS if registry.answers_as(other, task.name) is not None]
+    other = registry.create(name) if name in alike else None
+    if other is None or other.kind != task.kind:
         what = f"{task.name} is learnt with tasks of the same answers alone; name one of {', '.join(alike)}."
         raise InputError(f"$also: {what}", also={name: folder})
     if name == task.name:
         other = registry.create(name, dict(options.columns))
+    examples = subset(other.read(Path(folder), "train"), options.also_examples)
+    scale = registry.RESCALED.get((name, task.name))
+    if scale:
+        factor, shift = scale
+        return [example._replace(label=factor * example.label + shift) for example in examples]
     words = registry.answers_as(name, task.name) or {}
-    found = subset(other.read(Path(folder), "train"), options.also_examples)
-    if scale := registry.RESCALED.get((name, task.name)):
-        return [one._replace(label=scale[0] * one.label + scale[1]) for one in found]
-    return [one._replace(label=words.get(one.label, one.label)) for one in found] if words else found
+    if words:
+        return [example._replace(label=words.get(example.label, example.label)) for example in examples]
+    return examples
 
 
 def fingerprint(*parts: Sequence[Any]) -> int:
-    """Return a checksum of labels and examples in their order."""
-    found = 0
+    """Return a checksum of labels and examples in their order.
+
+    Parameters
+    ----------
+    *parts : sequences
+        Compared by their `repr`.
+
+    Returns
+    -------
+    int
+        CRC-32.
+    """
+    checksum = 0
     for part in parts:
-        found = zlib.crc32(b"\0", found)
-        for one in part:
-            found = zlib.crc32(repr(one).encode("utf-8", "surrogatepass"), found)
-    return found
+        checksum = zlib.crc32(b"\0", checksum)
+        for item in part:
+            data = repr(item).encode("utf-8", "surrogatepass")
+            checksum = zlib.crc32(data, checksum)
+    return checksum
 
 
 def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any]]:
-    """Read the examples to learn from and those to measure on."""
+    """Read the training examples and those to measure on.
+
+    Parameters
+    ----------
+    task : Task
+        What is asked.
+    options : FinetuneOptions
+        Where the data are, and how many examples to take.
+
+    Returns
+    -------
+    train, dev : list
+
+    Raises
+    ------
+    InputError
+        When the files can't be read, or one file is to be both train and dev without `split_dev`.
+    """
     data = Path(options.data)
     if options.split_dev is None:
         if data.is_file():
@@ -205,7 +301,8 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
         try:
             train = task.read(data, "train")
         except MissingFile as error:
-            if (other := f"{task.name}-dev") not in registry.TASKS:
+            other = f"{task.name}-dev"
+            if other not in registry.TASKS:
                 raise
             advice = f"Without a train file the task {other} learns from a part of the dev file."
             raise MissingFile(f"{error} {advice}") from error
@@ -213,40 +310,68 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
     else:
         stratified = options.stratified and task.kind in KINDS
         train, dev = split(_the_one_file(task, options), options.split_dev, stratified)
-    return subset(train, options.train_examples), subset(dev, options.dev_examples)
+    train = subset(train, options.train_examples)
+    dev = subset(dev, options.dev_examples)
+    return train, dev
 
 
 def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
     """Read dev or, where there is none with labels, train; raise InputError where there are both."""
     data = Path(options.data)
-    found, lacking = [], []
+    labelled, lacking = [], []
     for part in ("dev", "train"):
         try:
-            found.append(task.read(data, part))
+            labelled.append(task.read(data, part))
         except (MissingFile, MissingColumn) as error:  # what is damaged is not passed over
             if isinstance(error, MissingColumn) and error.role not in ANSWERS:
                 raise
             lacking.append(error)
-        if data.is_file() and found:
+        if data.is_file() and labelled:
             break
-    if len(found) == 2:
+    if len(labelled) == 2:
         both = "examples to learn from and others to measure on, which $split_dev would not look at"
         advice = "leave it out, or name one of the two files."
         raise InputError(f"{data} has {both}; {advice}", split_dev=options.split_dev)
-    if not found:
+    if not labelled:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
-    return found[0]
+    return labelled[0]
 
 
 def asked_examples(
-    task: Task, folder: Path, data: str | Path | None, split: str, own: bool, labelled: bool = True
+    task: Task,
+    folder: Path,
+    data: str | Path | None,
+    split: str,
+    own: bool,
+    labelled: bool = True,
 ) -> list[Any]:
     """Read what the model in a folder is asked about: never by mistake what it has learnt from.
 
-    `data` is a folder of the task's files, or one file; None for those that the model was fine-tuned on. Of
-    what the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
-    `own`: the task is that of the model; without `labelled` a table of one's own may lack what is expected.
-    Raise InputError when the files can't be read, or a divided one is asked for its test part.
+    Of what the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
+
+    Parameters
+    ----------
+    task : Task
+        What is asked.
+    folder : Path
+        Of the model.
+    data : str, Path or None
+        A folder of the task's files, or one file; None: those that the model was fine-tuned on.
+    split : str
+        "train", "dev" or "test".
+    own : bool
+        Whether the task is that of the model.
+    labelled : bool, default True
+        Whether a custom table has to have what is expected.
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    InputError
+        When the files can't be read, or a divided one is asked for its test part.
     """
     try:
         return _asked(task, folder, data, split, own)
@@ -256,8 +381,29 @@ def asked_examples(
         return task.read(error.path, "test")  # which may lack it
 
 
-def source_of(task: Task, folder: Path, data: str | Path | None, split: str) -> str:
-    """Say which examples `asked_examples` reads, with the same arguments: a file's are of no split.
+def source_of(
+    task: Task,
+    folder: Path,
+    data: str | Path | None,
+    split: str,
+) -> str:
+    """Return which examples `asked_examples` reads, with the same arguments: a file's are of no split.
+
+    Parameters
+    ----------
+    task : Task
+        What is asked.
+    folder : Path
+        Of the model.
+    data : str, Path or None
+        As for `asked_examples`.
+    split : str
+        Likewise.
+
+    Returns
+    -------
+    str
+        As errors and reports name them.
 
     Examples
     --------
@@ -273,7 +419,13 @@ def source_of(task: Task, folder: Path, data: str | Path | None, split: str) -> 
     return f"{data}, {split}" if is_part else str(data)
 
 
-def _asked(task: Task, folder: Path, data: str | Path | None, split: str, own: bool) -> list[Any]:
+def _asked(
+    task: Task,
+    folder: Path,
+    data: str | Path | None,
+    split: str,
+    own: bool,
+) -> list[Any]:
     if not (folder / OPTIONS_FILE).exists():
         if data is None:
             raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
@@ -297,9 +449,10 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
     """Tell whether a run has divided these data in two, by their path or as a copy of the file."""
     if options.split_dev is None:
         return False
-    is_same = data.resolve() == Path(options.data).resolve()
+    if data.resolve() == Path(options.data).resolve():
+        return True
     try:
-        return is_same or (data.is_file() and task.read(data, "dev") == _the_one_file(task, options))
+        return data.is_file() and task.read(data, "dev") == _the_one_file(task, options)
     except InputError:  # what is wrong is told where the data are read
         return False
 
@@ -308,20 +461,40 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     """Divide examples in two at random, always alike, each part in order: all but a share, and that share.
 
     Those of one document, about one paragraph, or pairs with the same first text come to the same part: what
-    was read is not measured on. Where `stratified`, of each class the second part has its share, by largest
-    remainder (of pairs that share texts, nearly), and never all examples. Raise InputError when a part would
-    be empty.
+    was read is not measured on.
+
+    Parameters
+    ----------
+    examples : list
+        To divide.
+    share : float
+        Of the second part, above 0 and below 1.
+    stratified : bool, default False
+        Of each class the second part has its share, by largest remainder (of pairs that share texts, nearly),
+        and never all examples.
+
+    Returns
+    -------
+    train, dev : list
+
+    Raises
+    ------
+    InputError
+        When a part would be empty.
     """
     if stratified:
-        held = set(_drawn_by_class(strata(examples), _together(examples, TOGETHER), share))
+        members = _together(examples, TOGETHER)
+        held_out = set(_drawn_by_class(strata(examples), members, share))
     else:
-        held = set(_drawn(examples, round(share * len(examples)), SPLIT_SEED, TOGETHER))
-    if not 0 < len(held) < len(examples):
+        count = round(share * len(examples))
+        held_out = set(_drawn(examples, count, SPLIT_SEED, TOGETHER))
+    if not 0 < len(held_out) < len(examples):
         empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
         why = _why_undivided(examples, stratified)
         raise InputError(f"{empty}{why}, or give files of train and dev.", split_dev=share)
-    train = [example for number, example in enumerate(examples) if number not in held]
-    return train, [examples[number] for number in sorted(held)]
+    train = [example for number, example in enumerate(examples) if number not in held_out]
+    dev = [examples[number] for number in sorted(held_out)]
+    return train, dev
 
 
 def _why_undivided(examples: list[Any], stratified: bool) -> str:
@@ -334,19 +507,22 @@ def _why_undivided(examples: list[Any], stratified: bool) -> str:
         "context": "Questions about one paragraph are not divided: add questions about other paragraphs",
         "first": "Pairs with one first text are not divided: add pairs with other first texts",
     }
-    groups = _together(examples, TOGETHER)
-    name = next((name for name in TOGETHER if hasattr(examples[0], name)), None) if examples else None
-    return f". {reason[name]}" if name and len(groups) < len(examples) else ""
+    if len(_together(examples, TOGETHER)) == len(examples):  # also where there are none
+        return ""
+    name = next((name for name in TOGETHER if hasattr(examples[0], name)), None)
+    return f". {reason[name]}" if name else ""
 
 
 def _together(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
     """Return the numbers of the examples that agree in the first of these attributes that they have."""
-    together: dict[Any, list[int]] = {}
+    members: dict[Any, list[int]] = {}
     for number, example in enumerate(examples):
-        is_single = getattr(example, "second", "") is None  # a text without a second one stands for itself
-        name = None if is_single else next((name for name in groups if hasattr(example, name)), None)
-        together.setdefault(getattr(example, name) if name else number, []).append(number)
-    return list(together.values())
+        name = next((name for name in groups if hasattr(example, name)), None)
+        if getattr(example, "second", "") is None:  # a text without a second one stands for itself
+            name = None
+        group = getattr(example, name) if name else number
+        members.setdefault(group, []).append(number)
+    return list(members.values())
 
 
 def _drawn_by_class(classes: Sequence[Any], members: list[list[int]], share: float) -> list[int]:
@@ -354,24 +530,44 @@ def _drawn_by_class(classes: Sequence[Any], members: list[list[int]], share: flo
     counts = Counter(classes)
     wanted = Counter({label: int(share * count) for label, count in counts.items()})
     missing = round(share * len(classes)) - wanted.total()
-    for label in sorted(counts, key=lambda label: wanted[label] - share * counts[label])[:missing]:
+    by_remainder = sorted(counts, key=lambda label: wanted[label] - share * counts[label])
+    for label in by_remainder[:missing]:
         wanted[label] = min(wanted[label] + 1, counts[label] - 1)
     drawn = []
     for group in epoch_order(len(members), SPLIT_SEED, 0).tolist():
-        if (own := Counter(classes[number] for number in members[group])) <= wanted:
-            wanted -= own
+        of_group = Counter(classes[number] for number in members[group])
+        if of_group <= wanted:
+            wanted -= of_group
             drawn += members[group]
     return drawn
 
 
 def subset(examples: list[Any], count: int | None) -> list[Any]:
-    """Choose so many of the examples at random, in their order: always the same, and all for None."""
+    """Choose so many of the examples at random, in their order: always the same, and all for None.
+
+    Parameters
+    ----------
+    examples : list
+        To choose from.
+    count : int or None
+        How many; more where documents are kept whole.
+
+    Returns
+    -------
+    list
+    """
     if count is None or count >= len(examples):
         return examples
-    return [examples[number] for number in sorted(_drawn(examples, count, SUBSET_SEED))]
+    drawn = sorted(_drawn(examples, count, SUBSET_SEED))
+    return [examples[number] for number in drawn]
 
 
-def _drawn(examples: list[Any], count: int, seed: int, groups: Sequence[str] = ("document",)) -> list[int]:
+def _drawn(
+    examples: list[Any],
+    count: int,
+    seed: int,
+    groups: Sequence[str] = ("document",),
+) -> list[int]:
     """Draw `count` examples at random, as numbers.
 
     Where they have one of the attributes `groups`, those that agree in it are drawn together until there are

@@ -55,14 +55,26 @@ def finetune(
 
     Parameters
     ----------
-    options : what to do; what is `None` in them follows the recipe of the task.
-    resume : go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The
-        options have to agree with those stored there.
-    out, show, began, ops, on_log : as of `pretraining.run.pretrain`.
+    options : FinetuneOptions
+        What to do; what is `None` in them follows the recipe of the task.
+    out : str or Path
+        The folder of the run, or of a sweep.
+    resume : bool, default False
+        Go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The options
+        have to agree with those stored there.
+    show : bool, default True
+        Tell the person watching how it goes, on the error stream.
+    began : float, optional
+        `time.monotonic()` when the command began; now, when left out.
+    ops : Ops, optional
+        A custom engine, in place of the one that the options name; it computes in their `dtype`.
+    on_log : callable, optional
+        Called with the number of a step and what is recorded of it, by names such as "train/loss".
 
     Returns
     -------
-    What `report.json` holds; `reports.results.report_text` makes it readable.
+    dict
+        What `report.json` holds; `reports.results.report_text` makes it readable.
 
     Raises
     ------
@@ -74,34 +86,43 @@ def finetune(
     KeyboardInterrupt
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
-    out, began = Path(out), time.monotonic() if began is None else began
+    out = Path(out)
+    began = time.monotonic() if began is None else began
     options = resolved(options, out / OPTIONS_FILE if resume else None)
-    kind, runs = FeatureBasedRun if options.feature_based else WholeRun, options.runs()
+    run_class = FeatureBasedRun if options.feature_based else WholeRun
+    runs = options.runs()
     with sole_writer(out):
-        places = [out, *(out / name for name in runs if len(runs) > 1)]
+        places = [out]
+        if len(runs) > 1:
+            places += [out / name for name in runs]
         for place in places:
             require_own(place)
         if resume:
             options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
-            if (report := results.finished_report(out)) is not None:
+            report = results.finished_report(out)
+            if report is not None:
                 return report
         elif (out / OPTIONS_FILE).exists():
             advice = "go on with it by --resume, or choose another --out."
             raise InputError(f"{out} already holds a run: {advice}")
         for place in places:
-            if not resume and (held := [name for name in RUN_FILES if (place / name).exists()]):
-                raise InputError(f"{place} holds {', '.join(held)} of something else; choose another --out.")
+            present = [name for name in RUN_FILES if (place / name).exists()]
+            if present and not resume:
+                raise InputError(
+                    f"{place} holds {', '.join(present)} of something else; choose another --out."
+                )
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
-            prepared = kind.prepare(options, ops, out, show)  # once for all runs
-            is_counted = kind is WholeRun  # of LSTMs nobody counts the operations
-            peak = engines.peak(options.threads or cores(), options.dtype, ops=ops) if is_counted else None
+            prepared = run_class.prepare(options, ops, out, show)  # once for all runs
+            peak = None
+            if run_class is WholeRun:  # of LSTMs nobody counts the operations
+                peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
             if show:
                 say(f"Engine {engine}.")
 
-            def run(one: FinetuneOptions, folder: Path) -> Run:
-                return kind(one, prepared, ops, folder, peak, show, on_log)
+            def run(run_options: FinetuneOptions, folder: Path) -> Run:
+                return run_class(run_options, prepared, ops, folder, peak, show, on_log)
 
             if len(runs) == 1:
                 return run_once(run(options, out), began)
@@ -123,8 +144,11 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
         With nothing left open, as a run stores them.
     """
     if options.learning_rates is None and stored is not None and stored.exists():
-        options = dataclasses.replace(options, learning_rates=FinetuneOptions.load(stored).learning_rates)
-    width = hub.hidden_size(options.model) if options.learning_rates is None else None
+        rates = FinetuneOptions.load(stored).learning_rates
+        options = dataclasses.replace(options, learning_rates=rates)
+    width = None
+    if options.learning_rates is None:
+        width = hub.hidden_size(options.model)
     return engines.settled(options.resolved(width))
 
 
@@ -132,13 +156,20 @@ class _Asked:
     """Models whose outputs are averaged, and the examples that they are asked about, as in `evaluate`."""
 
     def __init__(
-        self, folders: Folders, data: str | Path | None, split: str, task: str | None, known: bool, **of: Any
+        self,
+        folders: Folders,
+        data: str | Path | None,
+        split: str,
+        task: str | None,
+        known: bool,
+        **of: Any,
     ) -> None:
         listed = [folders] if isinstance(folders, str | Path) else folders
-        asked = None if task is None else registry.create(task)
-        self.models = [open_model(folder, task=asked, **of) for folder in listed]
+        other_task = None if task is None else registry.create(task)
+        self.models = [open_model(folder, task=other_task, **of) for folder in listed]
         check_ensemble(self.models)
-        self.folders, self.split = [str(folder) for folder in listed], split
+        self.folders = [str(folder) for folder in listed]
+        self.split = split
         self.first = first = self.models[0]
         self.cuts = Cuts(first.max_length, long=first.task.long)
         self.source = source_of(first.task, first.folder, data, split)
@@ -152,8 +183,8 @@ class _Asked:
 
     def truncated(self) -> dict[str, Any]:
         """Warn of what was cut, and return it for the report; nothing where nothing was."""
-        found = warn_of_cuts({self.split: self.cuts}, self.first.config.P)
-        return {"truncated": found} if found else {}
+        truncated = warn_of_cuts({self.split: self.cuts}, self.first.config.P)
+        return {"truncated": truncated} if truncated else {}
 
 
 def evaluate(
@@ -171,16 +202,27 @@ def evaluate(
 
     Parameters
     ----------
-    folders : of the model or models.
-    data : folder of the task's files; the one that the model was fine-tuned on, when left out.
-    split : a labelled one.
-    task : what to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
-    engine, threads, dtype : of the engine.
-    show : progress on the error stream.
+    folders : str, Path or sequence of them
+        Of the model or models.
+    data : str or Path, optional
+        Folder of the task's files; the one that the model was fine-tuned on, when left out.
+    split : str, default "dev"
+        A labelled one.
+    task : str, optional
+        What to ask in place of the model's own task, of the same answers: "mnli-mm" of a model of "mnli".
+    engine : str, default "auto"
+        What computes.
+    threads : int, optional
+        With how many threads.
+    dtype : str, default "float32"
+        The precision of the products.
+    show : bool, default False
+        Progress on the error stream.
 
     Returns
     -------
-    The metrics with a 95% interval, for JSON; `measured_text` makes them readable.
+    dict
+        The metrics with a 95% interval, for JSON; `measured_text` makes them readable.
 
     Raises
     ------
@@ -217,14 +259,31 @@ def predict(
 
     Parameters
     ----------
-    folders, data, task, engine, threads, dtype, show : as in `evaluate`; the task "ax" of a model of "mnli".
-    split : labelled or not.
-    out : folder for the files.
-    majority : predict the most frequent class of the train file everywhere, as the paper did for WNLI.
+    folders : str, Path or sequence of them
+        Of the model or models.
+    data : str or Path or None
+        Folder of the task's files, or one file; None: what the model was fine-tuned on.
+    split : str
+        Labelled or not.
+    out : str or Path
+        Folder for the files.
+    task : str, optional
+        As in `evaluate`; the task "ax" of a model of "mnli".
+    majority : bool, default False
+        Predict the most frequent class of the train file everywhere, as the paper did for WNLI.
+    engine : str, default "auto"
+        What computes.
+    threads : int, optional
+        With how many threads.
+    dtype : str, default "float32"
+        The precision of the products.
+    show : bool, default False
+        Progress on the error stream.
 
     Returns
     -------
-    `files`, and `scores` where the split is labelled, for JSON.
+    dict
+        `files`, and `scores` where the split is labelled, for JSON.
 
     Raises
     ------
@@ -236,17 +295,14 @@ def predict(
     out = Path(out)
     require_folder(out)
     asked = _Asked(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
-    first, examples = asked.first, asked.examples
+    first = asked.first
+    examples = asked.examples
     if majority:
-        if first.head.kind != "classify":
-            what = f"one class of each text, which {first.task.name} does not ask for"
-            raise InputError(f"$majority is for {what}; leave it out.", majority=True)
-        folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
-        learnt = asked_examples(first.task, first.folder, folder, "train", own=task is None)
-        answers = iter(submissions.majority(learnt, len(examples)))
+        answers = _majority(first, data, task is None, len(examples))
     else:
         answers = asked.predictions(show)
-    lines, predictions = out / f"{first.task.name}-{split}.jsonl", []
+    lines = out / f"{first.task.name}-{split}.jsonl"
+    predictions = []
 
     def write_lines(temporary: Path) -> None:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:  # as `atomic_text`
@@ -254,22 +310,39 @@ def predict(
                 predictions.append(prediction)
                 row = prediction if isinstance(prediction, dict) else {"prediction": prediction}
                 row = first.task.asked(example) | row
-                row = {"id": example.id} | row if hasattr(example, "id") else row
+                if hasattr(example, "id"):
+                    row = {"id": example.id} | row
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     with engines.limited_threads(threads, first.ops):
         write_atomically(lines, write_lines)
     files = first.task.write(out, split, examples, predictions)
-    scores = first.task.score(examples, predictions) if asked.all_labelled else None
-    report = {"task": first.task.name, "title": first.task.title, "split": split, "examples": len(examples)}
-    report |= {"source": asked.source}
-    report |= {"models": asked.folders, "files": [str(path) for path in (*files, lines)], "scores": scores}
+    report = {
+        "task": first.task.name,
+        "title": first.task.title,
+        "split": split,
+        "examples": len(examples),
+        "source": asked.source,
+        "models": asked.folders,
+        "files": [str(path) for path in (*files, lines)],
+        "scores": first.task.score(examples, predictions) if asked.all_labelled else None,
+    }
     report |= asked.truncated()
     if asked.all_labelled:
         bag = bag_of_words_in(first.folder, first.labels)
         measured = Measured(first.task, first.labels, examples, predictions, bag)
         report |= results.compared_with_majority(measured) | results.compared_with_constant(measured)
     return report
+
+
+def _majority(model: Any, data: str | Path | None, own: bool, count: int) -> Iterator[Any]:
+    """Return so many times the most frequent class of the examples that a model has learnt from."""
+    if model.head.kind != "classify":
+        what = f"one class of each text, which {model.task.name} does not ask for"
+        raise InputError(f"$majority is for {what}; leave it out.", majority=True)
+    folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
+    learnt = asked_examples(model.task, model.folder, folder, "train", own=own)
+    return iter(submissions.majority(learnt, count))
 
 
 def classify(
@@ -282,42 +355,70 @@ def classify(
 ) -> list[dict[str, Any]]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
 
-    For each return `label`, or `labels` where several may apply, and `probabilities`; or `value`. Raise
-    InputError when the model answers something else, a text is empty, or a second one is lacking or too many.
-
     Parameters
     ----------
-    model : a model whose task has one answer for a text, a class or a number, or its folder.
-    texts : strings, or pairs of a text and the second one, which may be None.
-    engine, threads : of the engine, where a folder is given; `threads` also of matrix products.
-    cuts : counts what is cut of the texts, in place of a warning.
+    model : Finetuned, str or Path
+        A model whose task has one answer for a text, a class or a number, or its folder.
+    texts : sequence
+        Strings, or pairs of a text and the second one, which may be None.
+    engine : str, default "auto"
+        What computes, where a folder is given.
+    threads : int, optional
+        Of that engine, and of matrix products.
+    cuts : Cuts, optional
+        Counts what is cut of the texts, in place of a warning.
+
+    Returns
+    -------
+    list of dict
+        For each text `label`, or `labels` where several may apply, and `probabilities`; or `value`.
+
+    Raises
+    ------
+    InputError
+        When the model answers something else, a text is empty, or a second one is lacking or too many.
     """
     if isinstance(texts, str):
         raise InputError(f"texts={texts[:60]!r} is one text; give a list of them.")
     if not isinstance(model, Finetuned):
         model = Finetuned.from_pretrained(model, engine, threads=threads)
-    if (command := model.task.command) != "classify":
+    command = model.task.command
+    if command != "classify":
         trained = f"The model in {model.folder} was fine-tuned for {model.task.name}"
         raise InputError(f"{trained}, which has no class for a whole text; use minibert {command}.")
-    pair, examples = model.pair, []
+    pair = model.pair
+    examples = []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
         if not first.strip() or (second is not None and not second.strip()):
             raise InputError("A text is empty; give one with words in it.")
         if pair is not None and pair != (second is not None):
-            wanted = "pairs of texts; give a second one" if pair else "single texts; leave the second one out"
+            wanted = "single texts; leave the second one out"
+            if pair:
+                wanted = "pairs of texts; give a second one"
             raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
     counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
     with engines.limited_threads(threads, model.ops):
-        found = list(predict_examples([model], examples, cuts=counted))
+        predictions = list(predict_examples([model], examples, cuts=counted))
     if cuts is None:
         warn_of_cuts({"": counted}, model.config.P)
-    return found
+    return predictions
 
 
 def predicted_text(report: dict[str, Any]) -> str:
-    """Say what `predict` did, for a person."""
+    """Format what `predict` did, for a person.
+
+    Parameters
+    ----------
+    report : dict
+        As `predict` returns it.
+
+    Returns
+    -------
+    str
+        Several lines.
+    """
     # A file that was named is no part of the data that the model has learnt from.
     is_file = not report["source"].endswith(f", {report['split']}")
     of = Path(report["source"]).name if is_file else report["split"]

@@ -40,7 +40,29 @@ DEV_PREDICTIONS = "dev_predictions.json"
 
 @dataclass(frozen=True)
 class Run(ABC):
-    """What the loop is to train, on what, and where to."""
+    """What the loop is to train, on what, and where to.
+
+    Attributes
+    ----------
+    options : FinetuneOptions
+        Of a single run.
+    prepared : Prepared
+        Task and data.
+    ops : Ops
+        The engine.
+    folder : Path
+        Of the run.
+    peak : float or None
+        GFLOP/s of the machine, if known.
+    show : bool
+        Whether to tell the person watching how it goes.
+    on_log : callable or None
+        Called with what is recorded.
+    FILES : tuple of str
+        Of what is trained; each approach has its own.
+    config : object or None
+        The configuration that a checkpoint has to have, if it is known before one is read.
+    """
 
     options: FinetuneOptions  # of a single run
     prepared: Prepared  # task and data
@@ -56,7 +78,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def epoch_size(self) -> int:
-        """How much an epoch shows, in the units of `batch_size`."""
+        """Return how much an epoch shows, in the units of `batch_size`."""
 
     @abstractmethod
     def initial(self) -> tuple[FlatParameters, dict[str, Any]]:
@@ -64,56 +86,122 @@ class Run(ABC):
 
     @abstractmethod
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches from the position of a state on, with the position after each."""
+        """Yield endless batches from the position of a state on, with the position after each.
+
+        Parameters
+        ----------
+        state : State
+            Where the run stands.
+
+        Yields
+        ------
+        batch : TaskBatch
+        position : list of int
+        """
 
     @abstractmethod
     def objective(self, params: Any) -> Any:
-        """Return what is minimised."""
+        """Return what is minimised.
+
+        Parameters
+        ----------
+        params : FlatParameters
+            Those that are trained.
+        """
 
     @abstractmethod
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the `predictions` of dev, and whatever else the best epoch has to keep."""
+        """Return the `predictions` of dev, and whatever else the best epoch has to keep.
+
+        Parameters
+        ----------
+        state : State
+            With the parameters to predict with.
+
+        Returns
+        -------
+        dict
+            For JSON.
+        """
 
     @abstractmethod
     def save(self, folder: Path, state: State) -> None:
-        """Write `FILES` into a folder."""
+        """Write `FILES` into a folder.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write; files of these names are replaced.
+        state : State
+            With the parameters.
+        """
 
     @abstractmethod
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
-        """Write the other files of a finished model; return what the report says of this approach alone."""
+        """Write the other files of a finished model; return what the report says of this approach alone.
+
+        Parameters
+        ----------
+        state : State
+            The last one.
+        best : dict
+            What was kept of the best epoch.
+
+        Returns
+        -------
+        dict
+            For JSON; under "baselines", if it is there, scores by name.
+        """
 
     @abstractmethod
     def headline(self, state: State) -> str:
-        """Say what is about to happen."""
+        """Return what is about to happen, for the person watching.
+
+        Parameters
+        ----------
+        state : State
+            Of the first step, or where the run goes on.
+        """
 
     def operations(self, params: Any) -> Callable[[Any], float] | None:
-        """Return what counts the useful operations of a batch, where they are known."""
+        """Return what counts the useful operations of a batch, where they are known.
+
+        Parameters
+        ----------
+        params : FlatParameters
+            Those that are trained.
+
+        Returns
+        -------
+        callable or None
+            From a batch to a number.
+        """
         return None
 
     @property
     def batch_size(self) -> int:
-        """Examples in a step; the options of a run have it, from the recipe of the task perhaps."""
+        """Return the examples in a step; a run's options have it, from the recipe of the task perhaps."""
         return cast(int, self.options.batch_size) or 1  # one, and no sweep's
 
     @property
     def epochs(self) -> float:
-        """How often each example is shown; likewise."""
+        """Return how often each example is shown; likewise."""
         return cast(float, self.options.epochs) or 0
 
     @property
     def epoch_steps(self) -> int:
-        """Steps of an epoch."""
+        """Return the steps of an epoch."""
         return -(-self.epoch_size // self.batch_size)
 
     @property
     def total_steps(self) -> int:
-        """Steps of the run."""
+        """Return the steps of the run."""
         wanted = max(1, round(self.epochs * self.epoch_steps))
         return min(wanted, self.options.max_steps or wanted)
 
     @property
     def plan_text(self) -> str:
-        """How far the run goes, and how fast."""
+        """Return how far the run goes, and how fast, in a sentence."""
         o = self.options
         return (
             f"{counted(self.epochs, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
@@ -121,16 +209,45 @@ class Run(ABC):
         )
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        o, total = self.options, self.total_steps
-        return warmup_linear(step, total, round(total * o.warmup), o.learning_rate, o.google_decay)
+        """Return the learning rate of a step.
+
+        Parameters
+        ----------
+        step : int
+            From 0.
+        """
+        o = self.options
+        total = self.total_steps
+        warmup = round(total * o.warmup)
+        return warmup_linear(step, total, warmup, o.learning_rate, o.google_decay)
 
     def optimizer(self, params: Any) -> Optimizer:
-        """Make a new optimizer."""
+        """Return a new optimizer of some parameters, with the update rule of the options.
+
+        Parameters
+        ----------
+        params : FlatParameters
+            Which it is to update.
+        """
         return optimizer_for(params, **self.options.update_rule)
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
-        """Return a checkpoint's state; without one that of the first step."""
+        """Return a checkpoint's state; without one that of the first step.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint, optional
+            To go on from.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        InputError
+            When the data are others than the run began with.
+        """
         if checkpoint is None:
             params, plan = self.initial()
             return State(params, self.optimizer(params), plan=plan)
@@ -142,20 +259,49 @@ class Run(ABC):
         return state
 
     def other_data(self, why: str) -> InputError:
-        """Make the error of a run that goes on with other data than it began with."""
+        """Make the error of a run that goes on with other data than it began with.
+
+        Parameters
+        ----------
+        why : str
+            What differs.
+
+        Returns
+        -------
+        InputError
+            To be raised.
+        """
         begun = f"{self.options.data} is not what the run in {self.folder} began with"
         return InputError(f"{begun}: {why}; give it the same data.")
 
     def evaluate(self, state: State) -> dict[str, float]:
-        """Measure on dev; the model is saved where its metrics are the best so far."""
-        data, plan, found = self.prepared, state.plan, self.predict(state)
-        scores, metric = data.task.score(data.dev_examples, found["predictions"]), data.task.metric
-        epoch, before, remark = round(state.step / self.epoch_steps, 2), plan.get("best"), ""
+        """Measure on dev; the model is saved where its metrics are the best so far.
+
+        Parameters
+        ----------
+        state : State
+            The step that is measured; its plan is changed.
+
+        Returns
+        -------
+        dict
+            The scores, by their names with "dev_" in front.
+        """
+        task = self.prepared.task
+        plan = state.plan
+        predicted = self.predict(state)
+        scores = task.score(self.prepared.dev_examples, predicted["predictions"])
+        score = scores[task.metric]
+        epoch = round(state.step / self.epoch_steps, 2)
+        before = plan.get("best")
+        remark = ""
         plan["looked"] = state.step
-        if before is None or scores[metric] > before:
-            found = {"step": state.step, "epoch": epoch, "scores": scores} | found
-            plan[CHECKSUMS] = keep(self.folder / BEST, found, lambda place: self.save(place, state))
-            plan["best"], remark = scores[metric], "" if before is None else ", the best so far"
+        if before is None or score > before:
+            best = {"step": state.step, "epoch": epoch, "scores": scores} | predicted
+            plan[CHECKSUMS] = keep(self.folder / BEST, best, lambda place: self.save(place, state))
+            plan["best"] = score
+            if before is not None:
+                remark = ", the best so far"
         if self.show:
             say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
         return {f"dev_{name}": value for name, value in scores.items()}
@@ -163,10 +309,17 @@ class Run(ABC):
     def fit(self) -> tuple[State, dict[str, Any]]:
         """Train, and measure after every epoch; go on from the last checkpoint in the folder, if it has one.
 
-        Return the last state, and what was kept of the best epoch: `step`, `epoch`, `scores` and what
-        `predict` returned. Its model is in the folder `best`.
+        Returns
+        -------
+        state : State
+            The last one.
+        best : dict
+            What was kept of the best epoch: `step`, `epoch`, `scores` and what `predict` returned. Its model
+            is in the folder `best`.
         """
-        folder, o, total = self.folder, self.options, self.total_steps
+        o = self.options
+        folder = self.folder
+        total = self.total_steps
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
         state = self.start(latest(folder / CHECKPOINTS, self.config, say, numbers=2))
         if state.step < total:
@@ -200,49 +353,103 @@ class Run(ABC):
 def run_once(run: Run, began: float) -> dict[str, Any]:
     """Train, or go on with it, leave a finished folder behind, and return what its `report.json` holds.
 
-    What follows the training can be done again when it was cut off. `began` is `time.monotonic()` before it.
+    What follows the training can be done again when it was cut off.
+
+    Parameters
+    ----------
+    run : Run
+        What to train.
+    began : float
+        `time.monotonic()` before it.
+
+    Returns
+    -------
+    dict
+        The report.
     """
-    folder, data = run.folder, run.prepared
+    folder = run.folder
+    data = run.prepared
     if not (folder / OPTIONS_FILE).exists():
         run.options.save(folder / OPTIONS_FILE)
     state, best = run.fit()
     for name in run.FILES:
         if (folder / BEST / name).exists():  # else it was moved before this was cut off
             os.replace(folder / BEST / name, folder / name)
-    own = run.deliver(state, best)
+    of_approach = run.deliver(state, best)
     measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], data.bag_of_words)
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
     report = report_of(measured, mistakes, best["scores"])
-    if baselines := own.pop("baselines", {}):
+    baselines = of_approach.pop("baselines", {})
+    if baselines:
         report["baselines"] |= baselines
-    report |= {"best_epoch": best["epoch"], "best_step": best["step"], "parameters": state.params.count()}
-    report |= {"train_examples": sum(data.train_tasks.values()), "train_tasks": data.train_tasks}
-    report |= {"engine": run.ops.name, "dtype": run.options.dtype, "cores": cores(), "steps": state.step}
-    report |= {"tokens": state.tokens, "training_seconds": round(state.seconds, 1)}
-    report["seconds"] = round(time.monotonic() - began, 1)
-    report["crc32"] = {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)}
-    report |= own
+    report |= {
+        "best_epoch": best["epoch"],
+        "best_step": best["step"],
+        "parameters": state.params.count(),
+        "train_examples": sum(data.train_tasks.values()),
+        "train_tasks": data.train_tasks,
+        "engine": run.ops.name,
+        "dtype": run.options.dtype,
+        "cores": cores(),
+        "steps": state.step,
+        "tokens": state.tokens,
+        "training_seconds": round(state.seconds, 1),
+        "seconds": round(time.monotonic() - began, 1),
+        "crc32": {name: crc32_of(folder / name) for name in (*run.FILES, DEV_PREDICTIONS)},
+    }
+    report |= of_approach
     save_report(folder, run.options, measured, mistakes, report)
     remove_spent(folder)
     return report
 
 
 def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
-    """Write the page of the best run of a sweep, with the tables of the sweep, whose report is given."""
+    """Write the page of the best run of a sweep, with the tables of the sweep.
+
+    Parameters
+    ----------
+    best : Run
+        That run, which is finished.
+    report : dict
+        Of the sweep.
+    page : Path
+        The file to write.
+    """
     data = best.prepared
     predictions = stored_predictions(best.folder, len(data.dev_examples))
     measured = Measured(data.task, data.labels, data.dev_examples, predictions)
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
     facts = facts_of(best.folder, best.options, measured, mistakes, report)
-    atomic_text(page, page_of(dataclasses.replace(facts, sweep=sweep_text(report))))
+    facts = dataclasses.replace(facts, sweep=sweep_text(report))
+    atomic_text(page, page_of(facts))
 
 
 def stored_predictions(folder: Path, examples: int) -> list[Any]:
-    """Return the predictions that a finished run has left; raise InputError where there are not so many."""
-    path, found = folder / DEV_PREDICTIONS, None
+    """Return the predictions that a finished run has left.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    examples : int
+        How many examples of dev there are.
+
+    Returns
+    -------
+    list
+        One for each, as JSON has them.
+
+    Raises
+    ------
+    InputError
+        When there are not so many.
+    """
+    path = folder / DEV_PREDICTIONS
+    predictions = None
     with suppress(ValueError):
-        found = parse_json(b"".join(byte_pieces(path, kept=True, streams=False)).decode("utf-8"))
-    if not isinstance(found, list) or len(found) != examples:
+        data = b"".join(byte_pieces(path, kept=True, streams=False))
+        predictions = parse_json(data.decode("utf-8"))
+    if not isinstance(predictions, list) or len(predictions) != examples:
         raise InputError(f"{path} does not hold the predictions of {examples:,} examples; restore it.")
-    return found
+    return predictions

@@ -21,35 +21,64 @@ KEPT = (*SETTING, "seed", "scores", "best_epoch", "folder", "training_seconds", 
 
 
 def sweep(
-    options: FinetuneOptions, run: Callable[[FinetuneOptions, Path], Run], out: Path, show: bool, began: float
+    options: FinetuneOptions,
+    run: Callable[[FinetuneOptions, Path], Run],
+    out: Path,
+    show: bool,
+    began: float,
 ) -> dict[str, Any]:
     """Do every run in a folder of its own, skip finished ones, and copy the best to the top.
 
-    A run that diverges is noted in its folder, and the others go on; RunError when every run has diverged.
-    Return the report of the best run, with `runs`: a few metrics of each, or under `failed` what became of
-    it. Raise InputError when the model of the best run was altered after that run had finished.
+    A run that diverges is noted in its folder, and the others go on.
+
+    Parameters
+    ----------
+    options : FinetuneOptions
+        With several values of some options, or several restarts.
+    run : callable
+        From the options of a single run and its folder to the run.
+    out : Path
+        The folder of the sweep.
+    show : bool
+        Whether to tell the person watching how it goes.
+    began : float
+        `time.monotonic()` when the sweep began.
+
+    Returns
+    -------
+    dict
+        The report of the best run, with `runs`: a few metrics of each, or under `failed` what became of it.
+
+    Raises
+    ------
+    RunError
+        When every run has diverged.
+    InputError
+        When the model of the best run was altered after that run had finished.
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
-    runs, reports = options.runs(), []
-    for number, (name, one) in enumerate(runs.items(), start=1):
+    runs = options.runs()
+    reports = []
+    for number, (name, run_options) in enumerate(runs.items(), start=1):
         folder = out / name
         report = finished_report(folder) or _failure(folder)
         if show:
-            before = "" if report is None else f": {'failed' if 'failed' in report else 'finished'} before"
+            before = ""
+            if report is not None:
+                before = ": failed before" if "failed" in report else ": finished before"
             say(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
-                report = run_once(run(one, folder), time.monotonic())
+                report = run_once(run(run_options, folder), time.monotonic())
             except DivergedError as error:
-                report = {"learning_rate": one.learning_rate, "seed": one.seed, "folder": str(folder)}
-                report["failed"] = str(error)
-                atomic_json(folder / FAILED, report)
-                remove_spent(folder)  # resumed, it would diverge again
+                report = _given_up(run_options, folder, error)
                 if show:
                     say(f"Given up: {error}")
-        reports.append(report | {name: getattr(one, name) for name in options.varied})
-    if not (finished := [report for report in reports if "failed" not in report]):
+        varied = {name: getattr(run_options, name) for name in options.varied}
+        reports.append(report | varied)
+    finished = [report for report in reports if "failed" not in report]
+    if not finished:
         advice = f"try lower learning rates in another --out. The first: {reports[0]['failed']}"
         raise RunError(f"All {len(runs)} runs of the sweep in {out} have diverged; {advice}")
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
@@ -58,23 +87,40 @@ def sweep(
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in (OPTIONS_FILE, REPORT, METRICS):
             _link(path, out / path.name)
-    kept = [{name: one[name] for name in KEPT if name in one} for one in reports]
-    report = best | {"runs": kept, "settings": settings(kept, best["metric"])}
-    report |= {"seconds": round(time.monotonic() - began, 1), "folder": str(out)}
-    report["page"] = str(out / Path(best["page"]).name)
+    kept = [{name: report[name] for name in KEPT if name in report} for report in reports]
+    report = best | {
+        "runs": kept,
+        "settings": settings(kept, best["metric"]),
+        "seconds": round(time.monotonic() - began, 1),
+        "folder": str(out),
+        "page": str(out / Path(best["page"]).name),
+    }
     write_sweep_page(run(runs[folder.name], folder), report, Path(report["page"]))
     atomic_json(out / REPORT, report)
     remove_spent(out)
     return report
 
 
+def _given_up(
+    options: FinetuneOptions,
+    folder: Path,
+    error: DivergedError,
+) -> dict[str, Any]:
+    """Note in its folder that a run has diverged, and return what is noted."""
+    report = {"learning_rate": options.learning_rate, "seed": options.seed, "folder": str(folder)}
+    report["failed"] = str(error)
+    atomic_json(folder / FAILED, report)
+    remove_spent(folder)  # resumed, it would diverge again
+    return report
+
+
 def _failure(folder: Path) -> dict[str, Any] | None:
     """Return what was noted of a run that diverged; None of any other."""
     try:
-        found = read_json(folder / FAILED, RUN | {"failed": str}, "remove it, and the run is done again")
+        report = read_json(folder / FAILED, RUN | {"failed": str}, "remove it, and the run is done again")
     except MissingFile:
         return None
-    return found | {"folder": str(folder)}
+    return report | {"folder": str(folder)}
 
 
 def _link(source: Path, target: Path) -> None:

@@ -34,7 +34,21 @@ from minibert.training.runlog import Progress
 
 @dataclass(frozen=True)
 class HeadObjective:
-    """The loss of a head on BERT, with dropout."""
+    """The loss of a head on BERT, with dropout.
+
+    Attributes
+    ----------
+    config : BertConfig
+        The shape of the encoder, and its rates of dropout.
+    head : Head
+        What stands on it.
+    seed : int
+        Of dropout.
+    span_weight : float
+        Of each of the losses of start and end.
+    frozen : int or None
+        How many layers, and the embeddings with them, stay as they are; None: none.
+    """
 
     config: BertConfig
     head: Head
@@ -42,21 +56,69 @@ class HeadObjective:
     span_weight: float  # of each of the losses of start and end
     frozen: int | None  # how many layers, and the embeddings with them, stay as they are; None: none
 
-    def forward(self, ops: Any, params: Params, batch: Any, step: Any) -> tuple[dict[str, Any], Saved]:
-        """Return the loss, the accuracy where outputs are classes, and what `backward` needs."""
+    def forward(
+        self,
+        ops: Any,
+        params: Params,
+        batch: Any,
+        step: Any,
+    ) -> tuple[dict[str, Any], Saved]:
+        """Return the loss, the accuracy where outputs are classes, and what `backward` needs.
+
+        Parameters
+        ----------
+        ops : Ops
+            The engine.
+        params : dict
+            The parameters, as a tree.
+        batch : TaskBatch
+            As the engine takes it.
+        step : int
+            Which dropout is drawn for.
+
+        Returns
+        -------
+        metrics : dict
+            "loss", and "accuracy".
+        saved : Saved
+        """
         rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
         drop = ops.dropout(batch, *rates, self.seed, step)
-        own = functions_of(self.head)
-        loss, saved = own.loss(ops, self.config, self.head, params, batch, drop, self.span_weight)
+        loss_of = functions_of(self.head).loss
+        loss, saved = loss_of(ops, self.config, self.head, params, batch, drop, self.span_weight)
         metrics = {"loss": loss.loss}
         kind = KINDS[self.head.kind]
         if kind.label_dtype == "int32" and not kind.label_shape:
             scores = loss.logits.reshape(-1, batch.choices * self.head.outputs)
-            metrics["accuracy"] = (batch.label_weights * (scores.argmax(1) == batch.labels)).sum()
+            right = scores.argmax(1) == batch.labels
+            metrics["accuracy"] = (batch.label_weights * right).sum()
         return metrics, saved
 
-    def backward(self, ops: Any, saved: Saved, params: Params, grads: Grads) -> Grads:
-        """Add the gradient to the accumulators."""
+    def backward(
+        self,
+        ops: Any,
+        saved: Saved,
+        params: Params,
+        grads: Grads,
+    ) -> Grads:
+        """Add the gradient to the accumulators.
+
+        Parameters
+        ----------
+        ops : Ops
+            The engine.
+        saved : Saved
+            What `forward` kept.
+        params : dict
+            The parameters, as a tree.
+        grads : dict
+            The accumulators, consumed.
+
+        Returns
+        -------
+        dict
+            The accumulators with the gradient added.
+        """
         backward = functions_of(self.head).loss_backward
         return backward(ops, self.config, self.head, saved, params, grads, self.frozen)
 
@@ -67,8 +129,36 @@ class WholeRun(Run):
     FILES = (hub.CONFIG_FILE, hub.WEIGHTS_FILE)
 
     @staticmethod
-    def prepare(options: FinetuneOptions, ops: Any, folder: Path, show: bool) -> Prepared:
-        if (prepared := prepare(options)).head.kind != "contrastive":
+    def prepare(
+        options: FinetuneOptions,
+        ops: Any,
+        folder: Path,
+        show: bool,
+    ) -> Prepared:
+        """Read model and data; check that pairs that are told from the others of their batch have such.
+
+        Parameters
+        ----------
+        options : FinetuneOptions
+            Of the run, or of a sweep.
+        ops : Ops
+            The engine.
+        folder : Path
+            Of the run; not used here.
+        show : bool
+            Likewise.
+
+        Returns
+        -------
+        Prepared
+
+        Raises
+        ------
+        InputError
+            When model or data can't be used, or a batch of pairs would have only one of them, or be divided.
+        """
+        prepared = prepare(options)
+        if prepared.head.kind != "contrastive":
             return prepared
         mesh: Any = getattr(runtime_of(ops), "mesh", None)
         # A pair is told from the others of its batch: there have to be some, and all of them in one place.
@@ -78,19 +168,24 @@ class WholeRun(Run):
         if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
             why = "$batch_size leaves a pair no other to be told from; give 2 or more."
             raise InputError(why, batch_size=1)
-        for name, parts in (("accumulate", options.accumulate > 1), ("devices", mesh is not None)):
-            if parts:
+        splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
+        for name, does_split in splits.items():
+            if does_split:
                 why = f"${name} would split the pairs of a batch, each contrasted with all others; give 1."
                 raise InputError(why, **{name: getattr(options, name) or mesh.size})
         return prepared
 
     @property
     def epoch_size(self) -> int:
+        """Return the number of features, which an epoch shows once each."""
         return len(self.prepared.train)
 
     def initial(self) -> tuple[Parameters, dict[str, Any]]:
-        o, data = self.options, self.prepared
-        params, fresh = start_from(o, data.head, data.labels)
+        """Return the model with the task's head, and the plan: what is new, and how numbers are brought to
+        scale.
+        """
+        data = self.prepared
+        params, fresh = start_from(self.options, data.head, data.labels)
         plan = {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
         if data.targets is None:
             return params, plan
@@ -99,94 +194,204 @@ class WholeRun(Run):
         return params, plan | {TARGETS: list(data.targets)}
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
+        """Return a checkpoint's state, or a new one, whose plan has the scores of vectors before training.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint, optional
+            To go on from.
+
+        Raises
+        ------
+        InputError
+            When the data are others than the run began with.
+        """
         if checkpoint is not None:
-            then, now = checkpoint.state["plan"]["features"], len(self.prepared.train)
+            then = checkpoint.state["plan"]["features"]
+            now = len(self.prepared.train)
             params: Any = checkpoint.params
-            if then != now or params.head != self.prepared.head:
-                counts = f"{then:,} features to learn from, now there are {now:,}"
-                raise self.other_data(f"there were {counts if then != now else 'other labels'}")
+            if then != now:
+                raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
+            if params.head != self.prepared.head:
+                raise self.other_data("there were other labels")
         state = super().start(checkpoint)
         if checkpoint is None and not self.prepared.head.outputs:  # vectors need no training to be compared
             task, examples = self.prepared.task, self.prepared.dev_examples
-            state.plan["before"] = task.score(examples, self.predict(state)["predictions"])
+            predictions = self.predict(state)["predictions"]
+            state.plan["before"] = task.score(examples, predictions)
         return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
+        """Return a new optimizer of the layers that are not frozen.
+
+        Parameters
+        ----------
+        params : Parameters
+            Of the whole model.
+        """
         o = self.options
         return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        o, data = self.options, self.prepared
-        balance = data.groups, data.class_weights
+        """Yield endless batches, every epoch in an order of its own, with the position after each.
+
+        Parameters
+        ----------
+        state : State
+            Where the run stands.
+        """
+        data = self.prepared
         train = data.train
-        if targets := targets_of(state.plan):
-            train = [one._replace(label=targets.standardised(one.label)) for one in train]
-        return training_batches(train, data.head, self.batch_size, o.seed, state.position, *balance)
+        targets = targets_of(state.plan)
+        if targets:
+            train = [feature._replace(label=targets.standardised(feature.label)) for feature in train]
+        return training_batches(
+            train,
+            data.head,
+            self.batch_size,
+            self.options.seed,
+            state.position,
+            data.groups,
+            data.class_weights,
+        )
 
     def objective(self, params: Parameters) -> HeadObjective:
+        """Return the loss of the head.
+
+        Parameters
+        ----------
+        params : Parameters
+            Of the whole model.
+        """
         o = self.options
         return HeadObjective(params.config, params.head, o.seed, o.span_weight, o.freeze)
 
     def operations(self, params: Parameters) -> Callable[[Any], float]:
+        """Return what counts the useful operations of a batch.
+
+        Parameters
+        ----------
+        params : Parameters
+            Of the whole model.
+        """
         config, head = params.config, params.head
 
         def count(batch: TaskBatch) -> float:
-            every = {SEQUENCES: np.ones(batch.S, int), TOKENS: batch.lengths, LABELS: batch.row_counts}
-            read = every[KINDS[head.kind].reads]
+            counts = {SEQUENCES: np.ones(batch.S, int), TOKENS: batch.lengths, LABELS: batch.row_counts}
+            read = counts[KINDS[head.kind].reads]
             rows = None if head.lstm or config.is_decoder else read
-            shape = int(read.sum()), head.outputs
-            return task_operations(config, batch.lengths, rows, *shape, head.pooled, self.options.freeze)
+            n_rows = int(read.sum())
+            freeze = self.options.freeze
+            return task_operations(config, batch.lengths, rows, n_rows, head.outputs, head.pooled, freeze)
 
         return count
 
     def predict(self, state: State) -> dict[str, Any]:
+        """Return the predictions of dev, and what was tuned on it, such as a threshold.
+
+        Parameters
+        ----------
+        state : State
+            With the parameters to predict with.
+        """
         data, examples = self.prepared, self.prepared.dev_examples
         params: Any = state.params
-        with Progress(int(lengths(data.dev).sum()), "tokens of dev", self.show) as progress:
+        tokens = int(lengths(data.dev).sum())
+        with Progress(tokens, "tokens of dev", self.show) as progress:
             scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
         require_finite_outputs(scores, state.step, self.options.learning_rate)
-        if targets := targets_of(state.plan):
-            scores = [targets.restored(one) for one in scores]
+        targets = targets_of(state.plan)
+        if targets:
+            scores = [targets.restored(standardised) for standardised in scores]
         tuned = data.task.tune(examples, data.dev, scores, data.labels)
         predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
         return {"tuned": tuned, "predictions": predictions}
 
     def save(self, folder: Path, state: State) -> None:
+        """Write configuration and weights as Hugging Face reads them; numbers in their own scale.
+
+        Parameters
+        ----------
+        folder : Path
+            Where to write.
+        state : State
+            With the parameters.
+        """
         params: Any = state.params
-        if targets := targets_of(state.plan):
+        targets = targets_of(state.plan)
+        if targets:
             params = targets.folded(params)
         hub.save_hf(folder, params.config, params, self.prepared.labels)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
+        """Write tokenizer, `task.json` and, of vectors, the files of sentence-transformers.
+
+        Parameters
+        ----------
+        state : State
+            The last one.
+        best : dict
+            What was kept of the best epoch.
+
+        Returns
+        -------
+        dict
+            "fresh", "train_classes", and where there are such "baselines" and "truncated".
+        """
         data = self.prepared
         data.tokenizer.save_pretrained(self.folder, state.params.config.P)
-        columns, tuned = dict(self.options.columns), best.get("tuned", {})
+        columns = dict(self.options.columns)
+        tuned = best.get("tuned", {})
         long = data.task.long._asdict() if data.task.long else {}
-        TaskFile(data.task.name, data.labels, data.max_length, columns, tuned, long).save(self.folder)
-        found = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
+        stored = TaskFile(data.task.name, data.labels, data.max_length, columns, tuned, long)
+        stored.save(self.folder)
+        report = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
         if not data.head.outputs:
             write_modules(self.folder, data.max_length)
-            found["baselines"] = {"before training": state.plan["before"]}
-        return found | ({"truncated": data.truncated} if data.truncated else {})
+            report["baselines"] = {"before training": state.plan["before"]}
+        if data.truncated:
+            report["truncated"] = data.truncated
+        return report
 
     def headline(self, state: State) -> str:
-        o, data, config = self.options, self.prepared, state.params.config
-        fresh = state.plan["fresh"]
-        kept = "its output layer is kept" if data.head.outputs else "the mean of its last hidden states"
-        frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
-        times, dev = -(-self.total_steps // self.epoch_steps), int(lengths(data.dev).sum())
-        learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
-        is_most = times * dev > 3 * learnt  # for each token, training costs about three times as much
-        often = f", {times} times," if times > 1 else ""
-        costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
-        return (
-            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} "
-            f"to measure on, at most {data.max_length} tokens{' in a window' if data.task.long else ''}.\n"
-            f"{o.model}: {config.L} layers of {config.H}{frozen}, {state.params.count() / 1e6:.1f}M "
-            "parameters; "
-            + "LSTMs below the output layer, which only minibert reads and not transformers; " * o.bilstm
-            + "the last token is pooled, unlike in transformers; " * (config.is_decoder and data.head.pooled)
-            + (f"{' and '.join(fresh)} with initial values.\n" if fresh else f"{kept}.\n")
-            + self.plan_text
-            + (f"\nMeasuring takes most of the time: {costs}; --dev-examples N measures on fewer." * is_most)
+        """Return task, data and model in a few lines, for the person watching.
+
+        Parameters
+        ----------
+        state : State
+            Of the first step, or where the run goes on.
+        """
+        data = self.prepared
+        window = " in a window" if data.task.long else ""
+        of_task = (
+            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} to measure on, "
+            f"at most {data.max_length} tokens{window}."
         )
+        lines = [of_task, self._model_text(state), self.plan_text]
+        evaluations = -(-self.total_steps // self.epoch_steps)
+        dev = int(lengths(data.dev).sum())
+        learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
+        if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
+            often = f", {evaluations} times," if evaluations > 1 else ""
+            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
+            lines.append(f"Measuring takes most of the time: {costs}; --dev-examples N measures on fewer.")
+        return "\n".join(lines)
+
+    def _model_text(self, state: State) -> str:
+        """Say what is trained: the model, what stands on it, and what of it is new."""
+        o, head, config = self.options, self.prepared.head, state.params.config
+        frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
+        millions = state.params.count() / 1e6
+        parts = [f"{o.model}: {config.L} layers of {config.H}{frozen}, {millions:.1f}M parameters"]
+        if o.bilstm:
+            parts.append("LSTMs below the output layer, which only minibert reads and not transformers")
+        if config.is_decoder and head.pooled:
+            parts.append("the last token is pooled, unlike in transformers")
+        fresh = state.plan["fresh"]
+        if fresh:
+            parts.append(f"{' and '.join(fresh)} with initial values")
+        elif head.outputs:
+            parts.append("its output layer is kept")
+        else:
+            parts.append("the mean of its last hidden states")
+        return f"{'; '.join(parts)}."

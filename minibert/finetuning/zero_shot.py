@@ -9,6 +9,7 @@ import numpy as np
 
 from minibert import engines
 from minibert.base.errors import InputError
+from minibert.core.batch import Feature
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
 from minibert.tasks.cuts import Cuts, warn_of_cuts
@@ -30,35 +31,42 @@ def zero_shot(
 
     One class is chosen by the softmax of the scores of entailment over the classes. With `several`, each is
     judged by itself: by the softmax of its scores of entailment and contradiction (or the only other label).
-    Return for each text `probabilities` by class, and the `label` of the highest; with `several` the `labels`
-    of at least 0.5 in its place, the likeliest first. Raise InputError when the model does not know
-    entailment, a class is empty or named twice or there is nothing to choose from, the template has no {}, or
-    a text is empty.
 
     Parameters
     ----------
-    model : a model of pairs of texts, one of whose labels begins with "entail", or its folder: of mnli, snli,
-        sick, rte, scitail, or of a table of your own.
-    texts : what to classify.
-    classes : names to choose from; with `several` one may be enough.
-    template : the hypothesis, with {} where the name of the class stands.
-    several : whether several classes, or none, may be right.
-    engine, threads, cuts : as of `finetuning.run.classify`.
+    model : Finetuned, str or Path
+        A model of pairs of texts, one of whose labels begins with "entail", or its folder: of mnli, snli,
+        sick, rte, scitail, or of a custom table.
+    texts : sequence of str
+        What to classify.
+    classes : sequence of str
+        Names to choose from; with `several` one may be enough.
+    template : str
+        The hypothesis, with {} where the name of the class stands.
+    several : bool, default False
+        Whether several classes, or none, may be right.
+    engine : str, default "auto"
+        What computes, where a folder is given.
+    threads : int, optional
+        Of that engine, and of matrix products.
+    cuts : Cuts, optional
+        Counts what is cut of the texts, in place of a warning.
+
+    Returns
+    -------
+    list of dict
+        For each text `probabilities` by class, and the `label` of the highest; with `several` the `labels` of
+        at least 0.5 in its place, the likeliest first.
+
+    Raises
+    ------
+    InputError
+        When the model does not know entailment, a class is empty or named twice or there is nothing to choose
+        from, the template has no {}, or a text is empty.
     """
-    texts, classes = (list(one) if isinstance(one, Iterator) else one for one in (texts, classes))
-    for name, value in {"texts": texts, "classes": classes}.items():
-        are_strings = isinstance(value, Iterable) and all(isinstance(one, str) for one in value)
-        if isinstance(value, str) or not are_strings:
-            raise InputError(f"{name}={short(value)} is no list of strings; give one.")
-    classes = [one.strip() for one in classes]
-    twice = next((one for number, one in enumerate(classes) if one in classes[:number]), "")
-    for wrong, message in (
-        ("" in classes, "has an empty name; give every class one"),
-        (twice, f"has {twice!r} twice; give each class once"),
-        (len(classes) < 2 - several, "leaves nothing to choose from; give at least two"),
-    ):
-        if wrong:
-            raise InputError(f"$classes {message}.", classes=classes)
+    texts = _strings("texts", texts)
+    classes = [name.strip() for name in _strings("classes", classes)]
+    _check_classes(classes, several)
     if template.count("{}") != 1:
         raise InputError("$template needs {} once; write it where the class stands.", template=template)
     if not all(map(str.strip, texts)):
@@ -66,27 +74,60 @@ def zero_shot(
     if not isinstance(model, Finetuned):
         model = Finetuned.from_pretrained(model, engine, threads=threads)
     entailed, denied = _entailment(model)
-    pairs = (TextExample(one, text, template.replace("{}", one), None) for text in texts for one in classes)
-    features = model.features(list(pairs))
+    hypotheses = {name: template.replace("{}", name) for name in classes}
+    pairs = []
+    for text in texts:
+        pairs += [TextExample(name, text, hypotheses[name], None) for name in classes]
+    features = model.features(pairs)
     counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
     for begin in range(0, len(features), len(classes)):  # a text counts once, with what costs it most
-        asked = features[begin : begin + len(classes)]
-        counted.add([max(asked, key=lambda one: sum(part.cut for part in one.sequences))])
+        of_text = features[begin : begin + len(classes)]
+        counted.add([max(of_text, key=_pieces_cut)])
     with engines.limited_threads(threads, model.ops):
         outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
     if cuts is None:
         warn_of_cuts({"": counted}, model.config.P)
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     for scores in outputs:
         if several:
-            chances = [float(softmax(one[[entailed, denied]])[0]) for one in scores]
+            both = scores[:, [entailed, denied]]
+            probabilities = [float(softmax(pair)[0]) for pair in both]
         else:
-            chances = softmax(scores[:, entailed]).tolist()
-        by_class = dict(zip(classes, chances, strict=True))
-        ordered = sorted(classes, key=lambda one: -by_class[one])
-        likely = {"labels": [one for one in ordered if by_class[one] >= 0.5]}
-        found.append((likely if several else {"label": ordered[0]}) | {"probabilities": by_class})
-    return found
+            probabilities = softmax(scores[:, entailed]).tolist()
+        by_class = dict(zip(classes, probabilities, strict=True))
+        ordered = sorted(classes, key=lambda name: -by_class[name])
+        if several:
+            likely = [name for name in ordered if by_class[name] >= 0.5]
+            answers.append({"labels": likely, "probabilities": by_class})
+        else:
+            answers.append({"label": ordered[0], "probabilities": by_class})
+    return answers
+
+
+def _strings(name: str, value: Any) -> list[str]:
+    """Return an argument as a list; raise InputError where it is not one of strings."""
+    if isinstance(value, Iterator):
+        value = list(value)
+    are_strings = isinstance(value, Iterable) and all(isinstance(item, str) for item in value)
+    if isinstance(value, str) or not are_strings:
+        raise InputError(f"{name}={short(value)} is no list of strings; give one.")
+    return list(value)
+
+
+def _check_classes(classes: list[str], several: bool) -> None:
+    """Raise InputError when there is nothing to choose from, or a class has no name of its own."""
+    twice = next((name for number, name in enumerate(classes) if name in classes[:number]), "")
+    for wrong, message in (
+        ("" in classes, "has an empty name; give every class one"),
+        (twice, f"has {twice!r} twice; give each class once"),
+        (len(classes) < 2 - several, "leaves nothing to choose from; give at least two"),
+    ):
+        if wrong:
+            raise InputError(f"$classes {message}.", classes=classes)
+
+
+def _pieces_cut(feature: Feature) -> int:
+    return sum(sequence.cut for sequence in feature.sequences)
 
 
 def _entailment(model: Finetuned) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from minibert.engines.runtime import runtime_of
 from minibert.model.params import Parameters
 from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
-from minibert.pretraining.recipes import Timetable
+from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
 from minibert.training.step import start
 
@@ -33,6 +33,7 @@ MARGIN = 0.97  # a machine is not equally fast all the time
 REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
 FINISHING_SECONDS = 5.0  # for the page and the files
+REHEARSED_RATE = 1e-6  # so that a rehearsal hardly changes the numbers that it computes with
 Tell: TypeAlias = Callable[[str], None]
 
 
@@ -45,13 +46,37 @@ class Afforded(NamedTuple):
     held_out_share: float = 1.0  # of the usual held-out targets, what there is time to measure
 
 
-def settle(task: Pretraining, state: State, began: float, tell: Tell) -> Pretraining:
-    """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for."""
+def settle(
+    task: Pretraining,
+    state: State,
+    began: float,
+    tell: Tell,
+) -> Pretraining:
+    """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
+
+    Parameters
+    ----------
+    task : Pretraining
+        Of a run that has not begun, or that goes on.
+    state : State
+        Whose plan says whether the masked-LM head is new.
+    began : float
+        `time.monotonic()` from where the minutes count.
+    tell : callable
+        Given a line for the person watching, where something is measured.
+
+    Returns
+    -------
+    Pretraining
+        The same with both in its options.
+    """
     options = task.options
-    rate, lengths = options.rate_from(state.plan.get("new_head", False)), options.seq_length
+    rate = options.rate_from(state.plan.get("new_head", False))
+    lengths = options.seq_length
     if lengths is None:
         (per_step,) = _measured(task, state, [options.longest], tell)  # its throughput stands for all
-        left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
+        budget = 60 * _minutes(task)
+        left = MARGIN * (budget - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
     return replace(task, options=replace(options, learning_rate=rate, seq_length=lengths))
@@ -60,40 +85,79 @@ def settle(task: Pretraining, state: State, began: float, tell: Tell) -> Pretrai
 def _minutes(task: Pretraining) -> float:
     minutes = task.options.minutes
     assert minutes is not None  # where there are no steps
-    if (count := runtime_of(task.ops).world_size) > 1:
+    count = runtime_of(task.ops).world_size
+    if count > 1:
         message = f"$minutes can't be had with {count} processes, whose clocks differ; give --steps instead."
         raise InputError(message, minutes=minutes)
     return minutes
 
 
-def _measured(task: Pretraining, state: State, lengths: Iterable[int], tell: Tell) -> list[float]:
+def _measured(
+    task: Pretraining,
+    state: State,
+    lengths: Iterable[int],
+    tell: Tell,
+) -> list[float]:
     """Return the seconds of a step at each of some lengths; those that are not known yet are measured."""
     known = task.seconds_per_step
-    if missing := dict.fromkeys(length for length in lengths if length not in known):
-        seconds = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL) / len(task.options.lengths)
+    missing = dict.fromkeys(length for length in lengths if length not in known)
+    if missing:
+        rehearsal = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL)
+        seconds = rehearsal / len(task.options.lengths)
         shown = ", ".join(map(str, missing))
         tell(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
-        known.update((one, seconds_per_step(task, state, one, seconds, tell)) for one in missing)
+        for length in missing:
+            known[length] = seconds_per_step(task, state, length, seconds, tell)
     return [known[length] for length in lengths]
 
 
-def plan_steps(task: Pretraining, state: State, folder: Path, began: float, tell: Tell) -> Timetable:
+def plan_steps(
+    task: Pretraining,
+    state: State,
+    folder: Path,
+    began: float,
+    tell: Tell,
+) -> Timetable:
     """Count out the steps of the whole run, and write into a checkpoint what was decided.
 
-    A run that goes on with the length it had keeps that. `minutes` count from `began`, a `time.monotonic()`.
+    A run that goes on with the length it had keeps that.
+
+    Parameters
+    ----------
+    task : Pretraining
+        Whose options have `steps` or `minutes`.
+    state : State
+        Its plan is changed.
+    folder : Path
+        Of the checkpoints.
+    began : float
+        `time.monotonic()` from where the minutes count.
+    tell : callable
+        Given a line for the person watching.
+
+    Returns
+    -------
+    Timetable
+
+    Raises
+    ------
+    InputError
+        When fewer steps are asked than were done already.
     """
     budget = {"steps": task.options.steps, "minutes": task.options.minutes}
     if state.plan.get("budget") != budget:
-        trained = task.config_after(state, timetable_of(state)).trained_length if state.step else 0
+        trained = None
+        if state.step:
+            trained = task.config_after(state, timetable_of(state)).trained_length
         state.plan = {"budget": budget, "replanned": (state.step, trained or 0)}
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
-            found = affordable_steps(task, state, began, tell)
-            timetable = Timetable.of(state.step + found.steps)
-            state.plan["until_seconds"] = state.seconds + found.seconds
-            state.plan["per_step"] = [[length, seconds] for length, seconds in found.per_step.items()]
-            state.plan["held_out_share"] = found.held_out_share
+            afforded = affordable_steps(task, state, began, tell)
+            timetable = Timetable.of(state.step + afforded.steps)
+            state.plan["until_seconds"] = state.seconds + afforded.seconds
+            state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
+            state.plan["held_out_share"] = afforded.held_out_share
         if timetable.total < state.step:
             message = f"$steps is less than the {counted(state.step, 'step')} done by this run; give more."
             raise InputError(message, steps=timetable.total)
@@ -104,9 +168,16 @@ def plan_steps(task: Pretraining, state: State, folder: Path, began: float, tell
 
 
 def timetable_of(state: State) -> Timetable:
-    """Return the decisions about the length of a run."""
+    """Return the decisions about the length of a run.
+
+    Parameters
+    ----------
+    state : State
+        Of a run that was planned.
+    """
     total = state.plan["total_steps"]
-    return Timetable(tuple(map(tuple, state.plan.get("timetable", ((0, 0), (total, total))))))
+    knots = state.plan.get("timetable", ((0, 0), (total, total)))
+    return Timetable(tuple(map(tuple, knots)))
 
 
 def _decide(state: State, timetable: Timetable) -> None:
@@ -114,75 +185,178 @@ def _decide(state: State, timetable: Timetable) -> None:
 
 
 def next_review(state: State, timetable: Timetable) -> int | None:
-    """Return the step after which the clock is looked at again; None when it no longer is."""
+    """Return the step after which the clock is looked at again; None when it no longer is.
+
+    Parameters
+    ----------
+    state : State
+        Where the run stands.
+    timetable : Timetable
+        How many steps there are.
+    """
     if "until_seconds" not in state.plan:
         return None
     ahead = (timetable.step_at(share * timetable.planned_total) for share in REVIEWS)
     return next((step for step in ahead if state.step < step < timetable.total), None)
 
 
-def review(task: Pretraining, state: State, timetable: Timetable, since: tuple[int, float]) -> Timetable:
-    """Let a run end when its time does, at the pace since a step and its seconds; return what is decided."""
+def review(
+    task: Pretraining,
+    state: State,
+    timetable: Timetable,
+    since: tuple[int, float],
+) -> Timetable:
+    """Let a run end when its time does, at the pace of the last steps.
+
+    Parameters
+    ----------
+    task : Pretraining
+        What is trained.
+    state : State
+        Where the run stands; its plan is changed.
+    timetable : Timetable
+        What was decided before.
+    since : (int, float)
+        The step from which the pace is taken, and the seconds that the run had trained by then.
+
+    Returns
+    -------
+    Timetable
+        The same one where less than 1% of the steps left would change.
+    """
     step, total = state.step, timetable.total
-    pace = (state.seconds - since[1]) / _expected(task, state, timetable, since[0], step)
+    first, seconds_before = since
+    pace = (state.seconds - seconds_before) / _expected(task, state, timetable, first, step)
     left = state.plan["until_seconds"] - state.seconds
-    steps = max(1, int((total - step) * left / (pace * _expected(task, state, timetable, step, total))))
-    if abs(steps - (total - step)) > NO_CHANGE * (total - step):
+    planned = total - step
+    needed = pace * _expected(task, state, timetable, step, total)
+    steps = max(1, int(planned * left / needed))
+    if abs(steps - planned) > NO_CHANGE * planned:
         timetable = timetable.ending(at=step + steps, seen_from=step)
         _decide(state, timetable)
     return timetable
 
 
-def _expected(task: Pretraining, state: State, timetable: Timetable, begin: int, end: int) -> float:
+def _expected(
+    task: Pretraining,
+    state: State,
+    timetable: Timetable,
+    begin: int,
+    end: int,
+) -> float:
     """Estimate the seconds of steps `begin` to `end` from the throughput of the rehearsal."""
     per_step = dict(state.plan["per_step"])
-    return sum(
-        per_step[stage.seq_length] * max(0, min(end, stage.end) - max(begin, stage.begin))
-        for stage in task.stages(timetable)
-    )
+
+    def seconds(stage: Stage) -> float:
+        steps = min(end, stage.end) - max(begin, stage.begin)
+        return per_step[stage.seq_length] * max(0, steps)
+
+    return sum(map(seconds, task.stages(timetable)))
 
 
-def affordable_steps(task: Pretraining, state: State, began: float, tell: Tell) -> Afforded:
-    """Return how many steps fit into what is left of the minutes, the last evaluation included."""
-    minutes, (lengths, shares) = _minutes(task), zip(*task.options.lengths, strict=True)
+def affordable_steps(
+    task: Pretraining,
+    state: State,
+    began: float,
+    tell: Tell,
+) -> Afforded:
+    """Return how many steps fit into what is left of the minutes, the last evaluation included.
+
+    Parameters
+    ----------
+    task : Pretraining
+        Whose options have `minutes`.
+    state : State
+        The model to rehearse with; it is not changed.
+    began : float
+        `time.monotonic()` from where the minutes count.
+    tell : callable
+        Given a line for the person watching.
+    """
+    minutes = _minutes(task)
+    lengths, shares = zip(*task.options.lengths, strict=True)
     seconds = _measured(task, state, lengths, tell)
-    per_step = sum(share * one for share, one in zip(shares, seconds, strict=True))
+    per_step = sum(part * at_length for part, at_length in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
     share = min(1.0, HELD_OUT * 60 * minutes / measuring) if measuring else 1.0
-    left = MARGIN * (60 * minutes - (time.monotonic() - began)) - share * at_the_end - FINISHING_SECONDS
+    left = MARGIN * (60 * minutes - (time.monotonic() - began))
+    left = left - share * at_the_end - FINISHING_SECONDS
     steps = max(len(lengths), int((left - share * on_the_way) / per_step))
-    fewer = f", on {share:.0%} of the usual targets" if share < 1 else ""
+
     fit = f"{counted(steps, 'step')} of {1000 * per_step:.0f} ms fit into {counted(minutes, 'minute')}"
-    held_out = f"; {share * measuring:.0f} s of these are for measuring held-out text{fewer}"
-    tell(f"{fit}{held_out if measuring else ''}.")
+    if measuring:
+        fit += f"; {share * measuring:.0f} s of these are for measuring held-out text"
+        if share < 1:
+            fit += f", on {share:.0%} of the usual targets"
+    tell(f"{fit}.")
     return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
-def seconds_per_step(task: Pretraining, state: State, seq_length: int, seconds: float, tell: Tell) -> float:
-    """Rehearse steps of one length for about so many seconds, on copies that are thrown away."""
+def seconds_per_step(
+    task: Pretraining,
+    state: State,
+    seq_length: int,
+    seconds: float,
+    tell: Tell,
+) -> float:
+    """Rehearse steps of one length for about so many seconds, on copies that are thrown away.
+
+    Parameters
+    ----------
+    task : Pretraining
+        What is trained.
+    state : State
+        The model to rehearse with; it is not changed.
+    seq_length : int
+        Tokens of a sequence.
+    seconds : float
+        How long to rehearse, at least three steps.
+    tell : callable
+        Given a line for the person watching, where something is compiled.
+
+    Returns
+    -------
+    float
+        The median.
+    """
     params = Parameters(state.params.config, state.params.flat.copy())
-    loop = Loop(1, lambda step: 1e-6, Path(), task.options.accumulate or 1)
+    loop = Loop(1, lambda step: REHEARSED_RATE, Path(), task.options.accumulate or 1)
     steps = start(task.ops, params, task.optimizer(params), task.objective(params.config))
-    times, unread = [time.monotonic()], deque[Mapping[str, float]]()
-    ready = ((batch, steps.prepare(batch, loop.accumulate)) for batch, _ in task.stage_batches(seq_length))
+    times = [time.monotonic()]
+    unread: deque[Mapping[str, float]] = deque()
+    batches = task.stage_batches(seq_length)
+    ready = ((batch, steps.prepare(batch, loop.accumulate)) for batch, _ in batches)
     with closing(prefetch(ready)) as waiting:
         while len(times) < 4 or times[-1] - times[0] < seconds:
             batch, parts = next(waiting)
             if steps.needs_compiling(parts):
                 tell(compiling_text(batch))
-            unread.append(steps.step(parts, len(times) - 1, 1e-6))
+            unread.append(steps.step(parts, len(times) - 1, REHEARSED_RATE))
             if len(unread) > steps.behind:  # as in a training
                 with memory_explained(batch, loop):
                     metrics = dict(unread.popleft())
-                require_finite(metrics, state.step + 1, 1e-6, loop)
+                require_finite(metrics, state.step + 1, REHEARSED_RATE, loop)
                 times.append(time.monotonic())
     # The first step also warms up, and an engine that compiles does so in some others.
     return median(after - before for before, after in pairwise(times[1:]))
 
 
 def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
-    """Estimate the seconds for evaluations, those on the way and the last one, by a short one."""
+    """Estimate the seconds for evaluations, those on the way and the last one, by a short one.
+
+    Parameters
+    ----------
+    task : Pretraining
+        With its held-out text.
+    state : State
+        The model to evaluate.
+
+    Returns
+    -------
+    on_the_way, at_the_end : float
+        Both 0 where nothing is evaluated.
+    """
     if not task.options.evaluations:
         return 0.0, 0.0
     batches = task.held_out_batches(task.options.longest, PREVIEW_TARGETS // 4)
@@ -190,4 +364,6 @@ def evaluation_seconds(task: Pretraining, state: State) -> tuple[float, float]:
     began = time.monotonic()
     task.score(state.params, batches)
     once = 4 * (time.monotonic() - began)
-    return task.options.evaluations * once, 2 * TARGETS / PREVIEW_TARGETS * once  # of shuffled text too
+    on_the_way = task.options.evaluations * once
+    at_the_end = 2 * TARGETS / PREVIEW_TARGETS * once  # of shuffled text too
+    return on_the_way, at_the_end

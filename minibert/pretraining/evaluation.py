@@ -60,12 +60,15 @@ class HeldOut:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss), of at most 700 nats: JSON has no infinity."""
+        """Return exp(loss), of at most 700 nats: JSON has no infinity."""
         return float(np.exp(min(self.loss, 700.0)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all metrics, for JSON; what context is worth to the model is `nats_under_unigram`."""
-        return asdict(self) | {"perplexity": self.perplexity, "nats_under_unigram": self.unigram - self.loss}
+        metrics = asdict(self)
+        metrics["perplexity"] = self.perplexity
+        metrics["nats_under_unigram"] = self.unigram - self.loss
+        return metrics
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,15 @@ class HeldOutBatch(Batch):
     documents: np.ndarray  # (M,) int64, numbers of documents in the shards
 
     def take(self, first: int, last: int) -> Self:
-        """Return sequences `first` to `last` (exclusive), with the documents of their targets."""
-        begin, end = int(self.cu_seqlens[first]), int(self.cu_seqlens[last])
+        """Return sequences `first` to `last` (exclusive), with the documents of their targets.
+
+        Parameters
+        ----------
+        first, last : int
+            Numbers of sequences in this batch.
+        """
+        begin = int(self.cu_seqlens[first])
+        end = int(self.cu_seqlens[last])
         masked = (self.masked_rows >= begin) & (self.masked_rows < end)
         return replace(super().take(first, last), documents=self.documents[masked])
 
@@ -84,20 +94,36 @@ class HeldOutBatch(Batch):
 def evaluation_batches(
     instances: Instances, mask_id: int | None, targets: int = TARGETS
 ) -> Iterator[HeldOutBatch]:
-    """Yield batches until there are `targets` scored positions, or the text was read `PASSES` times."""
+    """Yield batches until there are `targets` scored positions, or the text was read `PASSES` times.
+
+    Parameters
+    ----------
+    instances : Instances
+        Of held-out text.
+    mask_id : int or None
+        What a scored position shows; None: all targets are scored.
+    targets : int, default 20,000
+        Scored positions to reach.
+
+    Yields
+    ------
+    HeldOutBatch
+        Of some 4,096 tokens.
+    """
     waiting: list[Sequence] = []
     documents: list[np.ndarray] = []
-    found = size = 0
+    n_scored = size = 0
     ends = instances.shards.token_ends
     for sequence, position, spans in instances.located():
-        if position.epoch >= PASSES or found >= targets:
+        if position.epoch >= PASSES or n_scored >= targets:
             break
         assert sequence is not None and spans is not None  # it is for other machines only
         waiting.append(sequence)
         places = _places(sequence, spans, instances.options.left_to_right)
         documents.append(np.searchsorted(ends, places, side="right"))
         size += len(sequence.input_ids)
-        found += int(scored_positions(sequence.input_ids[sequence.masked_positions], mask_id).sum())
+        visible = sequence.input_ids[sequence.masked_positions]
+        n_scored += int(scored_positions(visible, mask_id).sum())
         if size >= BATCH_TOKENS:
             yield _packed(waiting, documents)
             waiting, documents, size = [], [], 0
@@ -112,60 +138,116 @@ def _packed(sequences: list[Sequence], documents: list[np.ndarray]) -> HeldOutBa
 # -> (m,) int64
 def _places(sequence: Sequence, spans: Spans, left_to_right: bool) -> np.ndarray:
     """Return where the targets of `[CLS] A [SEP] B [SEP]` stand among the tokens of the shards."""
+    positions = sequence.masked_positions.astype(np.int64)
     if left_to_right:  # the next token is asked for, and at the end of A its [SEP]
-        return spans.a_begin + np.minimum(sequence.masked_positions.astype(np.int64), spans.a_length - 1)
-    place = sequence.masked_positions.astype(np.int64) - 1  # in A, from [CLS] on
+        return spans.a_begin + np.minimum(positions, spans.a_length - 1)
+    place = positions - 1  # in A, from [CLS] on
     in_b = place - spans.a_length - 1  # from the first [SEP] on
     return np.where(place < spans.a_length, spans.a_begin + place, spans.b_begin + in_b)
 
 
 # visible (M,) -> (M,) bool
 def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
-    """Return which predicted positions count: those that show [MASK]; all if `mask_id` is None."""
-    return np.ones(len(visible), bool) if mask_id is None else visible == mask_id
+    """Return which predicted positions count: those that show [MASK]; all if `mask_id` is None.
+
+    Parameters
+    ----------
+    visible : (M,) int32
+        What the model sees at the predicted positions.
+    mask_id : int or None
+        Of [MASK].
+
+    Returns
+    -------
+    (M,) bool
+    """
+    if mask_id is None:
+        return np.ones(len(visible), bool)
+    return visible == mask_id
 
 
 def score(
-    ops: Any, config: BertConfig, params: Params, batches: Iterable[Batch], mask_id: int | None
+    ops: Any,
+    config: BertConfig,
+    params: Params,
+    batches: Iterable[Batch],
+    mask_id: int | None,
 ) -> HeldOut:
-    """Score a model on batches; `mask_id` None scores every target, as a left-to-right model needs it."""
+    """Score a model on batches.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the model.
+    params : dict
+        Its parameters, as a tree.
+    batches : iterable of Batch
+        Held-out text; of `HeldOutBatch` the standard error is known, too.
+    mask_id : int or None
+        Of [MASK], where alone targets are scored. None scores every target, as a left-to-right model needs
+        it.
+
+    Returns
+    -------
+    HeldOut
+
+    Raises
+    ------
+    InputError
+        When no position is scored, or a batch does not fit the model.
+    """
     runtime = runtime_of(ops)
     tree = runtime.to_device(params)
-    masked, pairs = [_EMPTY], [_EMPTY]  # rows of negative log-likelihood, prediction and label
+    masked = [_EMPTY]  # rows of negative log-likelihood, prediction and label
+    pairs = [_EMPTY]  # likewise
     documents = [_NOWHERE]  # of the targets
     sequences = tokens = 0
     for batch in batches:
         batch.validate(config)
         mlm, nsp = runtime.call(ops, per_position, (config,), tree, runtime.prepare(batch))
         scored = scored_positions(batch.input_ids[batch.masked_rows], mask_id)
-        mlm = [runtime.in_order(one, batch, "masked") for one in mlm]
+        mlm = [runtime.in_order(values, batch, "masked") for values in mlm]
         masked.append(np.array([*mlm, batch.masked_labels], np.float64)[:, scored])
         if isinstance(batch, HeldOutBatch):
             documents.append(batch.documents[scored])
-        nsp = [runtime.in_order(one, batch, "sequences") for one in nsp]
+        nsp = [runtime.in_order(values, batch, "sequences") for values in nsp]
         labels = batch.next_sentence_labels
         pairs.append(np.array([*nsp, labels], np.float64)[:, labels >= 0])
-        sequences, tokens = sequences + batch.S, tokens + batch.T
+        sequences += batch.S
+        tokens += batch.T
     nll, predicted, targets = np.concatenate(masked, axis=1)
     next_nll, next_predicted, next_labels = np.concatenate(pairs, axis=1)
     if not len(targets):
         raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
-    paired, counts = len(next_labels) > 0, np.bincount(next_labels.astype(int))
-    where = np.concatenate(documents)
-    known = len(where) == len(nll)
-    return HeldOut(
+    metrics = HeldOut(
         loss=float(nll.mean()),
         unigram=entropy_of_counts(np.bincount(targets.astype(int))),
         accuracy=float((predicted == targets).mean()),
         targets=len(targets),
-        next_loss=float(next_nll.mean()) if paired else None,
-        next_accuracy=float((next_predicted == next_labels).mean()) if paired else None,
-        next_majority=float(counts.max() / len(next_labels)) if paired else None,
+        next_loss=None,
+        next_accuracy=None,
+        next_majority=None,
         sequences=sequences,
         tokens=tokens,
-        standard_error=standard_error(nll, where) if known else None,
-        documents=len(np.unique(where)) if known else None,
     )
+    if len(next_labels):
+        counts = np.bincount(next_labels.astype(int))
+        metrics = replace(
+            metrics,
+            next_loss=float(next_nll.mean()),
+            next_accuracy=float((next_predicted == next_labels).mean()),
+            next_majority=float(counts.max() / len(next_labels)),
+        )
+    numbers = np.concatenate(documents)
+    if len(numbers) == len(nll):
+        metrics = replace(
+            metrics,
+            standard_error=standard_error(nll, numbers),
+            documents=len(np.unique(numbers)),
+        )
+    return metrics
 
 
 # values (n,)  documents (n,)
@@ -198,17 +280,32 @@ def standard_error(values: np.ndarray, documents: np.ndarray) -> float | None:
     1.5
     """
     names, number = np.unique(documents, return_inverse=True)
-    if (count := len(names)) < 2:
+    count = len(names)
+    if count < 2:
         return None
     sums = np.bincount(number, values - values.mean())
-    return float(np.sqrt(count / (count - 1) * (sums @ sums)) / len(values))
+    variance = count / (count - 1) * (sums @ sums)
+    return float(np.sqrt(variance) / len(values))
 
 
 def error_text(found: Mapping[str, Any]) -> str:
-    """Say how certain a held-out loss is, of `HeldOut.to_dict()`; "" where that is not known."""
-    if (error := found.get("standard_error")) is None:
+    """Format how certain a held-out loss is.
+
+    Parameters
+    ----------
+    found : mapping
+        Of `HeldOut.to_dict()`.
+
+    Returns
+    -------
+    str
+        Begins with a comma; "" where the standard error is not known.
+    """
+    error = found.get("standard_error")
+    if error is None:
         return ""
-    return f", standard error {error:.3f} over {counted(found['documents'], 'document')}"
+    documents = counted(found["documents"], "document")
+    return f", standard error {error:.3f} over {documents}"
 
 
 def score_with_shuffled(
@@ -237,7 +334,8 @@ def score_with_shuffled(
     shuffled : HeldOut or None
         None where nothing was shuffled.
     """
-    total = sum(batch.T for batch in batches) * (1 if special_ids is None else 2)
+    times = 1 if special_ids is None else 2
+    total = times * sum(batch.T for batch in batches)
     with Progress(total, "tokens measured", show) as progress:
 
         def watched(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -253,9 +351,31 @@ def score_with_shuffled(
 
 # -> nll predicted (M,), nll predicted (S,)
 def per_position(
-    ops: Any, config: BertConfig, params: Params, batch: Batch
+    ops: Any,
+    config: BertConfig,
+    params: Params,
+    batch: Batch,
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Compute losses of both heads, at every masked position and of every sequence, and the likeliest."""
+    """Compute losses of both heads, at every masked position and of every sequence, and the likeliest.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the model.
+    params : dict
+        Its parameters, as a tree.
+    batch : Batch
+        As the engine takes it.
+
+    Returns
+    -------
+    (nll, predicted) : (M,) each
+        Of the masked-LM head, in nats and by id.
+    (nll, predicted) : (S,) each
+        Of the next-sentence head; meaningless where it is not asked.
+    """
     loss, _ = pretraining_loss(ops, config, params, batch)
     return (loss.mlm_nll, loss.mlm_predicted), (loss.nsp_nll, loss.nsp_predicted)
 
@@ -264,6 +384,18 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
     """Yield the same batches with the ordinary tokens of each sequence in another order.
 
     Special tokens and predicted positions stay in place. A model that uses word order does worse on these.
+
+    Parameters
+    ----------
+    batches : iterable of Batch
+        Left as they are.
+    special_ids : iterable of int
+        Ids of the special tokens.
+
+    Yields
+    ------
+    Batch
+        Drawn in the same way every time.
     """
     special = np.array(list(special_ids))
     for number, batch in enumerate(batches):
@@ -273,12 +405,24 @@ def shuffle_contexts(batches: Iterable[Batch], special_ids: Iterable[int]) -> It
         sequence = np.searchsorted(batch.cu_seqlens, rows, side="right")
         draws = np.random.default_rng([SHUFFLING_SEED, number]).random(len(rows))
         input_ids = batch.input_ids.copy()
-        input_ids[rows] = input_ids[rows[np.argsort(sequence + draws)]]  # at random within each sequence
+        shuffled = rows[np.argsort(sequence + draws)]  # at random within each sequence
+        input_ids[rows] = input_ids[shuffled]
         yield replace(batch, input_ids=input_ids)
 
 
 # counts (V,) -> nats
 def entropy_of_counts(counts: np.ndarray) -> float:
-    """Compute the entropy of the distribution that some counts give, in nats."""
+    """Compute the entropy of the distribution that some counts give, in nats.
+
+    Parameters
+    ----------
+    counts : (V,) int64
+        At least one of them above 0.
+
+    Returns
+    -------
+    float
+        From 0 to log V.
+    """
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

@@ -34,7 +34,19 @@ LEAST_TARGETS = 500  # at the end of the shortest run
 
 @dataclass(frozen=True)
 class Pretraining:
-    """What the loop is to train, and on what."""
+    """What the loop is to train, and on what.
+
+    Attributes
+    ----------
+    options : PretrainOptions
+        Of the run.
+    text : Text
+        What it is trained and measured on.
+    ops : Ops
+        The engine.
+    seconds_per_step : dict of int to float
+        Seconds of a step by sequence length, as far as measured.
+    """
 
     options: PretrainOptions
     text: Text
@@ -43,12 +55,25 @@ class Pretraining:
 
     @property
     def config(self) -> BertConfig | None:
-        """The model's configuration; None when the folder of `model` has it."""
-        return None if self.options.model else self.options.model_config(self.text.tokenizer.vocab_size)
+        """Return the model's configuration; None when the folder of `model` has it."""
+        if self.options.model:
+            return None
+        return self.options.model_config(self.text.tokenizer.vocab_size)
 
     def start(self, checkpoint: Any = None) -> State:
-        """Return a checkpoint's state or a new one, whose plan says if `model` got a new masked-LM head."""
-        plan, o = {}, self.options
+        """Return a checkpoint's state or a new one, whose plan says if `model` got a new masked-LM head.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint, optional
+            To go on from; without one the run begins, with the weights of `model` or with initial values.
+
+        Returns
+        -------
+        State
+        """
+        o = self.options
+        plan = {}
         if checkpoint is not None:
             params = checkpoint.params
         elif o.model:
@@ -64,23 +89,63 @@ class Pretraining:
         return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
+        """Return a new optimizer of some parameters, with the update rule of the options.
+
+        Parameters
+        ----------
+        params : Parameters
+            Which it is to update.
+        """
         return optimizer_for(params, **self.options.update_rule)
 
     def rate(self, timetable: Timetable) -> Callable[[int], float]:
-        """Return the learning rate of every step of a run."""
-        o, total = self.options, timetable.planned_total
+        """Return the learning rate of every step of a run.
+
+        Parameters
+        ----------
+        timetable : Timetable
+            How many steps there are.
+
+        Returns
+        -------
+        callable
+            From the number of a step, from 0, to its rate.
+        """
+        o = self.options
+        total = timetable.planned_total
         peak, decay = o.learning_rate, o.google_decay
         assert o.warmup is not None and peak is not None and decay is not None  # since the run was planned
         warmup = round(total * o.warmup)
-        return lambda step: warmup_linear(timetable.planned(step), total, warmup, peak, decay)
+
+        def rate(step: int) -> float:
+            return warmup_linear(timetable.planned(step), total, warmup, peak, decay)
+
+        return rate
 
     def stages(self, timetable: Timetable) -> list[Stage]:
-        """Return the lengths of a run's sequences, one after another."""
-        planned, actual = self.options.stages(timetable.planned_total), timetable.step_at
+        """Return the lengths of a run's sequences, one after another.
+
+        Parameters
+        ----------
+        timetable : Timetable
+            How many steps there are.
+
+        Returns
+        -------
+        list of Stage
+        """
+        actual = timetable.step_at
+        planned = self.options.stages(timetable.planned_total)
         return [Stage(length, actual(begin), actual(end)) for length, begin, end in planned]
 
     def objective(self, config: BertConfig) -> MaskedAndNext:
-        """Return what is minimised."""
+        """Return what is minimised.
+
+        Parameters
+        ----------
+        config : BertConfig
+            The shape of the model.
+        """
         return MaskedAndNext(config, self.options.seed)
 
     def batches(
@@ -90,12 +155,30 @@ class Pretraining:
 
         A position is [sequence length, epoch, block, offset]. Where the length changes, a new pass over the
         text begins: instances of another length are other instances.
+
+        Parameters
+        ----------
+        timetable : Timetable
+            How many steps there are.
+        step : int, default 0
+            The first step to yield the batch of.
+        position : list of int, optional
+            The position after the step before; None: the beginning of the text.
+
+        Yields
+        ------
+        batch : Batch
+        position : list of int
         """
-        for stage in [one for one in self.stages(timetable) if one.end > step]:
+        for stage in self.stages(timetable):
+            if stage.end <= step:
+                continue
             at = BEGINNING
             if position is not None:
-                length, *rest = position
-                at = Position(*rest) if length == stage.seq_length else Position(rest[0] + 1, 0, 0)
+                length, epoch, *place = position
+                at = Position(epoch + 1, 0, 0)
+                if length == stage.seq_length:
+                    at = Position(epoch, *place)
             runtime = runtime_of(self.ops)
             stream = self.stage_batches(stage.seq_length, at, runtime.rank, runtime.world_size)
             # The last position tells the next stage which epoch is over.
@@ -103,40 +186,87 @@ class Pretraining:
                 yield batch, position
 
     def stage_batches(
-        self, seq_length: int, at: Position = BEGINNING, rank: int = 0, world_size: int = 1
+        self,
+        seq_length: int,
+        at: Position = BEGINNING,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> Iterator[tuple[Batch, list[int]]]:
         """Yield endless batches of one sequence length from a position on, with the position after each.
 
         Of every batch only the share of process `rank` is read, with the weights of a batch of nothing else.
+
+        Parameters
+        ----------
+        seq_length : int
+            Tokens of a sequence.
+        at : Position
+            Where in the data to begin.
+        rank, world_size : int
+            Number of this process, and of all of them.
+
+        Yields
+        ------
+        batch : Batch
+            Of several processes a `BatchPart`.
+        position : list of int
+            [sequence length, epoch, block, offset].
+
+        Raises
+        ------
+        InputError
+            When a step has fewer sequences than there are processes.
         """
-        o, count = self.options, max(1, self.options.tokens_per_step // seq_length)
+        o = self.options
+        count = max(1, o.tokens_per_step // seq_length)
         if count < world_size:
             leaves = f"leaves some of {world_size} processes without any; raise --batch-size or start fewer."
             raise InputError(f"A step of {count} sequences of {seq_length} tokens {leaves}")
-        first, last = (count * border // world_size for border in (rank, rank + 1))
+        first = count * rank // world_size
+        last = count * (rank + 1) // world_size
         stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
         while True:
             sequences, after = zip(*islice(stream, count), strict=True)
             batch = Batch.pack(sequences[first:last], first)
             if world_size > 1:
-                most = seq_length if o.left_to_right else o.instance_options(seq_length).most_predictions
-                own, asks = vars(batch), o.pairs_at(seq_length)
+                most_masked = seq_length
+                if not o.left_to_right:
+                    most_masked = o.instance_options(seq_length).most_predictions
                 batch = BatchPart(
-                    **own, parts=world_size, sequences=count, longest=seq_length, most_masked=most, asks=asks
+                    **vars(batch),
+                    parts=world_size,
+                    sequences=count,
+                    longest=seq_length,
+                    most_masked=most_masked,
+                    asks=o.pairs_at(seq_length),
                 )
             yield batch, [seq_length, *map(int, after[-1])]
 
     def held_out_batches(self, seq_length: int, targets: int) -> list[Batch]:
-        """Make held-out batches with `targets` scored positions."""
+        """Make held-out batches with `targets` scored positions.
+
+        Parameters
+        ----------
+        seq_length : int
+            Tokens of a sequence.
+        targets : int
+            Scored positions; fewer where the text has not so many.
+        """
         return list(evaluation_batches(self.held_out(seq_length), self.mask_id, targets))
 
     def held_out(self, seq_length: int) -> Instances:
-        """Return the instances of one length from held-out text."""
+        """Return the instances of one length from held-out text.
+
+        Parameters
+        ----------
+        seq_length : int
+            Tokens of a sequence.
+        """
         return self.text.held_out(seq_length, self.options.pairs_at(seq_length), self.options.left_to_right)
 
     @property
     def mask_id(self) -> int | None:
-        """What a scored position shows; None left to right, where all targets are scored."""
+        """Return what a scored position shows; None left to right, where all targets are scored."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
     def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:
@@ -185,42 +315,90 @@ class Pretraining:
         return min(1.0, max(LEAST_TARGETS / TARGETS, affordable))
 
     def score(self, params: FlatParameters, batches: Iterable[Batch]) -> HeldOut:
-        """Score held-out text with some parameters."""
+        """Score held-out text with some parameters.
+
+        Parameters
+        ----------
+        params : FlatParameters
+            The model.
+        batches : iterable of Batch
+            Held-out text.
+        """
         return score(self.ops, params.config, params.tree, batches, self.mask_id)
 
     def config_after(self, state: State, timetable: Timetable) -> BertConfig:
         """Return the model's configuration, with the longest sequences that it has been trained on so far.
 
         With `model` that is known from the beginning, or, of a model from elsewhere, not at all.
+
+        Parameters
+        ----------
+        state : State
+            Where the run stands.
+        timetable : Timetable
+            How many steps there are.
         """
         config = state.params.config
         if self.options.model:
             return config
         since, trained = state.plan.get("replanned", (0, 0))  # before that step, by another timetable
-        stages = [one for one in self.stages(timetable) if one.end > since]
-        seen = [one.seq_length for one in stages if max(one.begin, since) < max(1, state.step)]
+        stages = [stage for stage in self.stages(timetable) if stage.end > since]
+        seen = [stage.seq_length for stage in stages if max(stage.begin, since) < max(1, state.step)]
         return replace(config, trained_length=max(trained, *seen, 0))
 
     def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> Callable[[], None] | None:
-        """Return a function that initialises the positions that a longer stage is about to use, if any."""
-        longer = state.position is not None and position[0] > state.position[0]
-        known = self.config_after(state, timetable).trained_length if longer else None
-        if known is None or known >= position[0]:
+        """Return a function that initialises the positions that a longer stage is about to use, if any.
+
+        Parameters
+        ----------
+        timetable : Timetable
+            How many steps there are.
+        state : State
+            Where the run stands, with the position of its last batch.
+        position : list of int
+            Of the next batch.
+
+        Returns
+        -------
+        callable or None
+            None where that batch needs no position that was not trained.
+        """
+        length = position[0]
+        if state.position is None or length <= state.position[0]:
+            return None
+        known = self.config_after(state, timetable).trained_length
+        if known is None or known >= length:
             return None
         # `state.params` when it is called: on devices they are others then.
-        return lambda: begin_positions(state.params, known, position[0])
+        return lambda: begin_positions(state.params, known, length)
 
     def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
-        """Return a function that evaluates a little held-out text at the sequence length in training."""
+        """Return a function that evaluates a little held-out text at the sequence length in training.
+
+        Parameters
+        ----------
+        timetable : Timetable
+            How many steps there are.
+
+        Returns
+        -------
+        callable
+            From a state to "held_out_loss", "held_out_accuracy" and "seq_length".
+        """
         batches: dict[int, list[Batch]] = {}
 
         def evaluate(state: State) -> dict[str, float]:
-            length = next(s.seq_length for s in self.stages(timetable) if state.step <= s.end)
+            stages = self.stages(timetable)
+            length = next(stage.seq_length for stage in stages if state.step <= stage.end)
             if length not in batches:
                 targets = self.held_out_targets(state, timetable, PREVIEW_TARGETS)
                 batches[length] = self.held_out_batches(length, targets)
-            found = self.score(state.params, batches[length])
-            return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy, "seq_length": length}
+            metrics = self.score(state.params, batches[length])
+            return {
+                "held_out_loss": metrics.loss,
+                "held_out_accuracy": metrics.accuracy,
+                "seq_length": length,
+            }
 
         return evaluate
 
@@ -233,7 +411,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if stored.vocab_size != text.tokenizer.vocab_size:
         other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
         raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
-    its_positions = stored.max_position_embeddings
+    positions_before = stored.max_position_embeddings
     if options.extend_positions:
         params = with_positions(params, options.extend_positions, source)
         stored = params.config
@@ -242,13 +420,16 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         more = f"give it more with --extend-positions {options.longest}"
         message = f"$seq_length is longer than {positions}; choose shorter sequences, or {more}."
         raise InputError(message, seq_length=options.longest)
-    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", its_positions)):
+    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
-            more = " or give more positions with --extend-positions" if name == "max_positions" else ""
+            more = ""
+            if name == "max_positions":
+                more = " or give more positions with --extend-positions"
             message = f"${name} is not what {source} has, {kept}, which stays; leave it out{more}."
             raise InputError(message, **{name: asked})
-    if new_head := any(name.startswith("cls.predictions") for name in report.missing):
+    new_head = any(name.startswith("cls.predictions") for name in report.missing)
+    if new_head:
         params["mlm.output_bias"][...] = text.log_unigram()
         begins = "a new one begins with the frequencies of the text's pieces as its output bias"
         rate = options.rate_from(True)
@@ -256,7 +437,8 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         if decoder is not None:
             lacks = "a masked-LM head whose decoder is not its word embeddings, which is not trained here"
         warn(f"{source} has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
-    if trained := stored.trained_length:
+    trained = stored.trained_length
+    if trained:
         begin_positions(params, trained, options.longest)
         trained = max(trained, options.longest)
     fields = {"is_decoder": options.left_to_right, "trained_length": trained}

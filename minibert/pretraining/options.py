@@ -178,7 +178,8 @@ class PretrainOptions(RunOptions):
     def _check_what_others_bring(self) -> None:
         """Raise InputError for what shards, a vocabulary or trained weights have settled already."""
         if self.shards is not None:
-            if given := [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]:
+            given = [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]
+            if given:
                 arguments = Arguments({name: getattr(self, name) for name in given})
                 what = "$shards brings text and vocabulary, so $given can't be given beside it"
                 raise InputError(f"{what}; leave one out.", shards=self.shards, given=arguments)
@@ -195,8 +196,11 @@ class PretrainOptions(RunOptions):
     def resolved(self) -> "PretrainOptions":
         """Return the same with every `None` that the recipe answers filled in."""
         recipe = self.recipe
-        copied = ("seq_length", "batch_size", "accumulate", "warmup")
-        answers: dict[str, Any] = {name: getattr(recipe, name) for name in copied} | {
+        answers: dict[str, Any] = {
+            "seq_length": recipe.seq_length,
+            "batch_size": recipe.batch_size,
+            "accumulate": recipe.accumulate,
+            "warmup": recipe.warmup,
             "size": None if self.model else "tiny",
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
             "dropout": recipe.dropout,
@@ -209,12 +213,16 @@ class PretrainOptions(RunOptions):
         if self.steps and not recipe.seq_length:
             sequences = self.steps * (self.batch_size or recipe.batch_size)
             answers["seq_length"] = self.schedule_for(lambda longest: sequences * longest)
-        return dataclasses.replace(self, **{n: v for n, v in answers.items() if getattr(self, n) is None})
+        open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **open_answers)
 
     def check_positions(self) -> None:
-        """Raise InputError when a new model was given fewer positions than its sequences need.
+        """Check that a new model has as many positions as its sequences need.
 
-        More positions than it has are for a trained model.
+        Raises
+        ------
+        InputError
+            When it was given fewer, or when `extend_positions` is given, which is for a trained model.
         """
         if self.extend_positions and not self.model:
             advice = "name one with --model, or give --max-positions."
@@ -226,71 +234,129 @@ class PretrainOptions(RunOptions):
             raise InputError(message, max_positions=self.max_positions)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
-        """Return what `seq_length` becomes where nobody gave it; `tokens` as in `recipes.schedule_for`."""
+        """Return what `seq_length` becomes where nobody gave it.
+
+        Parameters
+        ----------
+        tokens : callable
+            As for `recipes.schedule_for`.
+        """
         return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
 
     def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
-        """Return the same with what only a run could decide as the run with the `stored` options did."""
-        open_ones = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
+        """Return the same with what only a run could decide as the run with the `stored` options did.
+
+        Parameters
+        ----------
+        stored : PretrainOptions
+            Of that run's `training.json`.
+        """
+        undecided = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
         if self.next_sentence and not stored.next_sentence:  # for want of documents of two sentences
-            open_ones.append("next_sentence")
-        return dataclasses.replace(self, **{name: getattr(stored, name) for name in open_ones})
+            undecided.append("next_sentence")
+        decided = {name: getattr(stored, name) for name in undecided}
+        return dataclasses.replace(self, **decided)
 
     def rate_from(self, new_head: bool = False) -> float:
-        """Return the learning rate given, or the recipe's; `new_head`: without a trained masked-LM head."""
-        usual = recipes.NEW_HEAD_RATE if new_head and self.recipe is FURTHER else self.recipe.learning_rate
-        return self.learning_rate or usual * (LAMB_RATE if self.optimizer == "lamb" else 1)
+        """Return the learning rate given, or the recipe's.
+
+        Parameters
+        ----------
+        new_head : bool, default False
+            Whether the model is without a trained masked-LM head.
+        """
+        usual = self.recipe.learning_rate
+        if new_head and self.recipe is FURTHER:
+            usual = recipes.NEW_HEAD_RATE
+        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        return self.learning_rate or usual * factor
 
     @property
     def recipe(self) -> SizeRecipe:
-        """What goes with the size; see `recipes.recipe_for`."""
+        """Return what goes with the size; see `recipes.recipe_for`."""
         return FURTHER if self.model and self.size is None else recipes.recipe_for(self.size or "tiny")
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
-        """Sequence lengths and their shares of the steps, in order; until decided, those of most tokens."""
+        """Return lengths and their shares of the steps, in order; until decided, those of most tokens."""
         return parse_lengths(self.seq_length or self.schedule_for(lambda longest: math.inf))
 
     @property
     def longest(self) -> int:
-        """The longest sequence of the schedule."""
+        """Return the longest sequence of the schedule."""
         return max(length for length, _ in self.lengths)
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens a step, were every sequence full; the same in every stage."""
+        """Return the tokens of a step, were every sequence full; the same in every stage."""
         assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
 
     @property
     def pairs(self) -> bool:
-        """Whether next-sentence prediction is part of the task."""
+        """Return whether next-sentence prediction is part of the task."""
         return self.next_sentence and not self.left_to_right
 
     def stages(self, total_steps: int) -> list[Stage]:
-        """Lay the schedule out over `total_steps`; the borders are rounded, the last stage ends the run."""
+        """Lay the schedule out over `total_steps`; the borders are rounded, the last stage ends the run.
+
+        Parameters
+        ----------
+        total_steps : int
+            Of the schedule.
+
+        Returns
+        -------
+        list of Stage
+            Without those that would be empty.
+        """
         lengths, shares = zip(*self.lengths, strict=True)
-        borders = [0, *(round(total_steps * share) for share in accumulate(shares[:-1])), total_steps]
+        between = [round(total_steps * share) for share in accumulate(shares[:-1])]
+        borders = [0, *between, total_steps]
         stages = map(Stage, lengths, borders, borders[1:])
         return [stage for stage in stages if stage.end > stage.begin]
 
     def pairs_at(self, seq_length: int) -> bool:
-        """Tell whether sequences of this length are pairs: in short first stages they are not."""
+        """Return whether sequences of a length are pairs: in short first stages they are not.
+
+        Parameters
+        ----------
+        seq_length : int
+            Tokens of a sequence.
+        """
         last = self.seq_length is None or seq_length == self.longest
         return self.pairs and (last or seq_length >= PAIRS_FROM)
 
     def instance_options(self, seq_length: int) -> InstanceOptions:
-        """Return how instances of one stage are made."""
-        own: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
-        shared = {field.name for field in dataclasses.fields(InstanceOptions)} - own.keys()
-        return InstanceOptions(**own, **{name: getattr(self, name) for name in shared})
+        """Return how instances of one stage are made.
+
+        Parameters
+        ----------
+        seq_length : int
+            Tokens of the stage's sequences.
+        """
+        of_stage: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        names = {field.name for field in dataclasses.fields(InstanceOptions)} - of_stage.keys()
+        shared = {name: getattr(self, name) for name in names}
+        return InstanceOptions(**of_stage, **shared)
 
     def model_config(self, vocab_size: int) -> BertConfig:
-        """Return the shape of the model."""
+        """Return the shape of the model.
+
+        Parameters
+        ----------
+        vocab_size : int
+            Pieces of the vocabulary.
+        """
         assert self.size is not None  # since the options were resolved
-        shape = {"vocab_size": vocab_size, "max_position_embeddings": max(self.max_positions, self.longest)}
-        how = {"hidden_act": self.hidden_act, "is_decoder": self.left_to_right}
-        return BertConfig.from_size(self.size, **shape, **how, **self.dropouts)
+        return BertConfig.from_size(
+            self.size,
+            vocab_size=vocab_size,
+            max_position_embeddings=max(self.max_positions, self.longest),
+            hidden_act=self.hidden_act,
+            is_decoder=self.left_to_right,
+            **self.dropouts,
+        )
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:

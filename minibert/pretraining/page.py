@@ -42,11 +42,39 @@ class RunPage(AbstractContextManager["RunPage"]):
 
     It is written after every evaluation and every REFRESH seconds; more seldom where many steps make it slow.
     Where the block is left by an error, the page says that the run has stopped.
+
+    Parameters
+    ----------
+    task : Pretraining
+        What is trained, and on what.
+    state : State
+        Where the run stands, which changes as it trains.
+    run : Path
+        The run folder, which the page is written into.
+    engine : str
+        The engine, as it is shown.
+    peak : float or None
+        GFLOP/s of the machine, where they are known.
+
+    Attributes
+    ----------
+    text_unigram : float
+        Entropy of the whole text's pieces, in nats.
     """
 
-    def __init__(self, task: Pretraining, state: State, run: Path, engine: str, peak: float | None) -> None:
-        self._task, self._state, self._run = task, state, run
-        self._engine, self._peak = engine, peak
+    def __init__(
+        self,
+        task: Pretraining,
+        state: State,
+        run: Path,
+        engine: str,
+        peak: float | None,
+    ) -> None:
+        self._task = task
+        self._state = state
+        self._run = run
+        self._engine = engine
+        self._peak = peak
         self.text_unigram = entropy_of_counts(task.text.piece_counts())
         self._due = -math.inf
 
@@ -65,10 +93,22 @@ class RunPage(AbstractContextManager["RunPage"]):
             raise
 
     def keeping(self, on_log: OnLog | None) -> OnLog:
-        """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`."""
+        """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`.
+
+        Parameters
+        ----------
+        on_log : callable or None
+            Called with the number of each step and what is recorded of it.
+
+        Returns
+        -------
+        callable
+            Of the same arguments.
+        """
 
         def noted(step: int, values: dict[str, float]) -> None:
-            if time.monotonic() >= self._due or any(name.startswith("eval/") for name in values):
+            is_evaluated = any(name.startswith("eval/") for name in values)
+            if time.monotonic() >= self._due or is_evaluated:
                 began = time.monotonic()
                 self.write("training")
                 spent = time.monotonic() - began
@@ -79,10 +119,25 @@ class RunPage(AbstractContextManager["RunPage"]):
         return noted
 
     def write(self, status: str, report: dict[str, Any] | None = None) -> Path:
-        """Write the page of a run that is "training", has "stopped" or is "finished", with its report."""
-        task, state, path = self._task, self._state, self._run / REPORT_FILE
+        """Write the page of a run.
+
+        Parameters
+        ----------
+        status : str
+            "training", "stopped" or "finished".
+        report : dict, optional
+            Of a run that is finished: what `report.json` holds.
+
+        Returns
+        -------
+        Path
+            Of the page.
+        """
+        task, state = self._task, self._state
+        path = self._run / REPORT_FILE
         metrics = read_metrics(self._run) if (self._run / METRICS).exists() else []
-        total, left_to_right = timetable_of(state).total, task.options.left_to_right
+        held_out = report and report["held_out"]
+        total = timetable_of(state).total
         pace = state.seconds / state.step if state.step else 0.0
         losses = [line["mlm_loss"] for line in metrics if "mlm_loss" in line][-LAST:]
         page = rendered(
@@ -90,16 +145,16 @@ class RunPage(AbstractContextManager["RunPage"]):
             title=f"Pre-training of BERT-{state.params.config.size}",
             refresh=REFRESH if status == "training" else None,
             status=status,
-            what="next words" if left_to_right else "masked words",
+            what="next words" if task.options.left_to_right else "masked words",
             steps=(state.step, total),
             tokens=state.tokens,
             duration=duration(state.seconds),
             left=duration(pace * (total - state.step)),
-            held_out=report and report["held_out"],
+            held_out=held_out,
             loss=f"{sum(losses) / len(losses):.3f}" if losses else None,
             last=len(losses),
-            figures=held_out_rows(report["held_out"]) if report and report["held_out"] else [],
-            loss_curve=[self._losses(metrics, report and report["held_out"])],
+            figures=held_out_rows(held_out) if held_out else [],
+            loss_curve=[self._losses(metrics, held_out)],
             examples=report["examples"] if report else [],
             speeds=self._speeds(metrics),
             speed_curve=[self._curve(metrics, "tokens_per_second", "tokens a second", "{:,.0f}")],
@@ -111,32 +166,40 @@ class RunPage(AbstractContextManager["RunPage"]):
 
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
         """Draw the loss of training and held-out text, with the floors of what makes no use of context."""
-        looks = points(metrics, "held_out_loss")
+        evaluations = points(metrics, "held_out_loss")
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:
-            looks = np.vstack([looks, (self._state.step, held_out["loss"])])
+            evaluations = np.vstack([evaluations, (self._state.step, held_out["loss"])])
             floors = [(held_out["unigram"], "unigram entropy of the held-out targets")]
             if held_out["shuffled_loss"] is not None:
                 floors.append((held_out["shuffled_loss"], "held out, its context shuffled"))
         lines = [(value, f"{name}: {value:.2f}") for value, name in floors]
-        held = Curve("metric", looks, "held-out", dots=True)
-        return self._curve(metrics, "mlm_loss", "loss, nats", "{:.3f}", lines, held)
+        curve = Curve("metric", evaluations, "held-out", dots=True)
+        return self._curve(metrics, "mlm_loss", "loss, nats", "{:.3f}", lines, curve)
 
     def _curve(
-        self, metrics: Metrics, name: str, title: str, form: str, lines: Lines = (), *more: Curve
+        self,
+        metrics: Metrics,
+        name: str,
+        title: str,
+        form: str,
+        lines: Lines = (),
+        *more: Curve,
     ) -> dict[str, Any] | None:
+        step = self._state.step
         stages = self._task.stages(timetable_of(self._state))
         breaks = [stage.begin for stage in stages[1:]]
-        marks = [(stage.begin, str(stage.seq_length)) for stage in stages if stage.begin <= self._state.step]
+        marks = [(stage.begin, str(stage.seq_length)) for stage in stages if stage.begin <= step]
         training = Curve("loss", points(metrics, name), "training", breaks=breaks)
-        return picture(title, [training, *more], form.format, self._state.step, lines=lines, marks=marks)
+        return picture(title, [training, *more], form.format, step, lines=lines, marks=marks)
 
     def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
         """Return the throughput of the whole run, and the median of the steps in what else was measured."""
         state, dtype = self._state, self._task.options.dtype
         rows = [("tokens a second", f"{state.tokens / max(state.seconds, 1e-9):,.0f}")]
         for name, title, form in SPEEDS:
-            if values := [line[name] for line in metrics if name in line]:
+            values = [line[name] for line in metrics if name in line]
+            if values:
                 rows.append((title, form.format(median(values))))
         if self._peak:
             rows.append((f"peak of the machine in {dtype}", f"{self._peak:,.0f} GFLOP/s"))
@@ -144,40 +207,78 @@ class RunPage(AbstractContextManager["RunPage"]):
 
 
 def named_paths(options: PretrainOptions) -> dict[str, Any]:
-    """Return the options that are paths by their last parts, all that a page says of them."""
-    single = {name: getattr(options, name) for name in ("shards", "vocab", "model")}
-    found = {name: path and Path(path).name for name, path in single.items()}
-    return {"corpus": tuple(Path(path).name for path in options.corpus)} | found
+    """Return the options that are paths by their last parts, all that a page says of them.
+
+    Parameters
+    ----------
+    options : PretrainOptions
+        Of the run.
+
+    Returns
+    -------
+    dict
+        "corpus", a tuple of names; "shards", "vocab" and "model", each a name or what the option is without
+        one.
+    """
+    named: dict[str, Any] = {"corpus": tuple(Path(path).name for path in options.corpus)}
+    for name in ("shards", "vocab", "model"):
+        path = getattr(options, name)
+        named[name] = path and Path(path).name
+    return named
 
 
 def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, str, str]]:
-    """Return what was decided of size, text, recipe and length of a run: what, how, and why."""
-    o, text, config, plan = task.options, task.text, state.params.config, state.plan
-    named, timetable = named_paths(o), timetable_of(state)
-    name = next((name for name, one in RECIPES.items() if one is o.recipe), "further training")
-    recipe = f"recipe of {name}" if o.size in (name, None) else f"recipe of {name}, the nearest to {o.size}"
+    """Return what was decided of size, text, recipe and length of a run.
+
+    Parameters
+    ----------
+    task : Pretraining
+        What is trained, and on what.
+    state : State
+        Whose plan says how long.
+    engine : str
+        The engine, as it is shown.
+
+    Returns
+    -------
+    list of (str, str, str)
+        What was decided, how, and why.
+    """
+    o = task.options
+    text = task.text
+    config = state.params.config
+    named = named_paths(o)
+    timetable = timetable_of(state)
+    recipe = _recipe_name(o)
 
     def by_recipe(value: Any, usual: Any) -> str:
         return recipe if value == usual else "given"
 
-    shape = f"{counted(config.L, 'layer')} of {config.H} in {counted(config.A, 'head')}"
-    shape += f", {state.params.count() / 1e6:.1f}M parameters"
+    millions = state.params.count() / 1e6
+    shape = (
+        f"{counted(config.L, 'layer')} of {config.H} in {counted(config.A, 'head')}, "
+        f"{millions:.1f}M parameters"
+    )
     tokens = f"{text.shards.n_tokens:,} tokens in {counted(text.shards.n_documents, 'document')}"
     sources = {"vocab": o.vocab, "model": o.model, "shards": o.shards}
-    source = next((f"from --{name}" for name, one in sources.items() if one), "learnt from the text")
-    corpus = ", ".join(named["corpus"] or filter(None, [named["shards"]])) or "the books in the package"
-    steps = ((one.seq_length, counted(one.end - one.begin, "step")) for one in task.stages(timetable))
-    lengths = ", then ".join(f"{length} for {number}" for length, number in steps)
-    usual_rate = dataclasses.replace(o, learning_rate=None).rate_from(plan.get("new_head", False))
-    schedule = o.seq_length in {one.lengths for one in SCHEDULES} and o.recipe.seq_length is None
-    why = "what the tokens of the run pay for" if schedule else by_recipe(o.seq_length, o.recipe.seq_length)
+    source = next((f"from --{name}" for name, path in sources.items() if path), "learnt from the text")
+    corpus = ", ".join(named["corpus"]) or named["shards"] or "the books in the package"
+    lengths = ", then ".join(
+        f"{stage.seq_length} for {counted(stage.end - stage.begin, 'step')}"
+        for stage in task.stages(timetable)
+    )
+    without_rate = dataclasses.replace(o, learning_rate=None)
+    usual_rate = without_rate.rate_from(state.plan.get("new_head", False))
+    why_lengths = by_recipe(o.seq_length, o.recipe.seq_length)
+    if o.recipe.seq_length is None and o.seq_length in {schedule.lengths for schedule in SCHEDULES}:
+        why_lengths = "what the tokens of the run pay for"
     return [
         ("size", shape, f"the weights of {named['model']}" if o.model else f"--size {o.size}"),
         ("vocabulary", f"{config.V:,} pieces", source),
         ("text", tokens, corpus),
         ("held out", counted(len(text.held_out_ids), "document"), _held_out(task, timetable)),
-        ("steps", f"{timetable.total:,}", _budget(o, plan, timetable)),
-        ("sequence lengths", lengths, why),
+        ("steps", f"{timetable.total:,}", _budget(o, state.plan, timetable)),
+        ("sequence lengths", lengths, why_lengths),
         ("tokens a step", f"{o.tokens_per_step:,}", by_recipe(o.batch_size, o.recipe.batch_size)),
         ("optimizer", o.optimizer, by_recipe(o.optimizer, "adamw")),
         ("learning rate", f"{o.learning_rate:g}", by_recipe(o.learning_rate, usual_rate)),
@@ -185,6 +286,14 @@ def decisions(task: Pretraining, state: State, engine: str) -> list[tuple[str, s
         ("dropout", f"{o.dropout:g}", by_recipe(o.dropout, o.recipe.dropout)),
         ("engine", f"{engine}, {o.dtype}", f"--engine {o.engine}"),
     ]
+
+
+def _recipe_name(options: PretrainOptions) -> str:
+    """Say which recipe a run follows."""
+    name = next((name for name, recipe in RECIPES.items() if recipe is options.recipe), "further training")
+    if options.size in (name, None):
+        return f"recipe of {name}"
+    return f"recipe of {name}, the nearest to {options.size}"
 
 
 def _held_out(task: Pretraining, timetable: Timetable) -> str:
@@ -208,6 +317,7 @@ def _budget(options: PretrainOptions, plan: dict[str, Any], timetable: Timetable
         why += f": a step took {', '.join(times)}"
     if timetable.total != timetable.planned_total:
         why += f"; {timetable.planned_total:,} were planned, before the speed changed on the way"
-    if (share := plan.get("held_out_share", 1)) < 1:
+    share = plan.get("held_out_share", 1)
+    if share < 1:
         why += f"; held-out text is measured on {share:.0%} of the usual targets"
     return why

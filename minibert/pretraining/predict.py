@@ -32,7 +32,18 @@ DOCUMENT = 20_000  # words, after which one ends where whole words are measured
 def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
     """Yield held-out sentences with [MASK] in place of a word near the middle, and that word.
 
-    One of each document; the word has three letters or more and is one piece. The model has `positions`.
+    There is one sentence of each document at most; the word has three letters or more and is one piece.
+
+    Parameters
+    ----------
+    text : Text
+        With the held-out documents.
+    positions : int
+        The longest sequence that the model reads.
+
+    Yields
+    ------
+    sentence, word : str
     """
     tokenizer = text.tokenizer
     most = min(MOST_PIECES, positions - 2)
@@ -44,9 +55,12 @@ def held_out_gaps(text: Text, positions: int) -> Iterator[tuple[str, str]]:
     for document in text.held_out_ids:
         tokens, ends = text.shards.document(int(document))
         for begin, end in pairwise([0, *ends]):
-            ids, middle = tokens[begin:end], (end - begin) // 2
-            places = range(len(ids) - 1) if 6 <= len(ids) <= most else ()
-            if words := [place for place in places if is_word(ids, place)]:
+            ids = tokens[begin:end]
+            middle = (end - begin) // 2
+            if not 6 <= len(ids) <= most:
+                continue
+            words = [place for place in range(len(ids) - 1) if is_word(ids, place)]
+            if words:
                 place = min(words, key=lambda place: abs(place - middle))
                 word = tokenizer.vocab[ids[place]]
                 ids[place] = tokenizer.mask_id
@@ -68,36 +82,51 @@ def evaluate(
 ) -> tuple[HeldOut, HeldOut | None]:
     """Evaluate a run on its held-out text, as its report does if it had time for all targets, or on a corpus.
 
-    Return the metrics, and those of the same sequences with their contexts shuffled: None left to right.
-    Raise InputError when the folder holds no model, or no held-out documents while no corpus is given; when
-    `seq_length` is longer than the model's positions.
-
     Parameters
     ----------
-    run : a run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
-    corpus : files, folders or globs, read whole; none: the documents that the run held out. One document
-        alone, and documents of one sentence each, are measured without next sentences; so is a model that
-        knows one segment only.
-    layout, column : of the corpus.
-    seq_length : of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
-    targets : how many [MASK] positions to score.
-    engine, threads : what computes.
-    show : show how much is done.
+    run : str or Path
+        A run folder, `RUN@STEP`, or with a corpus any Hugging Face BERT folder.
+    corpus : tuple of str
+        Files, folders or globs, read whole; none: the documents that the run held out. One document alone,
+        and documents of one sentence each, are measured without next sentences; so is a model that knows one
+        segment only.
+    layout, column : str
+        Of the corpus, as for `PretrainOptions`.
+    seq_length : int, optional
+        Of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
+    targets : int, default 20,000
+        How many [MASK] positions to score.
+    engine : str, default "auto"
+        What computes.
+    threads : int, optional
+        With how many threads.
+    show : bool, default False
+        Show how much is done.
+
+    Returns
+    -------
+    plain : HeldOut
+    shuffled : HeldOut or None
+        Of the same sequences with their contexts shuffled; None left to right.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no model, or no held-out documents while no corpus is given; when `seq_length`
+        is longer than the model's positions, or `targets` is less than 1.
     """
     if targets < 1:
         raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
     with _measured(run, (corpus, layout, column), engine, threads) as (model, text, options):
         config, ops, tree = model.config, model.ops, model.params.tree
-        length = (options.longest if options else min(128, config.P)) if seq_length is None else seq_length
+        length = seq_length
+        if length is None:
+            length = options.longest if options else min(128, config.P)
         if length > config.P:
             message = f"$seq_length is longer than the model's {config.P} positions; choose less."
             raise InputError(message, seq_length=length)
         mask_id = None if config.is_decoder else text.tokenizer.mask_id
-        counts = text.shards.sentence_counts[text.held_out_ids]
-        paired = options is None or options.next_sentence
-        paired = paired and len(counts) > 1 and counts.max() > 1 and not model.missing
-        paired = paired and config.type_vocab_size > 1
-        instances = text.held_out(length, paired, config.is_decoder)
+        instances = text.held_out(length, _is_paired(model, text, options), config.is_decoder)
         batches = list(evaluation.evaluation_batches(instances, mask_id, targets))
         special_ids = None if mask_id is None else text.tokenizer.special_ids
 
@@ -105,8 +134,19 @@ def evaluate(
             return evaluation.score(ops, config, tree, batches, mask_id)
 
         plain, shuffled = evaluation.score_with_shuffled(scored, batches, special_ids, show)
-        plain = replace(plain, text_unigram=evaluation.entropy_of_counts(text.piece_counts()))
+        text_unigram = evaluation.entropy_of_counts(text.piece_counts())
+        plain = replace(plain, text_unigram=text_unigram)
     return plain, shuffled
+
+
+def _is_paired(model: Bert, text: Text, options: PretrainOptions | None) -> bool:
+    """Return whether next sentences are measured, too: where model and text both know pairs."""
+    if options is not None and not options.next_sentence:
+        return False
+    counts = text.shards.sentence_counts[text.held_out_ids]
+    if len(counts) < 2 or counts.max() < 2:
+        return False
+    return not model.missing and model.config.type_vocab_size > 1
 
 
 def evaluate_words(
@@ -118,7 +158,25 @@ def evaluate_words(
     engine: str = "auto",
     threads: int | None = None,
 ) -> WordLoss:
-    """Evaluate a run on whole words, in nats per byte; arguments and errors as with `evaluate`."""
+    """Evaluate a run on whole words, in nats per byte.
+
+    Parameters
+    ----------
+    run : str or Path
+        As for `evaluate`.
+    corpus : tuple of str
+        Likewise.
+    layout, column : str
+        Of the corpus.
+    engine : str, default "auto"
+        What computes.
+    threads : int, optional
+        With how many threads.
+
+    Returns
+    -------
+    WordLoss
+    """
     with _measured(run, (corpus, layout, column), engine, threads, _short) as (model, text, _):
         return score_words(model.ops, model.config, model.params.tree, text)
 
@@ -143,7 +201,9 @@ def _measured(
     documents: Callable[[Iterable[str | None]], Iterable[str | None]] = iter,
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
     """Load a run and the text that it is to be measured on, for as long as a block takes."""
-    name, run, corpus = run, folder_of(run), text[0]
+    name = run
+    run = folder_of(run)
+    corpus, layout, column = text
     no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
@@ -152,10 +212,13 @@ def _measured(
     if model.params.decoder is not None:
         what = "has a decoder that is not its word embeddings, by which losses are not measured here"
         raise InputError(f"{name} {what}; ask it with minibert fill-mask and minibert score-text.")
-    options = PretrainOptions.load(run / "training.json") if (run / "training.json").exists() else None
+    options = None
+    if (run / "training.json").exists():
+        options = PretrainOptions.load(run / "training.json")
     with engines.limited_threads(threads, model.ops), tempfile.TemporaryDirectory() as scratch:
         if corpus:  # all of whose documents are held out
-            shards = write_shards(documents(sentences(*text)), model.tokenizer, Path(scratch) / "shards")
+            lines = documents(sentences(corpus, layout, column))
+            shards = write_shards(lines, model.tokenizer, Path(scratch) / "shards")
             every = np.arange(shards.n_documents)
             parts = every[:0], every
         elif options is None or not (run / "shards").exists():

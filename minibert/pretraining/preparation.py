@@ -15,7 +15,7 @@ from minibert.base.files import write_atomically
 from minibert.base.model_names import folder_of, no_such_model
 from minibert.base.terminal import counted
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
-from minibert.data.documents import text_of
+from minibert.data.documents import format_of, text_of
 from minibert.data.instances import InstanceOptions, Instances, share_in_pairs, split_documents
 from minibert.data.marks import MUCH as MANY_MARKED, MarkCounts
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
@@ -43,7 +43,18 @@ IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in t
 
 
 def name_of_texts(texts: Sequence[str]) -> str:
-    """Return what stands for texts in memory in the options of a run: their number and their hash."""
+    """Return what stands for texts in memory in the options of a run: their number and their hash.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The documents, in their order, which counts.
+
+    Returns
+    -------
+    str
+        Such as "3 texts in memory, SHA-256 0123456789abcdef".
+    """
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -53,7 +64,15 @@ def name_of_texts(texts: Sequence[str]) -> str:
 
 
 def keep_texts(texts: Iterable[str], run: Path) -> None:
-    """Write texts in memory into a run folder, from where they are read, and read again after Ctrl-C."""
+    """Write texts in memory into a run folder, from where they are read, and read again after Ctrl-C.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        The documents, one a line of `texts.jsonl`.
+    run : Path
+        The run folder.
+    """
 
     def write(temporary: Path) -> None:
         with open(temporary, "w", encoding="utf-8") as file:
@@ -74,7 +93,22 @@ def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
 
 @dataclass(frozen=True)
 class Text:
-    """A corpus ready to be drawn from."""
+    """A corpus ready to be drawn from.
+
+    Attributes
+    ----------
+    tokenizer : Tokenizer
+    shards : TokenShards
+        Every document as ids.
+    train_ids : (n,) int64
+        Numbers of the training documents.
+    held_out_ids : (m,) int64
+        Numbers of the documents that are only measured on.
+    repeated : float
+        Share of lines that stood before, at least; 0 where the text was not read now.
+    next_sentence : bool
+        Whether next sentences are learnt from it.
+    """
 
     tokenizer: Tokenizer
     shards: TokenShards  # every document as ids
@@ -84,40 +118,79 @@ class Text:
     next_sentence: bool = True  # whether next sentences are learnt from it
 
     def training(self, options: PretrainOptions, seq_length: int) -> Instances:
-        """Return the instances of a stage of training."""
-        made = options.instance_options(seq_length)
-        return Instances(self.shards, self.train_ids, self.tokenizer, made, options.seed)
+        """Return the instances of a stage of training.
+
+        Parameters
+        ----------
+        options : PretrainOptions
+            Of the run: how instances are made, and the seed.
+        seq_length : int
+            Tokens of the stage's sequences.
+        """
+        instance_options = options.instance_options(seq_length)
+        return Instances(self.shards, self.train_ids, self.tokenizer, instance_options, options.seed)
 
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
         """Return standard instances of the held-out documents, however the run masks in training.
 
         They are single spans, without next sentences, where no held-out document has two sentences.
+
+        Parameters
+        ----------
+        seq_length : int
+            Tokens of a sequence.
+        next_sentence : bool, default True
+            Whether to make pairs, where the text has any.
+        left_to_right : bool, default False
+            Predict every next token instead of masked ones.
         """
         next_sentence = next_sentence and share_in_pairs(self.shards, self.held_out_ids) > 0
-        how = InstanceOptions(seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right)
-        return Instances(self.shards, self.held_out_ids, self.tokenizer, how, HELD_OUT_SEED)
+        standard = InstanceOptions(
+            seq_length=seq_length, next_sentence=next_sentence, left_to_right=left_to_right
+        )
+        return Instances(self.shards, self.held_out_ids, self.tokenizer, standard, HELD_OUT_SEED)
 
     # -> (V,)
     def log_unigram(self) -> np.ndarray:
         """Compute the log-frequency of every piece in the training documents, each counted once more.
 
         As the output bias it is the best guess without context: the model begins at the unigram floor.
+
+        Returns
+        -------
+        (V,) float64
+            In nats, all at most 0.
         """
         counts = 1 + self.piece_counts(self.train_ids)
         return np.log(counts / counts.sum())
 
     # -> (V,) int64
     def piece_counts(self, documents: Iterable[int] | None = None) -> np.ndarray:
-        """Return how often every piece occurs in some of the documents, or in all of them."""
+        """Return how often every piece occurs in some of the documents, or in all of them.
+
+        Parameters
+        ----------
+        documents : iterable of int, optional
+            Numbers of documents; all of them when left out.
+
+        Returns
+        -------
+        (V,) int64
+        """
         counts = np.zeros(self.tokenizer.vocab_size, np.int64)
-        for number in range(self.shards.n_documents) if documents is None else documents:
+        if documents is None:
+            documents = range(self.shards.n_documents)
+        for number in documents:
             tokens, _ = self.shards.document(int(number))
             np.add.at(counts, tokens, 1)  # bincount would take as long as there are pieces for each document
         return counts
 
 
 def prepare_text(
-    options: PretrainOptions, run: Path, show: bool = True, keeps_pairs: bool = False
+    options: PretrainOptions,
+    run: Path,
+    show: bool = True,
+    keeps_pairs: bool = False,
 ) -> Text:
     """Prepare vocabulary, shards and split of a run; what its folder already has is taken from there.
 
@@ -140,7 +213,8 @@ def prepare_text(
     InputError
         When text, vocabulary or model can't be used, or there are too few documents.
     """
-    tokenizer, repeated = _vocabulary(options, run, show), list[float]()
+    tokenizer = _vocabulary(options, run, show)
+    repeated: list[float] = []
     if options.shards:
         shards = open_shards(options.shards, tokenizer)
         link_shards(run / "shards", shards)
@@ -173,7 +247,11 @@ def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
     why = "no document has two sentences"
     if share:
         why = f"hardly any document has two sentences, only {share:.1%} of the text are in such"
-    advice = "lines that follow one another need blank lines only between documents, or --layout continuous"
+    advice = "lines that follow one another need blank lines only between documents, or the layout continuous"
+    if any(IN_MEMORY in name for name in options.corpus):
+        advice = "where the texts follow one another, layout='continuous' joins them"
+    elif any(format_of(Path(name)) for name in options.corpus):
+        advice = "where the rows follow one another, the layout continuous joins them"
     warn(f"Next sentences are not learnt: {why}; {advice}.")
     return False
 
@@ -196,17 +274,33 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     else:
         files, column = _source(options, run)
         rules = text_rules(False, options.keep_accents, options.segmented)
-        how = (options.vocab_size, options.lower_case, show, column)
-        tokenizer = learn_vocabulary(files, *how, **rules)
+        tokenizer = learn_vocabulary(files, options.vocab_size, options.lower_case, show, column, **rules)
     tokenizer.save_pretrained(run, model_max_length=positions)
     return tokenizer
 
 
 def configuration(folder: str) -> dict[str, Any]:
-    """Return the configuration of a trained BERT to start from; it is checked when weights are loaded."""
+    """Return the configuration of a trained BERT to start from; it is checked when weights are loaded.
+
+    Parameters
+    ----------
+    folder : str
+        A folder, or any other name of a model that `folder_of` knows.
+
+    Returns
+    -------
+    dict
+        The fields of its `config.json`, or of `bert_config.json` in TensorFlow's folders.
+
+    Raises
+    ------
+    InputError
+        When there is no such model, or it has neither of the two files.
+    """
     place = folder_of(folder)
     for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
-        if (path := place / name).is_file():
+        path = place / name
+        if path.is_file():
             return read_config(path)
     if not place.is_dir():
         raise no_such_model(folder)
@@ -242,7 +336,27 @@ def learn_vocabulary(
     column: str = "text",
     **rules: Any,
 ) -> Tokenizer:
-    """Learn the vocabulary of a run from its corpus; `rules` are further ones of `BasicTokenizer`."""
+    """Learn the vocabulary of a run from its corpus.
+
+    Parameters
+    ----------
+    corpus : iterable of str or Path
+        Files, folders or globs; none: the books in the package.
+    vocab_size : int, default 8192
+        Pieces to learn.
+    lower_case : bool, default True
+        Lower-case the text and strip accents.
+    show : bool, default True
+        Progress bars, on the error stream.
+    column : str, default "text"
+        Where JSON lines and tables have their text.
+    **rules
+        Further rules of `BasicTokenizer`.
+
+    Returns
+    -------
+    Tokenizer
+    """
     basic = BasicTokenizer(lower_case, **rules)
     counted = count_corpus(corpus, basic, show, column, strict=True)  # as the shards are
     return learn_tokenizer(counted.words, vocab_size, lower_case, show, rules)
@@ -260,11 +374,27 @@ def count_corpus(
 
     Parameters
     ----------
-    corpus, column : files, folders or globs, and where JSON lines have their text.
-    basic : whose words are counted.
-    show : a progress bar, on the error stream.
-    marks : what counts the marks that are stripped; it looks at the beginning of each block that is read.
-    more : for `count_files`.
+    corpus : iterable of str or Path
+        Files, folders or globs.
+    basic : BasicTokenizer
+        Whose words are counted.
+    show : bool, default True
+        A progress bar, on the error stream.
+    column : str, default "text"
+        Where JSON lines and tables have their text.
+    marks : MarkCounts, optional
+        Counts the marks that are stripped; it looks at the beginning of each block that is read.
+    **more
+        For `count_files`.
+
+    Returns
+    -------
+    CountedFiles
+
+    Raises
+    ------
+    InputError
+        When the text has no word to count, or all of it is held out.
     """
 
     def read(file: Path, size: int, progress: Callable[[int], None]) -> Iterator[bytes]:
@@ -300,53 +430,96 @@ def learn_tokenizer(
 
     Parameters
     ----------
-    words : counts of words, by the rules of the tokenizer.
-    vocab_size : pieces to learn.
-    lower_case, rules : rules of the tokenizer, as for `BasicTokenizer`.
-    show : a progress bar, on the error stream.
-    learning : for `learn_vocab`; of its `user_tokens` some become special, as `special_tokens` says.
+    words : mapping of str to int
+        Counts of words, by the rules of the tokenizer.
+    vocab_size : int
+        Pieces to learn.
+    lower_case : bool, default True
+        Lower-case the text and strip accents.
+    show : bool, default True
+        A progress bar, on the error stream.
+    rules : mapping, optional
+        Further rules of `BasicTokenizer`.
+    **learning
+        For `learn_vocab`; of its `user_tokens` some become special, as `special_tokens` says.
+
+    Returns
+    -------
+    Tokenizer
     """
     rules = dict(rules or {})
     special = special_tokens(learning.get("user_tokens", ()), lower_case, rules)
-    desc = "learning pieces" + (f" by {learning['objective']}" if "objective" in learning else "")
+    desc = "learning pieces"
+    if "objective" in learning:
+        desc += f" by {learning['objective']}"
     with bar(show, total=vocab_size, desc=desc, unit="piece") as shown:
-        pieces = learn_vocab(words, vocab_size, progress=lambda n, _: shown.update(n - shown.n), **learning)
-    more: dict[str, Any] = {"additional_special_tokens": special, "core": learning.get("core", "auto")}
-    return Tokenizer(pieces, lower_case, **rules, **more)
+
+        def progress(n: int, _: int) -> None:
+            shown.update(n - shown.n)
+
+        pieces = learn_vocab(words, vocab_size, progress=progress, **learning)
+    core = learning.get("core", "auto")
+    return Tokenizer(pieces, lower_case, **rules, additional_special_tokens=special, core=core)
 
 
 def special_tokens(
     user_tokens: Iterable[str], lower_case: bool, rules: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return those of the user's tokens that must be special, as no word of a text would be like them."""
+    """Return those of the user's tokens that must be special, as no word of a text would be like them.
+
+    Parameters
+    ----------
+    user_tokens : iterable of str
+        What the user wants as pieces of the vocabulary.
+    lower_case : bool
+        Whether the tokenizer lower-cases text.
+    rules : mapping, optional
+        Its further rules, as for `BasicTokenizer`.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    InputError
+        When a token would never be found in a text, and can't be special either.
+    """
     special = []
     for token in user_tokens:
         word = token.removeprefix("##")
-        found = BasicTokenizer(lower_case, **(rules or {})).tokenize(word)
-        if found == [word]:
+        words = BasicTokenizer(lower_case, **(rules or {})).tokenize(word)
+        if words == [word]:
             continue
         if word != token or not can_be_special(token):
-            cased = BasicTokenizer(False).tokenize(word) == [word]
+            advice = "spell it as one such word, or like '[ENTITY]', with a punctuation mark first."
+            if BasicTokenizer(False).tokenize(word) == [word]:
+                advice = f"learn with --cased, {advice}"
             raise InputError(
                 f"--user-token {token!r} would never be found, as {word!r} in a text becomes "
-                f"{' '.join(found)!r}; {'learn with --cased, ' * cased}spell it as one such word, "
-                "or like '[ENTITY]', with a punctuation mark first."
+                f"{' '.join(words)!r}; {advice}"
             )
         special.append(token)
     return special
 
 
 def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
-    """Say that whole words are single ideographs, where these are a considerable share of the text.
+    """Warn that whole words are single ideographs, where these are a considerable share of the text.
 
     Parameters
     ----------
-    shards : the text, of which the beginning is looked at.
-    tokenizer : of the shards.
+    shards : TokenShards
+        The text, of which the beginning is looked at.
+    tokenizer : Tokenizer
+        Of the shards.
     """
     if not tokenizer.basic_tokenizer.tokenize_chinese_chars:
         return
-    is_lone = np.array([len(piece) == 1 and bool(flags(ord(piece)) & IDEOGRAPH) for piece in tokenizer.vocab])
+
+    def is_ideograph(piece: str) -> bool:
+        return len(piece) == 1 and bool(flags(ord(piece)) & IDEOGRAPH)
+
+    is_lone = np.array([is_ideograph(piece) for piece in tokenizer.vocab])
     share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
     if share > MANY_MARKED:
         what = f"{share:.0%} of the pieces are ideographs, each a word of its own"
@@ -363,8 +536,22 @@ def watched(
 ) -> Iterator[str | None]:
     """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates.
 
-    At the end `tell` is given the share of the text that are lines that stood before, or less in a long one,
-    and `marks` says what the tokenizer strips.
+    Parameters
+    ----------
+    stream : SentenceStream
+        Sentences, and None between documents.
+    what : str
+        What the progress bar calls the work.
+    show : bool
+        Whether there is a progress bar, on the error stream.
+    tell : callable
+        Given, at the end, the share of the text that are lines that stood before, or less in a long one.
+    marks : MarkCounts, optional
+        Counts the marks that the tokenizer strips, and warns of them at the end.
+
+    Yields
+    ------
+    str or None
     """
     times: dict[int, int] = {}  # by hash
     number = characters = repeated = most = 0
@@ -377,13 +564,20 @@ def watched(
             characters += len(sentence or "")
             if sentence and marks is not None:
                 marks.add(sentence)
-            if sentence and ((key := hash(sentence)) in times or len(times) < DIFFERENT_LINES):
-                times[key] = count = times.get(key, 0) + 1
-                repeated += len(sentence) * (count > 1)
+            if not sentence:
+                continue
+            key = hash(sentence)
+            if key in times or len(times) < DIFFERENT_LINES:
+                count = times.get(key, 0) + 1
+                times[key] = count
+                if count > 1:
+                    repeated += len(sentence)
                 if count > most:
-                    most, example = count, sentence
+                    most = count
+                    example = sentence
     if number >= FEW_LINES and repeated > MUCH * characters:
-        share = f"At least {math.floor(100 * repeated / characters)}% of the text is repeated lines"
+        percent = math.floor(100 * repeated / characters)
+        share = f"At least {percent}% of the text is repeated lines"
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Remove them: they teach nothing new.")
     if marks is not None:
         marks.warn()

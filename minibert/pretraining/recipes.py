@@ -60,8 +60,18 @@ def recipe_for(size: str) -> SizeRecipe:
 
     Of equal widths the nearest depth counts; near is what has a ratio near 1. Rates and dropout go with the
     width of a BERT more than with its depth. The other rows of the paper's Table 6 are trained as base.
+
+    Parameters
+    ----------
+    size : str
+        One of `SIZES`, or L-H-A.
+
+    Returns
+    -------
+    SizeRecipe
     """
-    if (known := TRAINED_AS.get(size, size)) in RECIPES:
+    known = TRAINED_AS.get(size, size)
+    if known in RECIPES:
         return RECIPES[known]
     config = BertConfig.from_size(size)
 
@@ -93,8 +103,19 @@ SCHEDULES = (
 def schedule_for(tokens: Callable[[int], float], positions: int) -> str:
     """Return the lengths of `SCHEDULES` that the tokens of a run pay for.
 
-    `tokens` are those of the whole run as a function of its longest length. A schedule that is longer than
-    the model's `positions` does not count, unless all are.
+    A schedule that is longer than the model's `positions` does not count, unless all are.
+
+    Parameters
+    ----------
+    tokens : callable
+        From the longest length of a schedule to the tokens of the whole run.
+    positions : int
+        The longest sequence that the model reads.
+
+    Returns
+    -------
+    str
+        As for `seq_length` of `PretrainOptions`.
 
     Examples
     --------
@@ -137,37 +158,90 @@ class Timetable:
 
     @classmethod
     def of(cls, total: int) -> "Timetable":
-        """Return a run that keeps to its plan."""
+        """Return a run that keeps to its plan.
+
+        Parameters
+        ----------
+        total : int
+            Steps.
+        """
         return cls(((0, 0), (total, total)))
 
     @property
     def total(self) -> int:
-        """The step to end with."""
+        """Return the step to end with."""
         return int(self.knots[-1][0])
 
     @property
     def planned_total(self) -> int:
-        """Steps of the schedule."""
+        """Return the number of steps of the schedule."""
         return int(self.knots[-1][1])
 
     def planned(self, step: int) -> float:
-        """Return where on the schedule a step stands."""
+        """Return where on the schedule a step stands.
+
+        Parameters
+        ----------
+        step : int
+            Of the run.
+
+        Returns
+        -------
+        float
+            In planned steps.
+        """
         steps, places = zip(*self.knots, strict=True)
         return float(np.interp(step, steps, places))
 
     def step_at(self, planned: float) -> int:
-        """Return the step that stands there on the schedule."""
+        """Return the step that stands at a place of the schedule.
+
+        Parameters
+        ----------
+        planned : float
+            The place, in planned steps.
+
+        Returns
+        -------
+        int
+            Rounded.
+        """
         steps, places = zip(*self.knots, strict=True)
         return round(float(np.interp(planned, places, steps)))
 
     def ending(self, at: int, seen_from: int) -> "Timetable":
-        """Return the same up to step `seen_from`; what is left of the schedule then ends at step `at`."""
+        """Return the same up to step `seen_from`; what is left of the schedule then ends at step `at`.
+
+        Parameters
+        ----------
+        at : int
+            The new end of the run.
+        seen_from : int
+            Up to this step nothing changes.
+        """
         passed = [knot for knot in self.knots if knot[0] < seen_from]
-        return Timetable((*passed, (seen_from, self.planned(seen_from)), (at, self.planned_total)))
+        here = (seen_from, self.planned(seen_from))
+        end = (at, self.planned_total)
+        return Timetable((*passed, here, end))
 
 
 def parse_lengths(text: str) -> list[tuple[int, float]]:
     """Read a schedule: one sequence length, or lengths with their shares of the steps, which sum to one.
+
+    Parameters
+    ----------
+    text : str
+        Such as "128", or "128:0.9,512:0.1".
+
+    Returns
+    -------
+    list of (int, float)
+        Lengths and shares, in the order of the text.
+
+    Raises
+    ------
+    InputError
+        When it is not such a text, has a length below 5 or too many of them, or the shares do not sum to 1.
 
     Examples
     --------
@@ -175,8 +249,10 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     [(128, 0.9), (512, 0.1)]
     """
     try:
-        parts = [part.split(":") for part in text.split(",")]
-        lengths = [(int(length), float(*share) if share else 1.0) for length, *share in parts]
+        lengths = []
+        for part in text.split(","):
+            length, *share = part.split(":")
+            lengths.append((int(length), float(*share) if share else 1.0))
     except (ValueError, TypeError):
         lengths = []
     shares = [share for _, share in lengths]

@@ -68,32 +68,49 @@ def pretrain(
 ) -> dict[str, Any]:
     """Pre-train a BERT, leave the run folder `out` behind, and return what its `report.json` holds.
 
-    In every process but the main one that is empty; `report_text` makes it readable. Raise InputError when
-    options, corpus, vocabulary or folder can't be used; RunError when the loss is not a number, or the disk
-    is full; KeyboardInterrupt after Ctrl-C: what was finished is kept, and `resume` goes on from there.
-
     Parameters
     ----------
-    options : what to do; what is `None` in them follows the recipe of the size.
-    resume : go on from the last checkpoint of the folder, exactly. The options have to agree with those
-        stored there, except for the length of the run.
-    show : tell the person watching how it goes, on the error stream.
-    began : `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
-    trace : print on the error stream, when training ends or is stopped, where its time went; `trace.json` in
-        the run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
-    ops : an engine of your own, in place of the one that the options name; it computes in their `dtype`.
-    on_log : called with the number of a step and what is recorded of it, by names such as "train/loss".
-    texts : documents in memory, for which `preparation.name_of_texts` stands as the `corpus` of the options.
-    go_on : the command that goes on with a run that Ctrl-C stops, for whoever watches it; without it nothing
-        is said.
+    options : PretrainOptions
+        What to do; what is `None` in them follows the recipe of the size.
+    out : str or Path
+        The run folder. With `resume` it has to hold the run, otherwise no other run may be in it.
+    resume : bool, default False
+        Go on from the last checkpoint of the folder, exactly. The options have to agree with those stored
+        there, except for the length of the run.
+    show : bool, default True
+        Tell the person watching how it goes, on the error stream.
+    began : float, optional
+        `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
+    trace : bool, default False
+        Print on the error stream, when training ends or is stopped, where its time went; `trace.json` in the
+        run folder has the same, `trace-events.json` the calls of the first steps for a viewer of traces.
+    ops : Ops, optional
+        A custom engine, in place of the one that the options name; it computes in their `dtype`.
+    on_log : callable, optional
+        Called with the number of a step and what is recorded of it, by names such as "train/loss".
+    texts : sequence of str, optional
+        Documents in memory, for which `preparation.name_of_texts` stands as the `corpus` of the options.
+    go_on : str, optional
+        The command that goes on with a run that Ctrl-C stops, for whoever watches it; without it nothing is
+        said.
+
+    Returns
+    -------
+    dict
+        The report, which `report_text` makes readable; empty in every process but the main one.
+
+    Raises
+    ------
+    InputError
+        When options, corpus, vocabulary or folder can't be used.
+    RunError
+        When the loss is not a number, or the disk is full.
+    KeyboardInterrupt
+        After Ctrl-C: what was finished is kept, and `resume` goes on from there.
     """
-    run, began = Path(out), time.monotonic() if began is None else began
-    if resume and (run / "training.json").exists():  # its absence is complained of once the folder is claimed
-        options = options.settled_as(PretrainOptions.load(run / "training.json"))
-    options = engines.settled(options.resolved())
-    if not resume:  # earlier versions raised the number
-        options.check_positions()
-        require_segments(options)
+    run = Path(out)
+    began = time.monotonic() if began is None else began
+    options = _completed(options, run, resume)
     ops, engine = engines.choose_for(options, ops)
     engines.keep_freed_memory()
     runtime = runtime_of(ops)
@@ -101,26 +118,21 @@ def pretrain(
     if trace and ops.name == "jax":
         message = "$trace watches each operation, and JAX compiles them into one; leave it out."
         raise InputError(message, trace=True)
-    fresh, show = not run.exists(), show and runtime.is_main_process
+    fresh = not run.exists()
+    show = show and runtime.is_main_process
     tell = say if show else lambda text: None
-    with ExitStack() as held:
+    with ExitStack() as resources:
         if runtime.is_main_process:
-            held.enter_context(sole_writer(run))
+            resources.enter_context(sole_writer(run))
             _claim_folder(options, run, resume)
             if texts is not None and not (run / "shards").exists():
                 keep_texts(texts, run)
         threads = options.threads or options.recipe.threads
-        held.enter_context(engines.limited_threads(threads, ops))
+        resources.enter_context(engines.limited_threads(threads, ops))
         try:
             if not runtime.is_main_process:  # the others take the text that the first has prepared
                 runtime.barrier("text")
-            has_begun = resume and bool(checkpoints(run / "checkpoints"))
-            text = prepare_text(options, run, show, keeps_pairs=has_begun)
-            if options.pairs and not text.next_sentence:  # a decision that the run keeps to
-                options = dataclasses.replace(options, next_sentence=False)
-                if runtime.is_main_process:
-                    options.save(run / "training.json")
-            task = Pretraining(options, text, ops)
+            task = _prepared(options, run, show, resume, ops)
             if runtime.is_main_process:
                 runtime.barrier("text")
             tell(f"Engine {engine}.")
@@ -140,6 +152,35 @@ def pretrain(
             raise
 
 
+def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOptions:
+    """Fill in what the stored run, the recipe and the machine decide, before any text is read."""
+    stored = run / "training.json"
+    if resume and stored.exists():  # its absence is complained of once the folder is claimed
+        options = options.settled_as(PretrainOptions.load(stored))
+    options = engines.settled(options.resolved())
+    if not resume:  # earlier versions raised the number
+        options.check_positions()
+        require_segments(options)
+    return options
+
+
+def _prepared(
+    options: PretrainOptions,
+    run: Path,
+    show: bool,
+    resume: bool,
+    ops: Ops,
+) -> Pretraining:
+    """Prepare the text of a run, and settle whether next sentences are learnt from it."""
+    has_begun = resume and bool(checkpoints(run / "checkpoints"))
+    text = prepare_text(options, run, show, keeps_pairs=has_begun)
+    if options.pairs and not text.next_sentence:  # a decision that the run keeps to
+        options = dataclasses.replace(options, next_sentence=False)
+        if runtime_of(ops).is_main_process:
+            options.save(run / "training.json")
+    return Pretraining(options, text, ops)
+
+
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     """Check that the folder is the run's to write into, and leave the options of a new run there."""
     require_own(run)
@@ -152,11 +193,12 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
         raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
-    if held := [name for name in RUN_FILES if (run / name).exists()]:
+    present = [name for name in RUN_FILES if (run / name).exists()]
+    if present:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
-            what = f"{', '.join(held)} of something that is no run"
+            what = f"{', '.join(present)} of something that is no run"
             raise InputError(f"{run} holds {what}; choose another --out.") from error
     # A run that never got to its first step left them, perhaps of another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
@@ -180,7 +222,8 @@ def _train(
     on_log: OnLog | None,
     engine: str,
 ) -> tuple[Pretraining, State, RunPage | None]:
-    folder, page = run / "checkpoints", None
+    folder = run / "checkpoints"
+    page = None
     for length, _ in task.options.lengths:  # whatever a later stage, or an evaluation, would complain of
         task.text.training(task.options, length)
         task.held_out(length)
@@ -201,32 +244,47 @@ def _train(
     if state.step == timetable.total:
         tell("All of these steps are done; give more --steps or --minutes to go on.")
     peak = _peak(task, tell)
-    with ExitStack() as open_ones:
+    with ExitStack() as contexts:
         log: Log = NoLog()
         if runtime.is_main_process:
-            page = open_ones.enter_context(RunPage(task, state, run, engine, peak))
+            page = contexts.enter_context(RunPage(task, state, run, engine, peak))
             noted = page.keeping(on_log)
-            log = open_ones.enter_context(RunLog(run, state.step, timetable.total, show, peak, noted))
-        seen = open_ones.enter_context(_traced(task, state, run, peak)) if trace else None
-        watched = partial(seen.as_one, EVALUATIONS) if seen else lambda evaluate: evaluate
+            log = contexts.enter_context(RunLog(run, state.step, timetable.total, show, peak, noted))
+        watched: Callable[..., Any] = _unwatched
+        if trace:
+            recorded = contexts.enter_context(_traced(task, state, run, peak))
+            watched = partial(recorded.as_one, EVALUATIONS)
         batches, loop = _ahead(task, state, timetable, run, watched, log)
         train(task.ops, state, batches, task.objective(state.params.config), loop, log)
     return task, state, page
 
 
+def _unwatched(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    return evaluate
+
+
 def _ahead(
-    task: Pretraining, state: State, timetable: Timetable, run: Path, watched: Callable[..., Any], log: Log
+    task: Pretraining,
+    state: State,
+    timetable: Timetable,
+    run: Path,
+    watched: Callable[..., Any],
+    log: Log,
 ) -> tuple[Batches, Loop]:
     """Return the batches from where a run stands, and how they are gone through."""
-    options, config = task.options, state.params.config
+    options = task.options
+    config = state.params.config
     since = state.step, state.seconds
+    evaluate_steps = 0
+    if options.evaluations:
+        evaluate_steps = -(-timetable.planned_total // options.evaluations)
 
     def reviewed(state: State) -> tuple[Batches, Loop]:
         now = review(task, state, timetable, since)
         log.end_at(now.total)
         return _ahead(task, state, now, run, watched, log)
 
-    return task.batches(timetable, state.step, state.position), Loop(
+    loop = Loop(
         total_steps=timetable.total,
         rate=task.rate(timetable),
         folder=run / "checkpoints",
@@ -234,7 +292,7 @@ def _ahead(
         save_seconds=options.checkpoint_seconds,
         save_steps=options.checkpoint_steps,
         keep=options.keep,
-        evaluate_steps=-(-timetable.planned_total // options.evaluations) if options.evaluations else 0,
+        evaluate_steps=evaluate_steps,
         evaluate=watched(task.evaluator(timetable)),
         change=partial(task.lengthen, timetable),
         after_checkpoint=lambda state: _saved(task, state, timetable, run),
@@ -242,9 +300,15 @@ def _ahead(
         review_step=next_review(state, timetable),
         review=reviewed,
     )
+    return task.batches(timetable, state.step, state.position), loop
 
 
-def _saved(task: Pretraining, state: State, timetable: Timetable, run: Path) -> None:
+def _saved(
+    task: Pretraining,
+    state: State,
+    timetable: Timetable,
+    run: Path,
+) -> None:
     """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
     assert isinstance(state.params, Parameters)  # not those of a tagger
     save_hf(run, task.config_after(state, timetable), state.params)
@@ -258,48 +322,67 @@ def _saved(task: Pretraining, state: State, timetable: Timetable, run: Path) -> 
 def _peak(task: Pretraining, tell: Tell) -> float | None:
     """Return the machine's peak for the run's precision, by as many threads as compute."""
     options = task.options
-    threads = options.threads or (options.recipe.threads if task.ops.name == "numpy" else None)
-    found = engines.peak(threads or cores(), options.dtype, ops=task.ops)
-    if found:
-        tell(f"This machine's peak is {found:,.0f} GFLOP/s ({options.dtype}).")
-    return found
+    threads = options.threads
+    if not threads and task.ops.name == "numpy":
+        threads = options.recipe.threads
+    peak = engines.peak(threads or cores(), options.dtype, ops=task.ops)
+    if peak:
+        tell(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
+    return peak
 
 
 @contextmanager
-def _traced(task: Pretraining, state: State, run: Path, peak: float | None) -> Iterator[Trace]:
+def _traced(
+    task: Pretraining,
+    state: State,
+    run: Path,
+    peak: float | None,
+) -> Iterator[Trace]:
     """Watch the engine; however the block ends, print where the time went and save it."""
     first = state.step
     try:
-        with watch(task.ops) as seen:
-            yield seen
+        with watch(task.ops) as trace:
+            yield trace
     finally:
-        if steps := state.step - first:
-            spent = f"Where the {seen.seconds:,.1f} s of {counted(steps, 'step')} went"
-            say(f"{spent}:\n{seen.table(peak)}\n{TRACE_NOTE}")
-            seen.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
+        steps = state.step - first
+        if steps:
+            title = f"Where the {trace.seconds:,.1f} s of {counted(steps, 'step')} went"
+            say(f"{title}:\n{trace.table(peak)}\n{TRACE_NOTE}")
+            trace.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
             events = run / "trace-events.json"
-            seen.save_events(events)
-            shown = counted(seen.steps_shown, "step")
+            trace.save_events(events)
+            shown = counted(trace.steps_shown, "step")
             say(f"{events} has the first {shown} call by call, for ui.perfetto.dev or chrome://tracing.")
 
 
 def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
-    text, options = task.text, task.options
-    repeated = f", at least {text.repeated:.1%} in repeated lines" * (text.repeated >= REPEATED)
-    lengths = ", then ".join(f"{s.end - s.begin:,} of {s.seq_length}" for s in task.stages(timetable))
+    text = task.text
+    repeated = ""
+    if text.repeated >= REPEATED:
+        repeated = f", at least {text.repeated:.1%} in repeated lines"
+    stages = [f"{stage.end - stage.begin:,} of {stage.seq_length}" for stage in task.stages(timetable)]
+    millions = state.params.count() / 1e6
     return (
-        f"BERT-{state.params.config.size}, {state.params.count() / 1e6:.1f}M parameters, "
+        f"BERT-{state.params.config.size}, {millions:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
         f"{counted(len(text.train_ids), 'document')} to learn from, {len(text.held_out_ids):,} held out, "
         f"{text.shards.n_tokens:,} tokens{repeated}; "
-        f"{counted(timetable.total, 'step')} of {options.tokens_per_step:,} tokens ({lengths} long)."
+        f"{counted(timetable.total, 'step')} of {task.options.tokens_per_step:,} tokens "
+        f"({', then '.join(stages)} long)."
     )
 
 
 def _finish(
-    task: Pretraining, state: State, run: Path, show: bool, tell: Tell, began: float, page: RunPage
+    task: Pretraining,
+    state: State,
+    run: Path,
+    show: bool,
+    tell: Tell,
+    began: float,
+    page: RunPage,
 ) -> dict[str, Any]:
-    options, params, timetable = task.options, state.params, timetable_of(state)
+    options, params = task.options, state.params
+    timetable = timetable_of(state)
     assert isinstance(params, Parameters)
     config = params.config
     save_hf(run, task.config_after(state, timetable), params)
@@ -307,8 +390,10 @@ def _finish(
     with page.stopped_by_errors():
         if options.evaluations:
             tell("Measuring the held-out loss.")
-            held_out = _measured(task, state, timetable, show) | {"text_unigram": page.text_unigram}
-        examples = _examples(task, Bert(config, params, task.ops, task.text.tokenizer))
+            held_out = _measured(task, state, timetable, show)
+            held_out["text_unigram"] = page.text_unigram
+        model = Bert(config, params, task.ops, task.text.tokenizer)
+        examples = _examples(task, model)
     report = {
         "held_out": held_out,
         "left_to_right": options.left_to_right,
@@ -333,12 +418,18 @@ def _finish(
     return report
 
 
-def _measured(task: Pretraining, state: State, timetable: Timetable, show: bool) -> dict[str, Any]:
+def _measured(
+    task: Pretraining,
+    state: State,
+    timetable: Timetable,
+    show: bool,
+) -> dict[str, Any]:
     """Measure a trained model on held-out text, and with the contexts of its targets shuffled."""
     targets = task.held_out_targets(state, timetable, TARGETS)
     batches = task.held_out_batches(task.options.longest, targets)
     special_ids = None if task.mask_id is None else task.text.tokenizer.special_ids
-    plain, shuffled = score_with_shuffled(partial(task.score, state.params), batches, special_ids, show)
+    scored = partial(task.score, state.params)
+    plain, shuffled = score_with_shuffled(scored, batches, special_ids, show)
     return plain.to_dict() | {"shuffled_loss": shuffled and shuffled.loss}
 
 
@@ -346,8 +437,9 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     """Predict gaps in held-out sentences, with what stood there, and in lines from the books."""
     if task.options.left_to_right:
         return []
-    own_text = task.options.corpus or task.options.shards
-    gaps: list[tuple[str, str | None]] = [(text, None) for text in (() if own_text else EXAMPLES)]
+    gaps: list[tuple[str, str | None]] = []
+    if not (task.options.corpus or task.options.shards):
+        gaps += [(text, None) for text in EXAMPLES]
     gaps += islice(held_out_gaps(task.text, model.config.P), N_EXAMPLES)
     return [
         {"text": text, "answer": answer, "guesses": model.fill_mask(text)[0]}
@@ -357,7 +449,18 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
 
 
 def report_text(report: dict[str, Any]) -> str:
-    """Format a report as a person reads it."""
+    """Format a report as a person reads it.
+
+    Parameters
+    ----------
+    report : dict
+        As `pretrain` returns it.
+
+    Returns
+    -------
+    str
+        Several lines.
+    """
     if report["held_out"]:
         lines = [metrics_text(report["held_out"])]
     else:
@@ -365,33 +468,53 @@ def report_text(report: dict[str, Any]) -> str:
         lines = [f"Held-out text was not measured (0 evaluations); {again}."]
     speed = report["tokens"] / max(1e-9, report["training_seconds"])
     done = f"{counted(report['steps'], 'step')}, {report['tokens']:,} tokens, {speed:,.0f} tokens/s"
-    lines.append(f"{done}; {report['seconds'] / 60:.1f} minutes for this command.")
+    minutes = report["seconds"] / 60
+    lines.append(f"{done}; {minutes:.1f} minutes for this command.")
     steps, planned = report["steps"], report["planned_steps"]
     if abs(steps - planned) > WORTH_TELLING * planned:
         became = "faster" if steps > planned else "slower"
         lines.append(f"The machine became {became} on the way: {counted(planned, 'step')} had been planned.")
     lines.append(f"Trained on sequences of up to {report['trained_length']} tokens.")
     for example in report["examples"]:
-        answer = f" ({example['answer']})" if example["answer"] else ""
-        guesses = (f"{printable(piece)} {100 * chance:.0f}%" for piece, chance in example["guesses"])
-        lines.append(f"  {printable(example['text'] + answer)}\n      {'  '.join(guesses)}")
+        text = example["text"]
+        if example["answer"]:
+            text += f" ({example['answer']})"
+        guesses = [f"{printable(piece)} {100 * chance:.0f}%" for piece, chance in example["guesses"]]
+        lines.append(f"  {printable(text)}")
+        lines.append(f"      {'  '.join(guesses)}")
     lines.append(f"Run folder: {report['folder']}")
-    return "\n".join([*lines, f"Report: {report['page']}"] if report["page"] else lines)
+    if report["page"]:
+        lines.append(f"Report: {report['page']}")
+    return "\n".join(lines)
 
 
 def metrics_text(metrics: dict[str, Any]) -> str:
-    """Format `HeldOut.to_dict()` and `shuffled_loss`, None left to right, as a person reads them."""
-    loss, shuffled = metrics["loss"], metrics["shuffled_loss"]
+    """Format the metrics of held-out text as a person reads them.
+
+    Parameters
+    ----------
+    metrics : dict
+        `HeldOut.to_dict()` and "shuffled_loss", which is None left to right.
+
+    Returns
+    -------
+    str
+        Several lines.
+    """
+    loss = metrics["loss"]
+    shuffled = metrics["shuffled_loss"]
     what = "next words" if shuffled is None else "[MASK] positions"
     targets = counted(metrics["targets"], "target") + error_text(metrics)
     rows = [(f"Held-out loss on {what}", f"{loss:.3f} nats ({targets})")]
     for of_what, name in (("these targets", "unigram"), ("the whole text", "text_unigram")):
         entropy = metrics[name]
-        place = f"{abs(entropy - loss):.2f} {'under' if loss <= entropy else 'over'} it"
+        side = "under" if loss <= entropy else "over"
+        place = f"{abs(entropy - loss):.2f} {side} it"
         rows.append((f"  unigram entropy of {of_what}", f"{entropy:.3f} nats (the model is {place})"))
     if shuffled is not None:
         rows.append(("  with its context shuffled", f"{shuffled:.3f} nats"))
-    rows += [("  perplexity", f"{metrics['perplexity']:.1f}"), ("  accuracy", f"{metrics['accuracy']:.1%}")]
+    rows.append(("  perplexity", f"{metrics['perplexity']:.1f}"))
+    rows.append(("  accuracy", f"{metrics['accuracy']:.1%}"))
     if metrics["next_accuracy"] is not None:
         rows.append(("Next-sentence accuracy", f"{metrics['next_accuracy']:.1%}"))
         rows.append(("  always the more frequent answer", f"{metrics['next_majority']:.1%}"))

@@ -35,12 +35,36 @@ class WordLoss:
     pieces: int
 
 
-def score_words(ops: Any, config: BertConfig, params: Any, text: Text) -> WordLoss:
+def score_words(
+    ops: Any,
+    config: BertConfig,
+    params: Any,
+    text: Text,
+) -> WordLoss:
     """Measure the loss of whole words on the held-out documents of a text, in nats per byte.
 
     Words that are [UNK] are read and not guessed; a window that is too long for the model loses its end. The
     draws depend on the numbers of words alone, so two vocabularies for the same words are asked the same.
-    Raise InputError when there is nothing to guess, or the model reads from left to right.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+        The shape of the model.
+    params : dict
+        Its parameters, as a tree.
+    text : Text
+        With the model's tokenizer.
+
+    Returns
+    -------
+    WordLoss
+
+    Raises
+    ------
+    InputError
+        When there is nothing to guess, or the model reads from left to right.
     """
     if config.is_decoder:
         raise InputError("A left-to-right model fills no gaps; whole words are measured with [MASK] models.")
@@ -48,9 +72,10 @@ def score_words(ops: Any, config: BertConfig, params: Any, text: Text) -> WordLo
     batches = list(_batches(text, config.P, guessed))
     if not guessed:
         raise InputError("The text has no word to guess that is not [UNK]; give more.")
-    found = evaluation.score(ops, config, params, batches, text.tokenizer.mask_id)
-    n_bytes, n_pieces = sum(guessed), found.targets
-    return WordLoss(found.loss * n_pieces / n_bytes, len(guessed), n_bytes, n_pieces)
+    metrics = evaluation.score(ops, config, params, batches, text.tokenizer.mask_id)
+    n_pieces = metrics.targets
+    n_bytes = sum(guessed)
+    return WordLoss(metrics.loss * n_pieces / n_bytes, len(guessed), n_bytes, n_pieces)
 
 
 def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
@@ -61,10 +86,11 @@ def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
         if asked >= WORDS:
             break
         n_words = len(borders) - 1
-        drawn = np.sort(draws.permutation(n_words)[: max(1, round(SHARE * n_words))])
+        count = max(1, round(SHARE * n_words))
+        drawn = np.sort(draws.permutation(n_words)[:count])
         asked += len(drawn)
         waiting.append(_masked(text.tokenizer, tokens, borders, drawn, positions - 2, guessed))
-        if sum(len(one.input_ids) for one in waiting) >= evaluation.BATCH_TOKENS:
+        if sum(len(sequence.input_ids) for sequence in waiting) >= evaluation.BATCH_TOKENS:
             yield Batch.pack(waiting)
             waiting = []
     if waiting:
@@ -74,7 +100,8 @@ def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
 # -> tokens (n,) of a document, borders (w+1,) of words in them
 def _windows(text: Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.random.Generator]]:
     """Yield the windows of a text, the documents in an order of their own, with what draws from each."""
-    for number in np.random.default_rng(HELD_OUT_SEED).permutation(text.held_out_ids).tolist():
+    order = np.random.default_rng(HELD_OUT_SEED).permutation(text.held_out_ids)
+    for number in order.tolist():
         tokens, _ = text.shards.document(number)
         begins = np.flatnonzero(~text.tokenizer.continuation[tokens])
         borders = np.append(begins, len(tokens))
@@ -85,7 +112,12 @@ def _windows(text: Text) -> Iterator[tuple[np.ndarray, np.ndarray, np.random.Gen
 
 # tokens (n,)  borders (w+1,) of words in them  drawn (k,)
 def _masked(
-    tokenizer: Tokenizer, tokens: Array, borders: Array, drawn: Array, room: int, guessed: list[int]
+    tokenizer: Tokenizer,
+    tokens: Array,
+    borders: Array,
+    drawn: Array,
+    room: int,
+    guessed: list[int],
 ) -> Sequence:
     """Return [CLS] words [SEP] with the drawn words as [MASK]; what is beyond the room is left out."""
     begin = borders[0]
@@ -95,7 +127,8 @@ def _masked(
     skipped = tokenizer.special_ids  # [UNK], and special tokens that are written in the text
     for first, last in zip(borders[drawn], borders[drawn + 1], strict=True):
         if last <= end and tokens[first] not in skipped:
-            guessed.append(len(tokenizer.decode(tokens[first:last]).encode()))
+            word = tokenizer.decode(tokens[first:last])
+            guessed.append(len(word.encode()))
             rows += range(1 + first - begin, 1 + last - begin)
     labels = ids[rows]
     ids[rows] = tokenizer.mask_id

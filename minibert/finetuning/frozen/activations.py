@@ -53,14 +53,36 @@ class Layers(NamedTuple):
     mixed: bool  # by learnt weights; else side by side
 
     def shape(self, H: int) -> tuple[int, int]:
-        """Return `inputs` and `mixed` of the tagger's configuration, on a BERT of width H."""
-        return (H, len(self.numbers)) if self.mixed else (len(self.numbers) * H, 0)
+        """Return `inputs` and `mixed` of the tagger's configuration.
+
+        Parameters
+        ----------
+        H : int
+            Width of the BERT.
+        """
+        if self.mixed:
+            return H, len(self.numbers)
+        return len(self.numbers) * H, 0
 
 
 def layers_of(name: str, count: int) -> Layers:
-    """Return the hidden states that a combination takes of a model with `count` layers.
+    """Return the hidden states that a combination takes of a model.
 
-    Raise InputError when there is no such combination, or the model has fewer layers.
+    Parameters
+    ----------
+    name : str
+        One of `COMBINATIONS`.
+    count : int
+        Layers of the model.
+
+    Returns
+    -------
+    Layers
+
+    Raises
+    ------
+    InputError
+        When there is no such combination, or the model has fewer layers.
 
     Examples
     --------
@@ -71,22 +93,48 @@ def layers_of(name: str, count: int) -> Layers:
         known = ", ".join(COMBINATIONS)
         raise InputError(f"$feature_based is unknown; choose one of {known}.", feature_based=name)
     _, layers, mixed = COMBINATIONS[name]
-    if not isinstance(layers, str) and count < (n := len(layers)):
-        text = f"$feature_based takes {n} layers, and the model has {count}; choose another combination."
+    if not isinstance(layers, str) and count < len(layers):
+        wanted = len(layers)
+        text = f"$feature_based takes {wanted} layers, and the model has {count}; choose another combination."
         raise InputError(text, feature_based=name)
     return Layers(layer_numbers(layers, count), mixed)
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Hidden states at the T words of S sentences."""
+    """Hidden states at the T words of S sentences.
+
+    Attributes
+    ----------
+    layers : mapping of int to (T,H)
+        By number of the hidden state.
+    bounds : (S+1,)
+        Sentence s is words bounds[s]:bounds[s+1].
+    seen : (T,) bool
+        False for a word without pieces, whose vectors are those of [CLS].
+    """
 
     layers: Mapping[int, np.ndarray]  # by number, (T,H) each
     bounds: np.ndarray  # (S+1,) sentence s is words bounds[s]:bounds[s+1]
     seen: np.ndarray  # (T,) bool, False for a word without pieces, whose vectors are those of [CLS]
 
     def sentence(self, number: int, numbers: Sequence[int], mixed: bool) -> np.ndarray:
-        """Return (n, N H), some layers of a sentence side by side; or (N,n,H), to be mixed."""
+        """Return some layers of a sentence of n words.
+
+        Parameters
+        ----------
+        number : int
+            Of the sentence.
+        numbers : sequence of int
+            N hidden states.
+        mixed : bool
+            Whether they are to be mixed.
+
+        Returns
+        -------
+        (n,N H)
+            Side by side; or (N,n,H), to be mixed.
+        """
         words = slice(*self.bounds[number : number + 2])
         parts = [self.layers[layer][words] for layer in numbers]
         return np.stack(parts) if mixed else np.concatenate(parts, axis=-1)
@@ -102,19 +150,38 @@ def word_vectors(
 ) -> WordVectors:
     """Run the encoder over windows and keep some hidden states at the first piece of every word.
 
-    The windows ask about every word once, in order, as `Tagging.features` makes them for prediction; `bounds`
-    (S+1,) are those of the sentences. `layers` are (T,H) arrays to fill; new ones when left out.
+    Parameters
+    ----------
+    model : Bert
+        The encoder.
+    features : sequence of Feature
+        Windows that ask about every word once, in order, as `Tagging.features` makes them for prediction.
+    bounds : (S+1,)
+        Where the sentences begin among the words.
+    numbers : sequence of int
+        Which hidden states.
+    layers : mapping of int to (T,H), optional
+        Arrays to fill; new ones when left out.
+    done : callable
+        Called with how many tokens more are done.
+
+    Returns
+    -------
+    WordVectors
     """
     counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
     first = np.cumsum(counts) - counts
     if layers is None:
         shape = (int(bounds[-1]), model.config.H)
         layers = {number: np.empty(shape, model.params.flat.dtype) for number in numbers}
-    for chosen in token_budget_batches(lengths(features), TOKEN_BUDGET):
-        batch = Batch.pack([features[one].sequences[0] for one in chosen])
-        begins = batch.cu_seqlens[:-1]
-        rows = np.concatenate([begin + features[one].rows for begin, one in zip(begins, chosen, strict=True)])
-        words = np.concatenate([np.arange(first[one], first[one] + counts[one]) for one in chosen])
+    for windows in token_budget_batches(lengths(features), TOKEN_BUDGET):
+        batch = Batch.pack([features[window].sequences[0] for window in windows])
+        row_parts, word_parts = [], []
+        for begin, window in zip(batch.cu_seqlens[:-1], windows, strict=True):
+            row_parts.append(begin + features[window].rows)
+            word_parts.append(np.arange(first[window], first[window] + counts[window]))
+        rows = np.concatenate(row_parts)
+        words = np.concatenate(word_parts)
         for number, state in zip(layers, model.hidden_states(batch, layers), strict=True):
             layers[number][words] = state[rows]
         done(batch.T)
@@ -131,24 +198,53 @@ def stored_vectors(
 ) -> WordVectors:
     """Compute `word_vectors` into a `.npy` for each layer, in a folder that appears when all is there.
 
-    One that is there is taken; raise InputError when it is of other data or another model, or was altered.
+    Parameters
+    ----------
+    model : Bert
+        The encoder.
+    features : sequence of Feature
+        As for `word_vectors`.
+    bounds : (S+1,)
+        Likewise.
+    numbers : sequence of int
+        Likewise.
+    folder : Path
+        For the files. One that is there is taken.
+    done : callable
+        Called with how many tokens more are done.
+
+    Returns
+    -------
+    WordVectors
+        Of arrays that are read from the files as they are needed.
+
+    Raises
+    ------
+    InputError
+        When the folder is of other data or another model, or was altered.
     """
-    shape, dtype = (int(bounds[-1]), model.config.H), model.params.flat.dtype
+    shape = (int(bounds[-1]), model.config.H)
+    dtype = model.params.flat.dtype
     files = [FILE.format(number) for number in numbers]
 
     def fill(temporary: Path) -> None:
-        layers = {number: _new_file(temporary / FILE.format(number), dtype, shape) for number in numbers}
+        layers = {}
+        for number, name in zip(numbers, files, strict=True):
+            layers[number] = _new_file(temporary / name, dtype, shape)
         word_vectors(model, features, bounds, numbers, layers, done)
         for layer in layers.values():
             layer.flush()
-        (temporary / CHECKSUMS).write_text(json.dumps({name: crc32_of(temporary / name) for name in files}))
+        checksums = {name: crc32_of(temporary / name) for name in files}
+        (temporary / CHECKSUMS).write_text(json.dumps(checksums))
 
     if not folder.exists():
         write_folder_atomically(folder, fill)
     elif (folder / CHECKSUMS).exists():  # folders that were begun earlier have none
         checksums = read_json(folder / CHECKSUMS, advice=f"remove {folder}")
         require_intact(folder, {name: checksums.get(name, -1) for name in files})
-    layers = {number: _mapped(folder / FILE.format(number), dtype, shape) for number in numbers}
+    layers = {}
+    for number, name in zip(numbers, files, strict=True):
+        layers[number] = _mapped(folder / name, dtype, shape)
     return WordVectors(layers, bounds, _seen(features))
 
 
@@ -162,25 +258,50 @@ def activations(
 ) -> list[WordVectors]:
     """Compute the vectors of several lists of sentences, in memory up to `MOST_MEMORY`, else in the folder.
 
-    Of each list there are its windows in `parts`, and in `bounds` (S+1,) where its sentences begin.
+    Parameters
+    ----------
+    model : Bert
+        The encoder.
+    parts : sequence
+        Of each list its windows, as for `word_vectors`.
+    bounds : sequence of (S+1,)
+        Of each list where its sentences begin among the words.
+    numbers : sequence of int
+        Which hidden states.
+    folder : Path
+        For what does not fit into memory.
+    show : bool, default True
+        Say how much it is, and show progress.
+
+    Returns
+    -------
+    list of WordVectors
     """
-    words, H = sum(int(one[-1]) for one in bounds), model.config.H
+    H = model.config.H
+    words = sum(int(ends[-1]) for ends in bounds)
     size = words * H * len(numbers) * model.params.flat.itemsize
-    stored = size > MOST_MEMORY
+    is_stored = size > MOST_MEMORY
     if show:
         what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
-        say(f"{what}: {size / 1e6:,.0f} MB {f'in {folder}' if stored else 'in memory'}.")
-    with Progress(sum(int(lengths(part).sum()) for part in parts), "tokens", show) as progress:
-        asked = [(model, part, ends, numbers) for part, ends in zip(parts, bounds, strict=True)]
-        if not stored:
-            return [word_vectors(*one, done=progress.add) for one in asked]
-        return [stored_vectors(*one, folder / f"{at}", progress.add) for at, one in enumerate(asked)]
+        place = f"in {folder}" if is_stored else "in memory"
+        say(f"{what}: {size / 1e6:,.0f} MB {place}.")
+    tokens = sum(int(lengths(part).sum()) for part in parts)
+    vectors = []
+    with Progress(tokens, "tokens", show) as progress:
+        for number, (part, ends) in enumerate(zip(parts, bounds, strict=True)):
+            if is_stored:
+                part_folder = folder / f"{number}"
+                vectors.append(stored_vectors(model, part, ends, numbers, part_folder, progress.add))
+            else:
+                vectors.append(word_vectors(model, part, ends, numbers, done=progress.add))
+    return vectors
 
 
 # -> (T,) bool
 def _seen(features: Sequence[Feature]) -> np.ndarray:
     """Tell whether each word that is asked about has a piece."""
-    return np.concatenate([np.empty(0, bool), *(feature.rows != NO_PIECE for feature in features)])
+    seen = [feature.rows != NO_PIECE for feature in features]
+    return np.concatenate([np.empty(0, bool), *seen])
 
 
 def _new_file(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> Any:

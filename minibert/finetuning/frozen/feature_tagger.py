@@ -44,7 +44,8 @@ class TaggerFile(Stored):
     AGAIN = "train the tagger again"
 
     def _wrong(self) -> str | None:
-        if wrong := super()._wrong():
+        wrong = super()._wrong()
+        if wrong:
             return wrong
         if registry.create(self.task).kind != "tag":
             return f"'task' is {self.task!r}, expected the name of a task that tags words"
@@ -58,18 +59,46 @@ class TaggerFile(Stored):
 
 
 def save_tagger(folder: Path, params: BilstmParameters) -> None:
-    """Write the weights of a tagger into a folder."""
+    """Write the weights of a tagger into a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        It is made where there is none.
+    params : BilstmParameters
+        The weights, written in float32.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.ascontiguousarray(value, "<f4") for name, value in params.items()}
     atomic_tensors(folder / WEIGHTS_FILE, tensors, {"format": "pt"})
 
 
 def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
-    """Read them; raise InputError when the file is missing, damaged, or of another shape."""
-    tensors, _ = read_tensors(path := folder / WEIGHTS_FILE)
+    """Read the weights of a tagger from a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        With `tagger.safetensors`.
+    config : BilstmConfig
+        The tagger's shape.
+
+    Returns
+    -------
+    BilstmParameters
+
+    Raises
+    ------
+    InputError
+        When the file is missing, damaged, or of another shape.
+    """
+    path = folder / WEIGHTS_FILE
+    tensors, _ = read_tensors(path)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    deeper = config.depth > len(shapes)  # than any with so many tensors: not to be listed
-    if deeper or shapes != {one.name: one.shape for one in bilstm.parameter_table(config)}:
+    fits = config.depth <= len(shapes)  # a deeper one is not even listed
+    if fits:
+        fits = shapes == {entry.name: entry.shape for entry in bilstm.parameter_table(config)}
+    if not fits:
         raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.AGAIN}.")
     params = BilstmParameters(config)
     for name, value in params.items():
@@ -80,27 +109,72 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
 
 
 # -> (T,K)
-def scores_of(ops: Any, params: BilstmParameters, vectors: WordVectors, layers: Layers) -> np.ndarray:
-    """Compute the scores of every word."""
+def scores_of(
+    ops: Any,
+    params: BilstmParameters,
+    vectors: WordVectors,
+    layers: Layers,
+) -> np.ndarray:
+    """Compute the scores of every word.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    params : BilstmParameters
+        Of the LSTMs.
+    vectors : WordVectors
+        T words of S sentences.
+    layers : Layers
+        Which hidden states the tagger reads.
+
+    Returns
+    -------
+    (T,K)
+    """
     bounds = vectors.bounds
     tree = runtime_of(ops).to_device(params.tree)
     scores = np.empty((int(bounds[-1]), params.config.outputs), params.flat.dtype)
     with_words = np.flatnonzero(np.diff(bounds))
     for places in token_budget_batches(np.diff(bounds)[with_words], WORD_BUDGET):
-        chosen = with_words[places].tolist()
-        inputs = [vectors.sentence(one, *layers) for one in chosen]
+        sentences = with_words[places].tolist()
+        inputs = [vectors.sentence(number, *layers) for number in sentences]
         batch = VectorBatch.pack_vectors(inputs, [None] * len(inputs))
-        for one, own in zip(chosen, batch_scores(ops, params.config, tree, batch), strict=True):
-            scores[bounds[one] : bounds[one + 1]] = own
+        by_sentence = batch_scores(ops, params.config, tree, batch)
+        for number, rows in zip(sentences, by_sentence, strict=True):
+            scores[bounds[number] : bounds[number + 1]] = rows
     return scores
 
 
 # -> one (rows,K) for each sequence
-def batch_scores(ops: Any, config: BilstmConfig, params: Params, batch: VectorBatch) -> list[np.ndarray]:
-    """Return the scores of every sequence of a batch by itself; no dropout."""
+def batch_scores(
+    ops: Any,
+    config: BilstmConfig,
+    params: Params,
+    batch: VectorBatch,
+) -> list[np.ndarray]:
+    """Return the scores of every sequence of a batch by itself; no dropout.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BilstmConfig
+        The tagger's shape.
+    params : dict
+        Its parameters, as a tree.
+    batch : VectorBatch
+        Of sentences.
+
+    Returns
+    -------
+    list of (n,K)
+        One for each sentence of n words.
+    """
     runtime = runtime_of(ops)
     scores = runtime.call(ops, bilstm.scores_of, (config,), params, runtime.prepare(batch))
-    return split_outputs(runtime.in_order(scores, batch, "labels"), Head("tag", config.outputs), batch)
+    scores = runtime.in_order(scores, batch, "labels")
+    return split_outputs(scores, Head("tag", config.outputs), batch)
 
 
 class Asked(list[Feature]):
@@ -126,51 +200,100 @@ class FeatureTagger:
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, engine: str = "auto", *, threads: int | None = None, dtype: str = "float32"
+        cls,
+        folder: str | Path,
+        engine: str = "auto",
+        *,
+        threads: int | None = None,
+        dtype: str = "float32",
     ) -> "FeatureTagger":
-        """Load the folder of a feature-based run; raise InputError when it holds none that is whole."""
+        """Load the folder of a feature-based run.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Of the run.
+        engine : str, default "auto"
+            What computes, as of `Bert.from_pretrained`.
+        threads : int, optional
+            With how many threads.
+        dtype : str, default "float32"
+            The precision of the products.
+
+        Returns
+        -------
+        FeatureTagger
+
+        Raises
+        ------
+        InputError
+            When the folder holds none that is whole.
+        """
         folder = Path(folder)
         stored = TaggerFile.load(folder)
         model = Bert.from_pretrained(folder, engine, dtype=dtype, threads=threads)
-        config, tokenizer = model.config, model.tokenizer
+        config = model.config
         stored.check_positions(folder, config.P)
         tagger_config = BilstmConfig.from_dict(stored.config)
-        own = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
+        shape = tagger_config.inputs, tagger_config.mixed, tagger_config.outputs
         try:
             layers = layers_of(stored.combination, config.L)
         except InputError:  # of more layers than there are
             layers = Layers((), False)
-        if own != (*layers.shape(config.H), len(stored.labels)):
+        if shape != (*layers.shape(config.H), len(stored.labels)):
             raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.AGAIN}.")
         task = registry.create(stored.task, dict(stored.columns))
         params = load_tagger(folder, tagger_config)
-        return cls(folder, task, stored.labels, stored.max_length, tokenizer, model, params, layers)
+        return cls(folder, task, stored.labels, stored.max_length, model.tokenizer, model, params, layers)
 
     @property
     def config(self) -> Any:
-        """The configuration of the frozen encoder."""
+        """Return the configuration of the frozen encoder."""
         return self.model.config
 
     @property
     def head(self) -> Head:
-        """What it answers, as the head of a fine-tuned model would."""
+        """Return what it answers, as the head of a fine-tuned model would."""
         return Head("tag", len(self.labels))
 
     @property
     def ops(self) -> Any:
-        """The engine."""
+        """Return the engine."""
         return self.model.ops
 
     def features(self, examples: Sequence[Any]) -> Asked:
-        """Make the windows of some sentences."""
+        """Make the windows of some sentences.
+
+        Parameters
+        ----------
+        examples : sequence
+            Sentences.
+        """
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         asked = Asked(made)
         asked.bounds = sentence_bounds(examples)
         return asked
 
     def outputs(self, features: Asked, budget: int = 0, done: Done = nothing) -> list[np.ndarray]:
-        """Compute the scores of each window's words, (rows,K); `budget` is for other models."""
-        vectors = word_vectors(self.model, features, features.bounds, self.layers.numbers, done=done)
+        """Compute the scores of each window's words.
+
+        Parameters
+        ----------
+        features : Asked
+            As `features` makes them.
+        budget : int
+            For other models; not used.
+        done : callable
+            Called with how many tokens more are done.
+
+        Returns
+        -------
+        list of (n,K)
+            One for each window that asks about n words.
+        """
+        numbers = self.layers.numbers
+        vectors = word_vectors(self.model, features, features.bounds, numbers, done=done)
         scores = scores_of(self.ops, self.params, vectors, self.layers)
         counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
-        return np.split(scores, np.cumsum(counts, dtype=np.int64))[:-1]
+        ends = np.cumsum(counts, dtype=np.int64)
+        return np.split(scores, ends)[:-1]

@@ -44,30 +44,53 @@ Texts = str | bytes | tuple[str | bytes, str | bytes]  # a pair is read as one s
 class Extractor:
     """Vectors of texts, by one model.
 
-    Raise InputError when there is no such layer or pool, no vocabulary, or no room for sequences so long.
+    Parameters
+    ----------
+    model : Bert
+        Whose hidden states they are.
+    layers : str, int or sequence of int, default -1
+        Which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1 to L
+        the layers, negative ones from the end), in a list or with commas between; "all", the layers 1 to L;
+        "embeddings", number 0.
+    pool : str, optional
+        What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"),
+        their largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to
+        right of the last token), or every token ("none"). None: of the last layer what a folder of
+        sentence-transformers makes of it, where the model is from one, and the mean otherwise.
+    max_length : int, optional
+        Longer texts lose their end. None: as such a folder says, or the model's positions.
+    normalize : bool, default False
+        Make each vector of length 1, so that a product of two is their cosine.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Of the hidden states.
+    cut : int
+        How many texts have lost their end so far.
+
+    Raises
+    ------
+    InputError
+        When there is no such layer or pool, no vocabulary, or no room for sequences so long.
     """
 
     model: Bert
-    # Which hidden states, side by side in this order: their numbers (0 what leaves the embeddings, 1 to L the
-    # layers, negative ones from the end), in a list or with commas between; "all", the layers 1 to L;
-    # "embeddings", number 0.
     layers: str | int | abc.Sequence[int] = -1
-    # What of a text: its [CLS] ("cls"), the mean of all its tokens, [CLS] and [SEP] included ("mean"), their
-    # largest numbers ("max"), the pooler's output ("pooled", of the last layer only, and left to right of the
-    # last token), or every token ("none"). None: of the last layer what a folder of sentence-transformers
-    # makes of it, where the model is from one, and the mean otherwise.
     pool: str | None = None
-    # Longer texts lose their end. None: as such a folder says, or the model's positions.
     max_length: int | None = None
-    normalize: bool = False  # make each vector of length 1, so that a product of two is their cosine
-    numbers: tuple[int, ...] = field(init=False)  # of the hidden states
-    cut: int = field(init=False, default=0)  # how many texts have lost their end so far
+    normalize: bool = False
+    numbers: tuple[int, ...] = field(init=False)
+    cut: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        config, self.tokenizer = self.model.config, self.model.tokenizer
+        config = self.model.config
+        self.tokenizer = self.model.tokenizer
         self.numbers = layer_numbers(self.layers, config.L)
         self._reading = self.model.modules
-        self._modules = self._reading if self.pool is None and self.numbers == (config.L,) else None
+        self._modules = None
+        if self.pool is None and self.numbers == (config.L,):
+            self._modules = self._reading
         if self.pool is None and self._modules is None:
             self.pool = "mean"
         if self.pool is not None and self.pool not in POOLS:
@@ -88,66 +111,89 @@ class Extractor:
 
     @property
     def width(self) -> int:
-        """Numbers in a vector."""
+        """Return how many numbers a vector has."""
         if self._modules is not None:
             return self._modules.width(self.model.config.H)
         return len(self.numbers) * self.model.config.H
 
     def stream(self, texts: Iterable[Texts]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield of each text its pieces (n,) and vector (width,), or with pool "none" vectors (n,width)."""
+        """Yield the pieces and the vector of each text, in their order.
+
+        Parameters
+        ----------
+        texts : iterable
+            Strings, or pairs of them, read some at a time.
+
+        Yields
+        ------
+        ids : (n,) int32
+        vector : (width,)
+            With pool "none" (n,width).
+        """
         for chunk in self._chunks(texts):
-            lengths = np.array([len(one.input_ids) for one in chunk])
-            found: dict[int, np.ndarray] = {}
+            lengths = np.array([len(sequence.input_ids) for sequence in chunk])
+            vectors: dict[int, np.ndarray] = {}  # by the number of the text in the chunk
             for numbers in token_budget_batches(lengths, TOKEN_BUDGET):
-                batch = Batch.pack([chunk[n] for n in numbers])
-                found |= zip(numbers.tolist(), self._pooled(batch), strict=True)
-            yield from ((one.input_ids, found[number]) for number, one in enumerate(chunk))
+                batch = Batch.pack([chunk[number] for number in numbers])
+                vectors |= zip(numbers.tolist(), self._pooled(batch), strict=True)
+            for number, sequence in enumerate(chunk):
+                yield sequence.input_ids, vectors[number]
 
     def _chunks(self, texts: Iterable[Texts]) -> Iterator[list[Sequence]]:
         """Yield lists of texts as sequences, as many as are sorted by length together."""
         size = 4 * self.width if self.pool == "none" else 1
         most = min(CHUNK_TOKENS, max(TOKEN_BUDGET, CHUNK_BYTES // size))
         chunk: list[Sequence] = []
-        source, tokens = iter(texts), 0
+        tokens = 0
+        source = iter(texts)
         written = WrittenTokens(self.tokenizer)
         while group := list(islice(source, TEXTS_AT_ONCE)):
-            pairs = [one for one in group if isinstance(one, tuple)]
-            if pairs and len(pairs) < len(group):
-                raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
-            if any(len(one) != 2 for one in pairs):
-                raise InputError("A tuple holds other than two texts; give pairs.")
-            if self._reading is not None and self._reading.prompt:
-                group = [with_prompt(self._reading.prompt, _as_text(one)) for one in group]
-                pairs = [one for one in group if isinstance(one, tuple)]
-            parts = tuple(zip(*pairs, strict=True)) if pairs else (group,)
-            encoded = self.tokenizer.encode_batch(*parts, max_length=self.max_length)
+            encoded = self._encoded(group)
             written.add(encoded)
             self.cut += int((encoded.n_cut > 0).sum())
             for encoding in encoded:
                 if chunk and tokens + len(encoding) > most:
                     yield chunk
-                    chunk, tokens = [], 0
+                    chunk = []
+                    tokens = 0
                 chunk.append(Sequence(encoding.ids, encoding.token_type_ids))
                 tokens += len(encoding)
         if chunk:
             yield chunk
         written.warn()
 
+    def _encoded(self, texts: list[Texts]) -> Any:
+        """Return the encodings of some texts, with the prompt in front if the model has one."""
+        pairs = [text for text in texts if isinstance(text, tuple)]
+        if pairs and len(pairs) < len(texts):
+            raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
+        if any(len(pair) != 2 for pair in pairs):
+            raise InputError("A tuple holds other than two texts; give pairs.")
+        if self._reading is not None and self._reading.prompt:
+            texts = [with_prompt(self._reading.prompt, _as_text(text)) for text in texts]
+            pairs = [text for text in texts if isinstance(text, tuple)]
+        parts = tuple(zip(*pairs, strict=True)) if pairs else (texts,)
+        return self.tokenizer.encode_batch(*parts, max_length=self.max_length)
+
     # -> S of (width,) or (n,width)
     def _pooled(self, batch: Batch) -> list[np.ndarray]:
         """Compute hidden states of every sequence side by side, pooled; each an array of its own."""
         states = np.concatenate(self.model.hidden_states(batch, self.numbers), axis=-1)
+        borders = batch.cu_seqlens
         if self.pool == "none":
-            return np.split(unit_rows(states) if self.normalize else states, batch.cu_seqlens[1:-1])
+            rows = unit_rows(states) if self.normalize else states
+            return np.split(rows, borders[1:-1])
         if self._modules is not None:
             prompt_tokens = prompt_tokens_of(self.tokenizer, self._modules)
-            made = Encoded([states], None, None, batch.cu_seqlens, None, self._modules, prompt_tokens)
-            return list(made.vectors(None, self.normalize))
+            encoded = Encoded([states], None, None, borders, None, self._modules, prompt_tokens)
+            return list(encoded.vectors(None, self.normalize))
         pooled = None
         if self.pool == "pooled":
-            rows = batch.last_rows if self.model.config.is_decoder else batch.first_rows  # as classifiers do
-            pooled = np.asarray(self.model.ops.pooler(states, rows, self.model.params.tree["pooler"])[0])
-        return list(Encoded([states], None, pooled, batch.cu_seqlens).vectors(self.pool, self.normalize))
+            model = self.model
+            rows = batch.last_rows if model.config.is_decoder else batch.first_rows  # as classifiers do
+            output, _ = model.ops.pooler(states, rows, model.params.tree["pooler"])
+            pooled = np.asarray(output)
+        return list(Encoded([states], None, pooled, borders).vectors(self.pool, self.normalize))
 
 
 def _as_text(text: Texts) -> Any:
@@ -160,13 +206,28 @@ def _as_text(text: Texts) -> Any:
 def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path) -> dict[str, int]:
     """Write vectors of texts to a file, which appears when all are there.
 
-    `out` is a `.npy`, one array with a row for each text; with pool "none" one for each token, and beside it
-    NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or it is a `.jsonl`, a line for
-    each text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}. Texts are read once.
+    Parameters
+    ----------
+    extractor : Extractor
+        What makes the vectors.
+    texts : iterable
+        Strings, or pairs of them, read once.
+    out : str or Path
+        A `.npy`, one array with a row for each text; with pool "none" one for each token, and beside it
+        NAME.cu_seqlens.npy (S+1,): text s is rows cu_seqlens[s]:cu_seqlens[s+1]. Or a `.jsonl`, a line for
+        each text: {"vector": [...]}, or {"tokens": [...], "vectors": [[...], ...]}.
 
-    Return how many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts were
-    `cut`. Raise InputError when the file is to be of another kind; RunError when the disk is full; nothing is
-    left behind.
+    Returns
+    -------
+    dict of str to int
+        How many `texts`, `tokens` and numbers in a vector (`width`) there are, and how many texts were `cut`.
+
+    Raises
+    ------
+    InputError
+        When the file is to be of another kind.
+    RunError
+        When the disk is full; nothing is left behind.
     """
     out = Path(out)
     check_format(out)
@@ -183,20 +244,38 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
             _write_rows(path, rows, (extractor.width,), extractor.model.params.flat.dtype)
             borders_file(out).unlink(missing_ok=True)  # of the rows that these replace
         else:
+            vocab = extractor.tokenizer.vocab
             with open(path, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(_line(ids, vector, extractor.tokenizer.vocab) for ids, vector in counted())
+                file.writelines(_line(ids, vector, vocab) for ids, vector in counted())
 
     write_atomically(out, write)
     if out.suffix == ".npy" and extractor.pool == "none":
-        borders = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
+        ends = np.cumsum(np.array(lengths, np.int64))
+        borders = np.concatenate([[0], ends])
         write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
     if extractor.cut:
         warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and lost their end.")
-    return {"texts": len(lengths), "tokens": sum(lengths), "width": extractor.width, "cut": extractor.cut}
+    return {
+        "texts": len(lengths),
+        "tokens": sum(lengths),
+        "width": extractor.width,
+        "cut": extractor.cut,
+    }
 
 
 def check_format(out: Path) -> None:
-    """Raise InputError when features can't be written as such a file."""
+    """Check that features can be written as such a file.
+
+    Parameters
+    ----------
+    out : Path
+        The file.
+
+    Raises
+    ------
+    InputError
+        When its suffix is another one, or it is a folder.
+    """
     if out.suffix not in FORMATS:
         raise InputError("$out is no file of features; give it the suffix .npy or .jsonl.", out=str(out))
     if out.is_dir():
@@ -204,11 +283,22 @@ def check_format(out: Path) -> None:
 
 
 def borders_file(out: Path) -> Path:
-    """Name the file that says which rows of `out` belong to which text."""
+    """Return the file that says which rows of `out` belong to which text.
+
+    Parameters
+    ----------
+    out : Path
+        A `.npy`.
+    """
     return out.with_suffix(".cu_seqlens.npy")
 
 
-def _write_rows(path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], dtype: Any) -> None:
+def _write_rows(
+    path: Path,
+    rows: Iterable[np.ndarray],
+    shape: tuple[int, ...],
+    dtype: Any,
+) -> None:
     """Write an array some rows of a shape at a time: how many there are is written at the end.
 
     Not by `tofile`, nor by `np.save`, which calls it: a disk that is full goes unnoticed there.
@@ -223,9 +313,24 @@ def _write_rows(path: Path, rows: Iterable[np.ndarray], shape: tuple[int, ...], 
 
 
 def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
-    """Write a header of `.npy` with room for any number of rows; return where the data begins."""
-    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, described)
+    """Write a header of `.npy` with room for any number of rows.
+
+    Parameters
+    ----------
+    file : binary file
+        At its beginning.
+    shape : tuple of int
+        Of the array.
+    dtype : dtype
+        Likewise.
+
+    Returns
+    -------
+    int
+        Where the data begins.
+    """
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
     return file.tell()
 
 
@@ -240,4 +345,5 @@ def _line(ids: np.ndarray, vector: np.ndarray, vocab: abc.Sequence[str]) -> str:
 def _numbers(vector: np.ndarray) -> str:
     """Write as JSON, in as few digits as tell these numbers from their neighbours in float32."""
     digits = 9 if vector.dtype == np.float32 else 17
-    return "[" + ", ".join(f"{value:.{digits}g}" for value in vector.tolist()) + "]"
+    numbers = ", ".join(f"{value:.{digits}g}" for value in vector.tolist())
+    return f"[{numbers}]"
