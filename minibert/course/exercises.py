@@ -37,10 +37,22 @@ class Exercise(NamedTuple):
     @property
     def functions(self) -> list[str]:
         """Return the names of the functions that are asked for."""
-        return [node.name for node in ast.parse(self.stub).body if isinstance(node, ast.FunctionDef)]
+        body = ast.parse(self.stub).body
+        return [node.name for node in body if isinstance(node, ast.FunctionDef)]
 
     def mistaken(self, mistake: Mistake) -> str:
-        """Return the solution with one mistake in it."""
+        """Return the solution with one mistake in it.
+
+        Parameters
+        ----------
+        mistake : Mistake
+            One of `mistakes`.
+
+        Returns
+        -------
+        str
+            Python.
+        """
         return self.solution.replace(mistake.instead_of, mistake.written, 1)
 
 
@@ -54,12 +66,28 @@ class Cell(NamedTuple):
 def notebook_folder() -> Path:
     """Return where the notebooks are: beside the package in a checkout, with shared data when installed."""
     checkout = Path(minibert.__file__).parents[1] / "notebooks"
-    there = (checkout / "00_tour.py").exists()
-    return checkout if there else Path(sysconfig.get_path("data")) / "share/minibert/notebooks"
+    if (checkout / "00_tour.py").exists():
+        return checkout
+    return Path(sysconfig.get_path("data")) / "share/minibert/notebooks"
 
 
 def notebook_source(number: str) -> Path:
-    """Return the source of the notebook with this number, such as 05."""
+    """Return the source of a notebook.
+
+    Parameters
+    ----------
+    number : str
+        Such as "05".
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InputError
+        When the course has no notebook of this number.
+    """
     paths = {path.name[:2]: path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py"))}
     if number not in paths:
         known = ", ".join(paths) or "none"
@@ -68,27 +96,63 @@ def notebook_source(number: str) -> Path:
 
 
 def cells(path: Path) -> list[Cell]:
-    """Read the cells of a notebook in the percent format."""
+    """Read the cells of a notebook.
+
+    Parameters
+    ----------
+    path : Path
+        Of its source, Python in the percent format.
+
+    Returns
+    -------
+    list of Cell
+        Prose without the marks of comments.
+    """
     _, *parts = _CELL.split(read_bytes(path).decode("utf-8"))
-    found = []
+    result = []
     for kind, text in zip(parts[::2], parts[1::2], strict=True):
-        is_code, text = "[markdown]" not in kind, text.strip("\n")
-        found.append(Cell(is_code, text if is_code else re.sub(r"^# ?", "", text, flags=re.M)))
-    return found
+        text = text.strip("\n")
+        is_code = "[markdown]" not in kind
+        if not is_code:
+            text = re.sub(r"^# ?", "", text, flags=re.M)
+        result.append(Cell(is_code, text))
+    return result
 
 
 def exercises(path: Path) -> list[Exercise]:
-    """List the exercises of a notebook, in order."""
+    """List the exercises of a notebook, in order.
+
+    Parameters
+    ----------
+    path : Path
+        Of its source.
+
+    Returns
+    -------
+    list of Exercise
+        From each cell of code that begins with the number of one, up to the next.
+    """
     every = cells(path)
     places = [n for n, cell in enumerate(every) if cell.is_code and _NUMBER.match(cell.text)]
-    return [_exercise(*every[at:end]) for at, end in pairwise([*places, len(every)])]
+    return [_exercise(*every[begin:end]) for begin, end in pairwise([*places, len(every)])]
 
 
-def _exercise(stub: Cell, *behind: Cell) -> Exercise:
+def _exercise(stub: Cell, *following: Cell) -> Exercise:
+    """Read an exercise from its first cell and those up to the next exercise."""
     number = _NUMBER.match(stub.text)[1]  # type: ignore[index]
-    check = next((cell.text for cell in behind if cell.is_code), "")
-    prose = "\n".join(cell.text for cell in behind if not cell.is_code)
-    solved = prose.partition(f"<summary>Solution {number}</summary>")[2].partition("</details>")[0]
-    code = _CODE.search(solved)
-    rows = [[one.replace(r"\|", "|").strip() for one in row] for row in _MISTAKE.findall(solved)]
-    return Exercise(number, stub.text, check, code[1] if code else "", tuple(Mistake(*row) for row in rows))
+    code = [cell.text for cell in following if cell.is_code]
+    prose = "\n".join(cell.text for cell in following if not cell.is_code)
+    _, _, after_summary = prose.partition(f"<summary>Solution {number}</summary>")
+    details, _, _ = after_summary.partition("</details>")
+    solution = _CODE.search(details)
+    mistakes = []
+    for row in _MISTAKE.findall(details):
+        columns = [text.replace(r"\|", "|").strip() for text in row]
+        mistakes.append(Mistake(*columns))
+    return Exercise(
+        number,
+        stub=stub.text,
+        check=code[0] if code else "",
+        solution=solution[1] if solution else "",
+        mistakes=tuple(mistakes),
+    )

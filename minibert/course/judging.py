@@ -41,11 +41,34 @@ class Route(NamedTuple):
     tolerance: float = BOUND  # of the largest error, relative to the largest value
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
-        """Judge the answers to all the questions of a seed; return the largest error, and what was asked."""
+        """Judge the answers to all the questions of a seed.
+
+        Parameters
+        ----------
+        function : function
+            The reader's; with the name of an operation it is called as a method of an engine.
+        mine : dict of function
+            Other operations of the same author, which that engine has.
+        seed : int
+            Of the arguments.
+
+        Returns
+        -------
+        error : float
+            The largest, relative.
+        about : str
+            What was asked, and how it was judged.
+
+        Raises
+        ------
+        Rejected
+            When an answer is wrong or can't be judged, or the function raises or changes its arguments.
+        """
         worst = 0.0
         for arguments, answer in self._answers(function, mine, seed):
             if self.same_as:
-                worst = max(worst, compare(answer, self.same_as(*deepcopy(arguments)), self.tolerance))
+                expected = self.same_as(*deepcopy(arguments))
+                worst = max(worst, compare(answer, expected, self.tolerance))
             if self.law:
                 try:
                     broken = self.law(answer, *arguments)
@@ -55,16 +78,34 @@ class Route(NamedTuple):
                     raise Rejected(broken)
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
-        how = "by the complex step" if self.gradient_of else "by a law" if self.law else "by another route"
+        how = "by another route"
+        if self.law:
+            how = "by a law"
+        if self.gradient_of:
+            how = "by the complex step"
         return worst, f"{counted(self.times, 'fresh question')}, {how}"
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
-        """Return the answers to all the questions of a seed."""
+        """Return the answers to all the questions of a seed.
+
+        Parameters
+        ----------
+        function : function
+        mine : dict of function
+        seed : int
+            As of `judge`.
+
+        Returns
+        -------
+        list
+            As many as `times`.
+        """
         return [answer for _, answer in self._answers(function, mine, seed)]
 
     def _answers(self, function: FunctionType, mine: Methods, seed: int) -> Iterator[tuple[Any, Any]]:
         """Ask the questions of a seed; an operation of `Ops` is called as a method of an engine."""
-        name, reference = function.__name__, getattr(self.same_as, "__name__", "")
+        name = function.__name__
+        reference = getattr(self.same_as, "__name__", "")
         target = reference if is_operation(reference) else name
         if is_operation(name):
             require_parameters(function, getattr(Ops, name))
@@ -73,7 +114,9 @@ class Route(NamedTuple):
             with barred(_classes(), target):
                 return call(function, *args)
 
-        asked = getattr(engine_of(mine | {name: answer}), name) if is_operation(name) else answer
+        asked = answer
+        if is_operation(name):
+            asked = getattr(engine_of(mine | {name: answer}), name)
         rng = np.random.default_rng(seed)
         for _ in range(self.times):
             arguments = self.draw(rng)
@@ -86,18 +129,22 @@ class Route(NamedTuple):
     def _gradient_error(self, answer: Any, arguments: tuple[Any, ...], seed: int) -> float:
         """Compare gradients with the complex step, each along a random direction of its own."""
         gradients = answer if isinstance(answer, tuple | list) else (answer,)
-        rng, worst = np.random.default_rng(seed), 0.0
-        require_alike(tuple(gradients), tuple(np.asarray(arguments[n], np.float64) for n in self.wrt))
-        for place, gradient in zip(self.wrt, gradients, strict=True):
-            at = np.asarray(arguments[place], np.float64)
+        points = [np.asarray(arguments[place], np.float64) for place in self.wrt]
+        require_alike(tuple(gradients), tuple(points))
+        rng = np.random.default_rng(seed)
+        worst = 0.0
+        for place, at, gradient in zip(self.wrt, points, gradients, strict=True):
             v = rng.standard_normal(at.shape)
 
             def along(x: Any, place: int = place) -> Any:
                 return self.gradient_of(*arguments[:place], x, *arguments[place + 1 :])  # type: ignore[misc]
 
             exact = float(complex_step(along, at, v))
-            scale = max(float(np.linalg.norm(gradient) * np.linalg.norm(v)), abs(exact), 1e-300)
-            worst = max(worst, _within(abs(float((gradient * v).sum()) - exact) / scale, self.tolerance))
+            directional = float((gradient * v).sum())
+            lengths = float(np.linalg.norm(gradient) * np.linalg.norm(v))
+            scale = max(lengths, abs(exact), 1e-300)
+            error = _within(abs(directional - exact) / scale, self.tolerance)
+            worst = max(worst, error)
         return worst
 
 
@@ -105,62 +152,169 @@ class OnSheet:
     """How an operation is judged that is on the proof sheet of `minibert gradcheck`; as `Route` otherwise."""
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
-        """Judge a method of `Ops`; `mine` are others of the same author, its forward perhaps among them."""
-        name, worst, rng = function.__name__, 0.0, np.random.default_rng(seed)
+        """Judge a method of `Ops` on every case of the sheet, at two sets of fresh shapes.
+
+        Parameters
+        ----------
+        function : function
+            The reader's, with the name of the operation.
+        mine : dict of function
+            Others of the same author, its forward perhaps among them.
+        seed : int
+            Of the shapes and the arguments.
+
+        Returns
+        -------
+        error : float
+            The largest, relative.
+        about : str
+            How many cases there were, and how they were judged.
+
+        Raises
+        ------
+        Rejected
+            When a result is wrong, of another precision, or of no use to its caller.
+        """
+        name = function.__name__
         require_parameters(function, getattr(Ops, name))
-        backward, asked = name.endswith(BACKWARD), [*_cases(name, rng), *_cases(name, rng)]
-        error_of = _backward_error if backward else _forward_error
+        is_backward = name.endswith(BACKWARD)
+        error_of = _backward_error if is_backward else _forward_error
         engine = engine_of(mine | {name: _watched(function)})
-        for case in asked:
+        rng = np.random.default_rng(seed)
+        cases = [*_cases(name, rng), *_cases(name, rng)]
+        worst = 0.0
+        for case in cases:
             try:
                 worst = max(worst, error_of(engine, case, name, seed))
-                _require_kinds(engine, case, backward, seed)
+                _require_kinds(engine, case, is_backward, seed)
             except Rejected:
                 raise
             except Exception as error:  # of what was returned, somewhere further on
                 raise Rejected(f"its result is of no use to its caller: {error} ({case.label}).") from None
-        how = "by the complex step" if backward else "against the reference"
-        return worst, f"{len(asked)} cases of fresh shapes, {how}"
+        how = "by the complex step" if is_backward else "against the reference"
+        return worst, f"{len(cases)} cases of fresh shapes, {how}"
 
     def outputs(self, function: FunctionType, mine: Methods, seed: int) -> list[Any]:
-        """Return what it computes on the cases of a seed."""
-        name, engine = function.__name__, engine_of(mine | {function.__name__: function})
+        """Return what it computes on the cases of a seed.
+
+        Parameters
+        ----------
+        function : function
+        mine : dict of function
+        seed : int
+            As of `judge`.
+
+        Returns
+        -------
+        list
+            For each case the result of a forward, or the gradients by name.
+        """
+        name = function.__name__
+        engine = engine_of(mine | {name: function})
 
         def output(case: Case) -> Any:
             if not name.endswith(BACKWARD):
-                return case.forward(engine, *split(case, case.arguments))[0]
-            return engine_gradients(engine, case, case.arguments, upstream(case, np.random.default_rng(seed)))
+                result, _ = _run_forward(engine, case)
+                return result
+            u = upstream(case, np.random.default_rng(seed))
+            return engine_gradients(engine, case, case.arguments, u)
 
-        return [output(case) for case in _cases(name, np.random.default_rng(seed))]
+        cases = _cases(name, np.random.default_rng(seed))
+        return [output(case) for case in cases]
 
 
 def is_operation(name: str) -> bool:
-    """Tell whether `Ops` has a public method of this name."""
+    """Tell whether `Ops` has a public method of this name.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    bool
+    """
     return not name.startswith("_") and callable(getattr(Ops, name, None))
 
 
 def is_on_sheet(name: str) -> bool:
-    """Tell whether the gradient check knows the operation."""
+    """Tell whether the gradient check knows the operation.
+
+    Parameters
+    ----------
+    name : str
+        Of a forward or a backward.
+
+    Returns
+    -------
+    bool
+    """
     return is_operation(name) and bool(_cases(name, np.random.default_rng(0)))
 
 
 def engine_of(methods: Methods) -> Ops:
-    """Make an engine that has these methods, and minibert's own beside them."""
+    """Make an engine that has these methods, and minibert's own beside them.
+
+    Parameters
+    ----------
+    methods : dict of function
+        By the names of the operations.
+
+    Returns
+    -------
+    Ops
+        Of a class "Mine", whose name is "mine".
+    """
     return type("Mine", (Ops,), {"name": "mine", **methods})()
 
 
 def keeps_reference_residual(function: FunctionType) -> bool:
-    """Tell whether a forward saves what minibert's own backward can use."""
-    case = _cases(function.__name__, np.random.default_rng(0))[0]
-    engines = (Ops(), engine_of({function.__name__: function}))
-    ours, theirs = (case.forward(one, *split(case, case.arguments))[1] for one in engines)
+    """Tell whether a forward saves what minibert's own backward can use.
+
+    Parameters
+    ----------
+    function : function
+        With the name of an operation on the sheet.
+
+    Returns
+    -------
+    bool
+        By the type of what is saved, in the operation's first case.
+    """
+    name = function.__name__
+    case = _cases(name, np.random.default_rng(0))[0]
+    _, ours = _run_forward(Ops(), case)
+    _, theirs = _run_forward(engine_of({name: function}), case)
     return type(ours) is type(theirs)
+
+
+def _run_forward(engine: Ops, case: Case, arguments: Any = None) -> tuple[Any, Any]:
+    """Return the result of a case and what its backward needs, with other arguments where these are given."""
+    inputs, params = split(case, case.arguments if arguments is None else arguments)
+    return case.forward(engine, inputs, params)
 
 
 def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer") -> float:
     """Return the largest relative error of nested answers.
 
-    Raise Rejected when kinds, lengths, keys or shapes differ, or an error is larger than `tolerance`.
+    Parameters
+    ----------
+    found, expected : Any
+        Numbers and arrays, in lists, tuples and dictionaries perhaps.
+    tolerance : float
+        Of the error of each array, relative to its largest value.
+    what : str
+        Begins the sentence that says what is wrong.
+
+    Returns
+    -------
+    float
+        0.0 where all are the same.
+
+    Raises
+    ------
+    Rejected
+        When kinds, lengths, keys or shapes differ, or an error is larger than `tolerance`.
     """
     require_alike(found, expected, what)
     worst = 0.0
@@ -170,83 +324,141 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
             if not np.array_equal(ours, theirs):
                 raise Rejected(f"{what} has {_short(ours)} where {_short(theirs)} is expected.")
         elif not np.array_equal(ours, right, equal_nan=True):  # two answers may overflow alike
-            error = float(np.abs(np.asarray(ours) - right).max()) / max(float(np.abs(right).max()), 1e-300)
+            largest = float(np.abs(np.asarray(ours) - right).max())
+            error = largest / max(float(np.abs(right).max()), 1e-300)
             worst = max(worst, _within(error, tolerance, what))
     return worst
 
 
 def require_alike(found: Any, expected: Any, what: str = "the answer") -> None:
-    """Raise Rejected where kinds, lengths, keys or shapes differ."""
-    if (ours := _described(found)) != (theirs := _described(expected)):
+    """Refuse an answer that is not of the right form.
+
+    Parameters
+    ----------
+    found, expected : Any
+        As of `compare`.
+    what : str
+        Begins the sentence that says what is wrong.
+
+    Raises
+    ------
+    Rejected
+        When kinds, lengths, keys or shapes differ.
+    """
+    ours = _described(found)
+    theirs = _described(expected)
+    if ours != theirs:
         raise Rejected(f"{what} is {_short(ours, 200)}; expected {_short(theirs, 200)}.")
 
 
 def require_unchanged(now: Any, before: Any) -> None:
-    """Raise Rejected where an array is not what it was."""
-    for one, old in zip(_leaves(now), _leaves(before), strict=True):
-        if isinstance(old, np.ndarray) and not np.array_equal(one, old, equal_nan=old.dtype.kind in "fc"):
+    """Refuse a function that has changed what it was given.
+
+    Parameters
+    ----------
+    now : Any
+        Arrays, in lists, tuples and dictionaries perhaps.
+    before : Any
+        A deep copy of them, made before the call.
+
+    Raises
+    ------
+    Rejected
+        When an array is not what it was.
+    """
+    for new, old in zip(_leaves(now), _leaves(before), strict=True):
+        if not isinstance(old, np.ndarray):
+            continue
+        has_nan = old.dtype.kind in "fc"
+        if not np.array_equal(new, old, equal_nan=has_nan):
             raise Rejected("it changes an array that it was given; make a new one.")
 
 
 def _described(value: Any) -> str:
     """Describe the kinds and shapes of a nested value."""
     if isinstance(value, dict):
-        inner = (f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr))
+        inner = [f"{name!r}: {_described(value[name])}" for name in sorted(value, key=repr)]
         return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
-        return f"a {'list' if isinstance(value, list) else 'tuple'} of ({', '.join(map(_described, value))})"
+        kind = "list" if isinstance(value, list) else "tuple"
+        return f"a {kind} of ({', '.join(map(_described, value))})"
     array = np.asarray(value)
-    if array.dtype.kind in "fciub":
-        kind = "a truth value" if array.dtype.kind == "b" else "a number"
-        return f"an array of shape {array.shape}" if array.ndim else kind
-    return type(value).__name__
+    if array.dtype.kind not in "fciub":
+        return type(value).__name__
+    if array.ndim:
+        return f"an array of shape {array.shape}"
+    return "a truth value" if array.dtype.kind == "b" else "a number"
 
 
 def _leaves(value: Any) -> list[Any]:
     """List what nested lists, tuples and dictionaries hold, in order."""
     if isinstance(value, dict):
-        return [leaf for name in sorted(value, key=repr) for leaf in _leaves(value[name])]
-    return [leaf for one in value for leaf in _leaves(one)] if isinstance(value, list | tuple) else [value]
+        parts = [value[name] for name in sorted(value, key=repr)]
+    elif isinstance(value, list | tuple):
+        parts = list(value)
+    else:
+        return [value]
+    return [leaf for part in parts for leaf in _leaves(part)]
 
 
 def _short(value: Any, most: int = 60) -> str:
+    """Write a value in so many characters; a text of more than 60 stands for itself, without quotes."""
     text = value if isinstance(value, str) and most > 60 else repr(value)
-    return text if len(text) <= most else f"{text[:most]}…"
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}…"
 
 
 def _cases(name: str, rng: np.random.Generator) -> list[Case]:
     """Draw every case of an operation, at a shape in which no two letters agree."""
-    A, D = int(rng.integers(2, 4)), int(rng.integers(4, 7))
-    lengths = tuple(int(n) for n in rng.permutation([1, 2, 2, *rng.integers(3, 8, size=2)]))
-    size = Size(lengths, H=A * D, A=A, F=A * D + 5, V=A * D + 14, M=int(rng.integers(4, 7)))
-    batch, parameters = random_batch(size, size.M, rng), random_parameters(config_of(size), rng)
-    every = [*primitives(size, batch, rng), *sublayers(size, batch, parameters, rng)]
-    every += heads(size, batch, parameters, rng)
-    return [case for case in every if case.operation == name.removesuffix(BACKWARD)]
+    A = int(rng.integers(2, 4))
+    D = int(rng.integers(4, 7))
+    longer = rng.integers(3, 8, size=2)
+    lengths = rng.permutation([1, 2, 2, *longer])
+    M = int(rng.integers(4, 7))
+    H = A * D
+    size = Size(tuple(map(int, lengths)), H=H, A=A, F=H + 5, V=H + 14, M=M)
+    batch = random_batch(size, M, rng)
+    parameters = random_parameters(config_of(size), rng)
+    every = [
+        *primitives(size, batch, rng),
+        *sublayers(size, batch, parameters, rng),
+        *heads(size, batch, parameters, rng),
+    ]
+    operation = name.removesuffix(BACKWARD)
+    return [case for case in every if case.operation == operation]
 
 
 def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
     """Raise Rejected where single precision is not kept, or a forward loses a derivative on the way."""
     rng = np.random.default_rng(seed)
-    single = {name: one.astype(np.float32) for name, one in case.arguments.items()}
-    tilted = {name: one + 1j * STEP * rng.standard_normal(one.shape) for name, one in case.arguments.items()}
+    single = {}
+    tilted = {}  # along one direction of the complex numbers, whose derivative the imaginary part then is
+    for name, argument in case.arguments.items():
+        single[name] = argument.astype(np.float32)
+        tilted[name] = argument + 1j * STEP * rng.standard_normal(argument.shape)
     u = upstream(case, rng).astype(np.float32)
     if backward:
-        found = [engine_gradients(one, case, single, u) for one in (engine, Ops())]
+        ours = engine_gradients(engine, case, single, u)
+        theirs = engine_gradients(Ops(), case, single, u)
     else:
-        found = [{"result": case.forward(one, *split(case, single))[0]} for one in (engine, Ops())]
-        ours, theirs = (np.imag(case.forward(one, *split(case, tilted))[0]) / STEP for one in (engine, Ops()))
+        ours = {"result": _run_forward(engine, case, single)[0]}
+        theirs = {"result": _run_forward(Ops(), case, single)[0]}
+        derivative, _ = _run_forward(engine, case, tilted)
+        expected, _ = _run_forward(Ops(), case, tilted)
         what = "its derivative, which complex numbers carry through it as chapter 05 explains,"
-        compare(ours, theirs, 1e-9, what)
-    for name, one in found[0].items():
-        if np.asarray(one).dtype != np.asarray(found[1][name]).dtype:
-            raise Plain(f"{name} is {one.dtype} for float32: np.sqrt of a number, or zeros without a dtype?")
+        compare(np.imag(derivative) / STEP, np.imag(expected) / STEP, 1e-9, what)
+    for name, array in ours.items():
+        if np.asarray(array).dtype != np.asarray(theirs[name]).dtype:
+            likely = "np.sqrt of a number, or zeros without a dtype?"
+            raise Plain(f"{name} is {array.dtype} for float32: {likely}")
 
 
 def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
-    expected, reference = case.forward(Ops(), *split(case, case.arguments))
-    found, saved = case.forward(engine, *split(case, case.arguments))
-    error = compare(found, expected, BOUND, f"the result ({case.label})")
+    """Return the error of a forward; Rejected where it or what it saves is wrong."""
+    expected, reference = _run_forward(Ops(), case)
+    result, saved = _run_forward(engine, case)
+    error = compare(result, expected, BOUND, f"the result ({case.label})")
     if type(saved) is type(reference) and hasattr(Ops, f"{name}{BACKWARD}"):
         try:
             _backward_error(engine, case, name, seed)
@@ -256,14 +468,19 @@ def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
 
 
 def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
+    """Return the largest error of a backward's gradients; Rejected where one is wrong."""
     u = upstream(case, np.random.default_rng(seed))
-    found, proven = (engine_gradients(one, case, case.arguments, u) for one in (engine, Ops()))
-    for argument, gradient in found.items():
-        require_alike(gradient, case.arguments[argument], f"the gradient of {argument} ({case.label})")
+    gradients = engine_gradients(engine, case, case.arguments, u)
+    proven = engine_gradients(Ops(), case, case.arguments, u)
+    for argument, gradient in gradients.items():
+        what = f"the gradient of {argument} ({case.label})"
+        require_alike(gradient, case.arguments[argument], what)
         # Along one direction the errors of finite differences average out; element by element they don't.
-        compare(gradient, proven[argument], EXACT, f"the gradient of {argument} ({case.label})")
-    errors = gradient_errors(engine, case, seed)
-    return max(_within(one, BOUND, f"the gradient of {name} ({case.label})") for name, one in errors.items())
+        compare(gradient, proven[argument], EXACT, what)
+    errors = []
+    for argument, error in gradient_errors(engine, case, seed).items():
+        errors.append(_within(error, BOUND, f"the gradient of {argument} ({case.label})"))
+    return max(errors)
 
 
 def _watched(function: FunctionType) -> Callable[..., Any]:
@@ -273,7 +490,7 @@ def _watched(function: FunctionType) -> Callable[..., Any]:
 
     def method(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        watched = [one for key, one in given.items() if key not in ("self", *CONSUMED)]
+        watched = [value for key, value in given.items() if key not in ("self", *CONSUMED)]
         before = deepcopy(watched)
         with barred(_classes(), name, name.removesuffix(BACKWARD)):
             result = call(function, *args, **kwargs)
@@ -287,11 +504,13 @@ def _watched(function: FunctionType) -> Callable[..., Any]:
 
 def _classes() -> list[type]:
     """List the classes that `Ops` is made of and those made of it, but for engines of the course."""
-    found, below = list(Ops.__mro__[:-1]), list(Ops.__subclasses__())
+    classes = list(Ops.__mro__[:-1])
+    below = list(Ops.__subclasses__())
     while below:
-        found.append(one := below.pop())
-        below += one.__subclasses__()
-    return [one for one in found if one.__name__ != "Mine"]
+        subclass = below.pop()
+        classes.append(subclass)
+        below += subclass.__subclasses__()
+    return [engine for engine in classes if engine.__name__ != "Mine"]
 
 
 def _within(error: float, bound: float, what: str = "the answer") -> float:

@@ -46,10 +46,19 @@ QUICK = False  # True where the course itself is tested: `Lesson.scale` then giv
 
 
 class Lesson:
-    """A notebook while it is worked through; its `number` is such as "05"."""
+    """A notebook while it is worked through.
+
+    It begins with the operations that earlier notebooks have kept in mine.py, as far as they are still right.
+
+    Parameters
+    ----------
+    number : str
+        Such as "05"; InputError where the course has none of this number.
+    """
 
     def __init__(self, number: str) -> None:
-        self.number, self.exercises = number, exercises(notebook_source(number))
+        self.number = number
+        self.exercises = exercises(notebook_source(number))
         self.verdicts: list[Verdict] = []  # all so far, as of claims
         self.claims: list[Claim] = []
         self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
@@ -59,51 +68,102 @@ class Lesson:
         except InputError as error:
             self._set_aside = True
             print(f"{error} It stays as it is, and this notebook goes on without it.")
-        for wrong in [one for one in self.sheet() if one.state == "failed"]:
-            print(f"{mine.FILE}: {wrong.function} is left out: {wrong.text}")
-            del self.mine[wrong.function]
-            self._set_aside = True
+        for verdict in self.sheet():
+            if verdict.state == "failed":
+                print(f"{mine.FILE}: {verdict.function} is left out: {verdict.text}")
+                del self.mine[verdict.function]
+                self._set_aside = True
         if self.mine:
             print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
 
     def check(self, function: FunctionType, *, seed: int | None = None, **route: Any) -> None:
         """Judge an exercise on fresh shapes, and print the verdict.
 
-        With the name of an operation of `Ops` the function joins `Mine` when it passes; where the gradient
-        check knows the operation, nothing else need be given; elsewhere `route` is how it is judged, see
-        `Route`. `seed` repeats an earlier check, whose line names it; fresh by default.
+        Parameters
+        ----------
+        function : function
+            The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes.
+        seed : int, default None
+            Repeats an earlier check, whose line names it; None: a fresh one.
+        **route
+            How it is judged, the fields of `Route`; nothing where the gradient check knows the operation.
+
+        Raises
+        ------
+        InputError
+            When the gradient check does not know the operation, and no route is given.
         """
         name = function.__name__
         exercise = next((one for one in self.exercises if name in one.functions), None)
-        judge: Any = Route(**route) if route else OnSheet() if is_on_sheet(name) else None
-        if judge is None:
+        judge: Any
+        if route:
+            judge = Route(**route)
+        elif is_on_sheet(name):
+            judge = OnSheet()
+        else:
             raise InputError(f"{name} has no gradient check; give draw= and same_as=, law= or gradient_of=.")
-        seed = secrets.randbelow(10**6) if seed is None else seed
+        if seed is None:
+            seed = secrets.randbelow(10**6)
         state, text = "open", "still to be written"
         if not is_open(function):
             self.mine.pop(name, None)
             try:
                 with limits():
                     error, about = judge.judge(function, self.mine, seed)
-                state, text = "passed", f"{f'error {error:.0e}' if error else 'exact'}, {about} (seed={seed})"
+                how_near = f"error {error:.0e}" if error else "exact"
+                state, text = "passed", f"{how_near}, {about} (seed={seed})"
                 if is_operation(name):
                     self.mine[name] = function
             except Rejected as wrong:
-                likely = "" if isinstance(wrong, Plain) else self._mistake(function, exercise, judge, seed)
+                likely = ""
+                if not isinstance(wrong, Plain):
+                    likely = self._mistake(function, exercise, judge, seed)
                 state, text = "failed", f"{wrong}{likely} (seed={seed})"
-        self.verdicts.append(Verdict(exercise.number if exercise else self.number, name, state, text))
-        print(self.verdicts[-1])
+        number = exercise.number if exercise else self.number
+        verdict = Verdict(number, name, state, text)
+        self.verdicts.append(verdict)
+        print(verdict)
 
     def passed(self, number: str) -> bool:
-        """Tell whether every function of an exercise has passed."""
+        """Tell whether every function of an exercise has passed.
+
+        Parameters
+        ----------
+        number : str
+            Of the exercise, such as "05.2".
+
+        Returns
+        -------
+        bool
+            By the last check of each.
+
+        Raises
+        ------
+        InputError
+            When the notebook has no such exercise.
+        """
         last = {verdict.function: verdict.state for verdict in self.verdicts}
-        for one in self.exercises:
-            if one.number == number:
-                return all(last.get(name) == "passed" for name in one.functions)
+        for exercise in self.exercises:
+            if exercise.number == number:
+                return all(last.get(name) == "passed" for name in exercise.functions)
         raise InputError(f"number={number!r} is no exercise of notebook {self.number}.")
 
     def predict(self, question: str, guess: Any = ..., choices: Any = None) -> Guess:
-        """Ask for a guess; `answer` of what is returned compares it later."""
+        """Ask for a guess.
+
+        Parameters
+        ----------
+        question : str
+        guess : Any
+            The reader's; three dots for none yet.
+        choices : sequence, default None
+            What may be guessed; None: anything.
+
+        Returns
+        -------
+        Guess
+            Whose `answer` compares it later.
+        """
         return Guess(question, guess, choices)
 
     def claim(
@@ -117,38 +177,75 @@ class Lesson:
     ) -> Claim:
         """Print whether something was learnt: better than a trivial baseline, with an interval.
 
-        `ours` and `baseline`, the strongest trivial one, are (n,): a value for each example, in some `unit`;
-        `better` is "lower" or "higher". `controls` are the same of what can't have learnt it (untrained
-        weights, shuffled labels), by name. The claim holds only if none of these beats the baseline.
+        Parameters
+        ----------
+        text : str
+            What is claimed.
+        ours : (n,) float
+            A value for each example.
+        baseline : (n,) float
+            The same of the strongest trivial one.
+        controls : dict of (n,) float, default None
+            The same of what can't have learnt it (untrained weights, shuffled labels), by name. The claim
+            holds only if none of these beats the baseline.
+        better : str, default "lower"
+            Or "higher".
+        unit : str
+            Of the values; "" for none.
+
+        Returns
+        -------
+        Claim
         """
         self.claims.append(claim(text, ours, baseline, controls or {}, better, unit))
         print(self.claims[-1])
         return self.claims[-1]
 
     def scale(self, full: T, quick: T) -> T:
-        """Return `full`, or `quick` where the course itself is tested."""
+        """Return one of two sizes of an experiment.
+
+        Parameters
+        ----------
+        full : Any
+            For readers.
+        quick : Any
+            For tests of the course itself, where QUICK is set.
+
+        Returns
+        -------
+        Any
+            One of the two.
+        """
         return quick if QUICK else full
 
     def engine(self) -> Ops:
         """Make the reader's engine, and say which operations of pre-training minibert stands in for."""
-        own = self._complete()
-        missing = [name for name in OPERATIONS if name not in own]
-        which = ", ".join(missing) if len(missing) < 6 else "the others, which lesson.sheet() lists"
+        methods = self._complete()
+        missing = [name for name in OPERATIONS if name not in methods]
+        which = ", ".join(missing)
+        if len(missing) >= 6:
+            which = "the others, which lesson.sheet() lists"
         stands_in = f"; minibert's stand in for {which}" if missing else ""
         print(f"Mine: {len(OPERATIONS) - len(missing)} of {len(OPERATIONS)} operations are yours{stands_in}.")
-        return engine_of(own)
+        return engine_of(methods)
 
     def sealed(self) -> Ops:
         """Make the reader's engine without a net: what is neither theirs nor plumbing raises."""
-        own = self._complete()
+        methods: dict[str, Any] = dict(self._complete())
         print(f"Plumbing that stays minibert's: {', '.join(PLUMBING)}.")
-        text = "{} is neither an operation of yours nor plumbing."
-        closed = {name for name in dir(Ops) if is_operation(name)} - {*own, *PLUMBING}
-        return engine_of({name: refusing(NotImplementedError, text.format(name)) for name in closed} | own)
+        for name in filter(is_operation, dir(Ops)):
+            if name not in methods and name not in PLUMBING:
+                text = f"{name} is neither an operation of yours nor plumbing."
+                methods[name] = refusing(NotImplementedError, text)
+        return engine_of(methods)
 
     def sheet(self) -> Sheet:
         """Judge all operations anew: the proof sheet of the reader's engine."""
-        return Sheet(Verdict(notebook, name, *self._state(name)) for name, notebook in OPERATIONS.items())
+        verdicts = Sheet()
+        for name, notebook in OPERATIONS.items():
+            state, text = self._state(name)
+            verdicts.append(Verdict(notebook, name, state, text))
+        return verdicts
 
     def keep(self) -> None:
         """Write the operations that have passed to mine.py, which the next notebook reads."""
@@ -171,9 +268,10 @@ class Lesson:
             return "open", f"notebook {OPERATIONS[name]} asks for it"
         if not is_on_sheet(name):
             return "passed", "judged in its notebook"
+        seed = secrets.randbelow(10**6)
         try:
             with limits():
-                error, about = OnSheet().judge(self.mine[name], self.mine, secrets.randbelow(10**6))
+                error, about = OnSheet().judge(self.mine[name], self.mine, seed)
         except Rejected as wrong:
             return "failed", str(wrong)
         return "passed", f"error {error:.0e}, {about}"
@@ -200,16 +298,32 @@ class Lesson:
     def _complete(self) -> dict[str, FunctionType]:
         """Return the reader's operations, but for forwards that save what minibert's backward can't use."""
 
-        def serves(name: str, one: FunctionType) -> bool:
-            partner = f"{name}{judging.BACKWARD}"
-            own = partner in self.mine or not hasattr(Ops, partner)
-            return own or judging.keeps_reference_residual(one)
+        def serves(name: str, method: FunctionType) -> bool:
+            backward = f"{name}{judging.BACKWARD}"
+            if backward in self.mine or not hasattr(Ops, backward):
+                return True
+            return judging.keeps_reference_residual(method)
 
-        return {name: one for name, one in self.mine.items() if serves(name, one)}
+        return {name: method for name, method in self.mine.items() if serves(name, method)}
 
 
 def begin(number: str) -> Lesson:
-    """Begin a notebook such as "05"; raise InputError when a library is missing or there is no such one."""
+    """Begin a notebook.
+
+    Parameters
+    ----------
+    number : str
+        Such as "05".
+
+    Returns
+    -------
+    Lesson
+
+    Raises
+    ------
+    InputError
+        When a library of the notebooks is missing, or the course has none of this number.
+    """
     missing = [name for name in ("IPython", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
         advice = "run pip install '.[notebooks]' in a checkout of minibert."

@@ -20,67 +20,110 @@ _SOURCE = "__course_source__"  # of functions that were read from a file, which 
 
 
 def text_of(methods: dict[str, FunctionType]) -> str:
-    """Return an engine of these methods, with the imports, constants and helpers that they use.
+    """Return an engine of these methods as Python, with the imports, constants and helpers that they use.
 
-    Raise InputError when a method uses something of its notebook that can't be written down.
+    Parameters
+    ----------
+    methods : dict of function
+        By the names of the operations, in the order in which they are to stand.
+
+    Returns
+    -------
+    str
+        What `read` reads. A method that uses something of its notebook that can't be written down raises
+        InputError.
     """
     needed: dict[str, str] = {"Ops": "from minibert.core.ops import Ops"}
     for method in methods.values():
         _collect(method, needed)
-    imports = sorted({one for one in needed.values() if one.startswith(("import ", "from "))})
-    others = [one for one in needed.values() if one not in imports]
-    bodies = [textwrap.indent(_source(method), "    ") for method in methods.values()]
-    body = "\n\n".join(['class Mine(Ops):\n    name = "mine"', *bodies])
-    return "\n\n\n".join([_HEAD + "\n\n" + "\n".join(imports), *others, body]) + "\n"
+    imports = sorted({text for text in needed.values() if text.startswith(("import ", "from "))})
+    others = [text for text in needed.values() if text not in imports]
+    lines_of_imports = "\n".join(imports)
+    head = f"{_HEAD}\n\n{lines_of_imports}"
+    parts = ['class Mine(Ops):\n    name = "mine"']
+    for method in methods.values():
+        parts.append(textwrap.indent(_source(method), "    "))
+    engine = "\n\n".join(parts)
+    return "\n\n\n".join([head, *others, engine]) + "\n"
 
 
 def read() -> dict[str, FunctionType]:
-    """Read the methods of an engine that `text_of` wrote down; none where there is no file.
+    """Read the methods of an engine that `text_of` wrote down.
 
-    Raise InputError when it can't be run, has no class `Mine`, or is of another version of the course.
+    Returns
+    -------
+    dict of function
+        By the names of the operations; empty where there is no file, or no class `Mine` in it.
+
+    Raises
+    ------
+    InputError
+        When the file can't be run, or is of another version of the course.
     """
     if not FILE.exists():
         return {}
     module: dict[str, Any] = {"__name__": "mine"}
     try:
-        tree = ast.parse(text := read_bytes(FILE).decode("utf-8"))
+        text = read_bytes(FILE).decode("utf-8")
+        tree = ast.parse(text)
         if VERSION not in (ast.get_docstring(tree) or ""):
             raise InputError(f"it is not of {VERSION}")
         exec(compile(tree, str(FILE), "exec"), module)  # the reader's own code
-        own = vars(module.get("Mine", SimpleNamespace()))
+        methods = vars(module.get("Mine", SimpleNamespace()))
     except Exception as error:
         raise InputError(f"{FILE} can't be used: {type(error).__name__}: {error}.") from None
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and (function := own.get(node.name) or module.get(node.name)):
-            setattr(function, _SOURCE, textwrap.dedent(ast.get_source_segment(text, node, padded=True) or ""))
-    return {name: one for name, one in own.items() if isinstance(one, FunctionType) and is_operation(name)}
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        function = methods.get(node.name) or module.get(node.name)
+        if function:
+            segment = ast.get_source_segment(text, node, padded=True) or ""
+            setattr(function, _SOURCE, textwrap.dedent(segment))
+    return {
+        name: method
+        for name, method in methods.items()
+        if isinstance(method, FunctionType) and is_operation(name)
+    }
 
 
 def _source(function: FunctionType) -> str:
-    return str(getattr(function, _SOURCE, None) or textwrap.dedent(inspect.getsource(function))).strip("\n")
+    """Return the source of a function, as it was when it was read."""
+    source = getattr(function, _SOURCE, None)
+    if not source:
+        source = textwrap.dedent(inspect.getsource(function))
+    return str(source).strip("\n")
 
 
 def _collect(function: FunctionType, needed: dict[str, str]) -> None:
     """Add what a function uses, by name, to what has to stand above the class."""
     tree = ast.parse(_source(function))
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    local = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    local |= {node.id for node in names if isinstance(node.ctx, ast.Store)} | {function.__name__}
-    for one in sorted({node.id for node in names} & set(function.__globals__) - local - set(needed)):
-        value = function.__globals__[one]
-        module, own = getattr(value, "__module__", None), getattr(value, "__name__", one)
-        there = getattr(sys.modules.get(module or ""), own, None)
+    used = set()
+    local = {function.__name__}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            local.add(node.arg)
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+            if isinstance(node.ctx, ast.Store):
+                local.add(node.id)
+    for name in sorted(used & set(function.__globals__) - local - set(needed)):
+        value = function.__globals__[name]
+        module = getattr(value, "__module__", None)
+        original = getattr(value, "__name__", name)  # what it is called where it was defined
+        renamed = "" if original == name else f" as {name}"
+        there = getattr(sys.modules.get(module or ""), original, None)
         if isinstance(value, ModuleType):
-            needed[one] = f"import {own}" + ("" if own == one else f" as {one}")
+            needed[name] = f"import {original}{renamed}"
         elif isinstance(value, FunctionType) and module in ("__main__", "mine"):
             _collect(value, needed)
-            needed[one] = _source(value)
+            needed[name] = _source(value)
         elif isinstance(value, float):  # np.float64, too; inf and nan have no literal
-            needed[one] = f"{one} = {float(value)!r}" if isfinite(value) else f"{one} = float('{value}')"
+            literal = repr(float(value)) if isfinite(value) else f"float('{value}')"
+            needed[name] = f"{name} = {literal}"
         elif value is None or type(value) in (bool, int, str):
-            needed[one] = f"{one} = {value!r}"
+            needed[name] = f"{name} = {value!r}"
         elif module and module not in ("__main__", "builtins", "mine") and there is value:
-            needed[one] = f"from {module} import {own}" + ("" if own == one else f" as {one}")
+            needed[name] = f"from {module} import {original}{renamed}"
         else:
-            what = f"{function.__name__} uses {one}, which can't be kept ({type(value).__name__})"
+            what = f"{function.__name__} uses {name}, which can't be kept ({type(value).__name__})"
             raise InputError(f"{what}; make it an argument, or compute it inside the function.")

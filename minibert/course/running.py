@@ -45,14 +45,27 @@ class _Capped(io.StringIO):
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """Raise Plain after `SECONDS`, where there is such a timer; print at most `SHOWN` characters."""
+    """Limit the time and the output of what is run inside.
+
+    At most `SHOWN` characters are printed, afterwards.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    Plain
+        After `SECONDS` of processor time, in the main thread of a system with such a timer.
+    """
 
     def over(*_: Any) -> None:
         if not _compiles():
             raise _TimeOver
         signal.setitimer(signal.ITIMER_VIRTUAL, LATER)
 
-    timed = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    timed = hasattr(signal, "setitimer") and in_main_thread
     before = signal.signal(signal.SIGVTALRM, over) if timed else None
     printed = _Capped()
     try:
@@ -66,7 +79,8 @@ def limits() -> Iterator[None]:
         if timed:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
-        if text := printed.getvalue().rstrip("\n"):
+        text = printed.getvalue().rstrip("\n")
+        if text:
             if printed.dropped:
                 text += f"\n… and {counted(printed.dropped, 'more character')}, left out"
             print(text)
@@ -79,7 +93,24 @@ def _compiles() -> bool:
 
 
 def refusing(error: type[Exception], text: str) -> Callable[..., Any]:
-    """Make a function that only raises an error."""
+    """Make a function that only raises an error.
+
+    Parameters
+    ----------
+    error : type of exception
+    text : str
+        Its argument.
+
+    Returns
+    -------
+    function
+        Of any arguments.
+
+    Raises
+    ------
+    error
+        By the function, when it is called.
+    """
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise error(text)
@@ -89,20 +120,46 @@ def refusing(error: type[Exception], text: str) -> Callable[..., Any]:
 
 @contextmanager
 def barred(classes: list[type], *names: str) -> Iterator[None]:
-    """Let methods of these classes raise Rejected, wherever they are called from."""
-    originals = [(one, name, vars(one)[name]) for one in classes for name in names if name in vars(one)]
-    for one, name, _ in originals:
+    """Let methods of some classes raise Rejected, wherever they are called from.
+
+    Parameters
+    ----------
+    classes : list of class
+        Each method is replaced in those that define it, and put back at the end.
+    *names : str
+        Of the methods.
+
+    Yields
+    ------
+    None
+    """
+    originals = []
+    for owner in classes:
+        for name in names:
+            if name in vars(owner):
+                originals.append((owner, name, vars(owner)[name]))
+    for owner, name, _ in originals:
         text = f"it calls minibert's own {name}, which is what you are asked to write."
-        setattr(one, name, refusing(Rejected, text))
+        setattr(owner, name, refusing(Rejected, text))
     try:
         yield
     finally:
-        for one, name, method in originals:
-            setattr(one, name, method)
+        for owner, name, method in originals:
+            setattr(owner, name, method)
 
 
 def is_open(function: FunctionType) -> bool:
-    """Tell whether nothing has been written yet: a docstring and three dots."""
+    """Tell whether nothing has been written yet: a docstring and three dots.
+
+    Parameters
+    ----------
+    function : function
+        The reader's.
+
+    Returns
+    -------
+    bool
+    """
 
     def bare() -> None: ...
 
@@ -115,7 +172,24 @@ def is_open(function: FunctionType) -> bool:
 
 
 def call(function: FunctionType, *args: Any, **kwargs: Any) -> Any:
-    """Call it; whatever it raises, or that it returns nothing, becomes a sentence."""
+    """Call a function of the reader's, and turn whatever goes wrong into a sentence.
+
+    Parameters
+    ----------
+    function : function
+    *args, **kwargs
+        What it is called with; NumPy's warnings of what is not finite are off.
+
+    Returns
+    -------
+    Any
+        What it returns.
+
+    Raises
+    ------
+    Rejected
+        When it raises, with the last line of its own that was reached, or returns nothing.
+    """
     try:
         with np.errstate(all="ignore"):
             result = function(*args, **kwargs)
@@ -123,8 +197,9 @@ def call(function: FunctionType, *args: Any, **kwargs: Any) -> Any:
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [one.line for one in frames if one.filename == function.__code__.co_filename and one.line]
-        where = f" (at `{own[-1]}`)" if own else ""
+        file = function.__code__.co_filename
+        lines = [frame.line for frame in frames if frame.filename == file and frame.line]
+        where = f" (at `{lines[-1]}`)" if lines else ""
         raise Rejected(f"it raises {type(error).__name__}: {error}{where}.") from None
     if result is None or result is ...:
         raise Rejected("it returns nothing.")
@@ -132,7 +207,20 @@ def call(function: FunctionType, *args: Any, **kwargs: Any) -> Any:
 
 
 def require_parameters(function: FunctionType, method: Any) -> None:
-    """Raise Rejected where a function can't stand in for a method, because its parameters differ."""
-    ours, theirs = (list(inspect.signature(one).parameters) for one in (function, method))
+    """Refuse a function that can't stand in for a method.
+
+    Parameters
+    ----------
+    function : function
+    method : function
+        With `self`, as the class has it.
+
+    Raises
+    ------
+    Rejected
+        When the names of their parameters differ.
+    """
+    ours = list(inspect.signature(function).parameters)
+    theirs = list(inspect.signature(method).parameters)
     if ours != theirs:
         raise Rejected(f"its parameters are ({', '.join(ours)}); expected ({', '.join(theirs)}).")

@@ -19,54 +19,126 @@ COLOURS = {"passed": "#22863a", "failed": "#b85c00", "open": "inherit"}
 
 
 def say(markdown: str) -> None:
-    """Show a sentence with numbers in it as Markdown."""
+    """Show a sentence with numbers in it as Markdown.
+
+    Parameters
+    ----------
+    markdown : str
+        Which may be indented.
+    """
     from IPython.display import Markdown, display
 
     display(Markdown(textwrap.dedent(markdown)))
 
 
 def show(figure: Any, alt: str) -> None:
-    """Show a matplotlib figure with its alternative text, and close it."""
+    """Show a matplotlib figure with its alternative text, and close it.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+    alt : str
+        What it shows, for who does not see it.
+    """
     import matplotlib.pyplot as plt
     from IPython.display import display
 
     file = io.BytesIO()
-    figure.savefig(file, format="png", bbox_inches="tight", metadata={"Description": alt, "Software": None})
+    facts = {"Description": alt, "Software": None}
+    figure.savefig(file, format="png", bbox_inches="tight", metadata=facts)
     plt.close(figure)
     data = {"image/png": file.getvalue(), "text/plain": alt}
     display(data, raw=True, metadata={"image/png": {"alt": alt}})
 
 
 def source(thing: Any) -> None:
-    """Print the source of a function, method or class of minibert."""
+    """Print the source of something of minibert.
+
+    Parameters
+    ----------
+    thing : function, method or class
+    """
     print(textwrap.dedent(inspect.getsource(thing)).rstrip())
 
 
 def equal(name: str, left: Any, right: Any, tolerance: float = BOUND) -> None:
-    """Compute an "=" of a derivation on both sides; raise AssertionError where they differ."""
+    """Compute an "=" of a derivation on both sides, and print how far they agree.
+
+    Parameters
+    ----------
+    name : str
+        What the equation says.
+    left, right : array
+        Of one shape.
+    tolerance : float
+        Of the largest error, relative to the largest value.
+
+    Raises
+    ------
+    AssertionError
+        When the sides differ.
+    """
     try:
         error = compare(np.asarray(left), np.asarray(right), tolerance, "the left side")
     except Rejected as wrong:
         raise AssertionError(f"{name}: {wrong}") from None
-    print(f"{name}: both sides agree to {error:.0e}" if error else f"{name}: both sides are the same")
+    if error:
+        print(f"{name}: both sides agree to {error:.0e}")
+    else:
+        print(f"{name}: both sides are the same")
 
 
 class Guess:
-    """A guess made before the cell that answers it; three dots stand for none."""
+    """A guess made before the cell that answers it.
+
+    Parameters
+    ----------
+    question : str
+        It is printed, with the choices.
+    guess : Any
+        Three dots stand for none.
+    choices : sequence, default None
+        What may be guessed; None: anything.
+
+    Raises
+    ------
+    InputError
+        When the guess is none of the choices.
+    """
 
     def __init__(self, question: str, guess: Any, choices: Sequence[Any] | None = None) -> None:
         self.guess = guess
         if choices and guess is not ... and guess not in choices:
             raise InputError(f"{guess=} is none of {', '.join(map(repr, choices))}; choose one of them.")
-        print(question + (f" ({' / '.join(map(str, choices))})" if choices else ""))
-        put = "No guess yet: put it in place of the three dots and run the cell again."
-        print(put if guess is ... else f"Your guess: {guess}")
+        if choices:
+            question += f" ({' / '.join(map(str, choices))})"
+        print(question)
+        if guess is ...:
+            print("No guess yet: put it in place of the three dots and run the cell again.")
+        else:
+            print(f"Your guess: {guess}")
 
     def answer(self, value: Any, because: str = "") -> None:
-        """Tell what it is, beside the guess."""
-        form = "," if isinstance(value, int) else ".4g" if isinstance(value, float) else ""
-        before = "" if self.guess is ... else f"You said {self.guess}. "
-        print(f"{before}It is {value:{form}}" + (f": {because}" if because else "."))
+        """Tell what it is, beside the guess.
+
+        Parameters
+        ----------
+        value : Any
+        because : str
+            The end of the sentence, with its full stop; "" for none.
+        """
+        form = ""
+        if isinstance(value, int):
+            form = ","
+        elif isinstance(value, float):
+            form = ".4g"
+        sentence = f"It is {value:{form}}"
+        if self.guess is not ...:
+            sentence = f"You said {self.guess}. {sentence}"
+        if because:
+            print(f"{sentence}: {because}")
+        else:
+            print(f"{sentence}.")
 
 
 class Compared(NamedTuple):
@@ -108,18 +180,45 @@ class Claim(NamedTuple):
 
 
 def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], better: str, unit: str) -> Claim:
-    """Compare what was learnt with the strongest trivial baseline; see `Lesson.claim`."""
+    """Compare what was learnt with the strongest trivial baseline; see `Lesson.claim`.
+
+    Parameters
+    ----------
+    text : str
+        What is claimed.
+    ours, baseline : (n,) float
+        A value for each example.
+    controls : dict of (n,) float
+        Of what can't have learnt it, by name.
+    better : str
+        "lower" or "higher".
+    unit : str
+        Of the values; "" for none.
+
+    Returns
+    -------
+    Claim
+        With the bootstrap's intervals of the gains, example by example.
+
+    Raises
+    ------
+    InputError
+        When `better` is neither, or there is not one number for each example.
+    """
     if better not in ("lower", "higher"):
         raise InputError(f"better={better!r} is neither lower nor higher; give one of them.")
-    floor, lines = np.asarray(baseline, np.float64), []
+    floor = np.asarray(baseline, np.float64)
+    lines = []
     for who, values in {"ours": ours, **controls}.items():
         values = np.asarray(values, np.float64)
         if values.shape != floor.shape or values.ndim != 1:
             raise InputError(f"{who}: {values.shape} values, not {floor.shape}; give one number an example.")
         gain = floor - values if better == "lower" else values - floor
-        interval = bootstrap(mean_of(gain), len(gain))
-        lines.append(Compared(who, values.mean(), gain.mean(), *interval))
-    return Claim(f"{text} ({unit})" if unit else text, floor.mean(), tuple(lines))
+        low, high = bootstrap(mean_of(gain), len(gain))
+        lines.append(Compared(who, values.mean(), gain.mean(), low, high))
+    if unit:
+        text = f"{text} ({unit})"
+    return Claim(text, floor.mean(), tuple(lines))
 
 
 class Verdict(NamedTuple):
@@ -141,13 +240,17 @@ class Sheet(list[Verdict]):
         return "\n".join([*map(str, self), self._last()])
 
     def _repr_html_(self) -> str:
-        rows = [
-            f'<tr style="color:{COLOURS[one.state]}"><td>{MARKS[one.state]}</td><td>{one.place}</td>'
-            f'<td style="text-align:left"><code>{one.function}</code></td>'
-            f'<td style="text-align:left">{html.escape(one.text)}</td></tr>'
-            for one in self
-        ]
+        rows = []
+        for verdict in self:
+            cells = (
+                f"<td>{MARKS[verdict.state]}</td>"
+                f"<td>{verdict.place}</td>"
+                f'<td style="text-align:left"><code>{verdict.function}</code></td>'
+                f'<td style="text-align:left">{html.escape(verdict.text)}</td>'
+            )
+            rows.append(f'<tr style="color:{COLOURS[verdict.state]}">{cells}</tr>')
         return f"<table>{''.join(rows)}</table><p>{self._last()}</p>"
 
     def _last(self) -> str:
-        return f"{sum(one.state == 'passed' for one in self)} of {len(self)} operations are yours."
+        passed = sum(verdict.state == "passed" for verdict in self)
+        return f"{passed} of {len(self)} operations are yours."

@@ -21,76 +21,152 @@ Named = Iterator[tuple[str, Predictions]]
 
 
 def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tuple[str, Predictions]:
-    """Return the name of the baseline that is best on dev, and its predictions there."""
-    makers = {"classify": _classes, "regress": _numbers, "choice": _choices, "span": _spans, "tag": _tags}
-    found = dict(makers[task.kind](train, dev, labels))
-    best = max(found, key=lambda name: measured(task, dev, found[name]).score())
-    return best, found[best]
+    """Return the baseline that is best on dev.
+
+    Parameters
+    ----------
+    task : Task
+        Its kind says which rules are tried.
+    train : sequence
+        Labelled examples, which the rules learn from.
+    dev : sequence
+        Labelled examples, to choose a rule by; not empty.
+    labels : tuple of str
+        The classes, for a task that has them.
+
+    Returns
+    -------
+    name : str
+    predictions : sequence
+        Of each example of `dev`.
+    """
+    makers = {
+        "classify": _classes,
+        "regress": _numbers,
+        "choice": _choices,
+        "span": _spans,
+        "tag": _tags,
+    }
+    make = makers[task.kind]
+    predictions = dict(make(train, dev, labels))
+
+    def score(name: str) -> float:
+        return measured(task, dev, predictions[name]).score()
+
+    best = max(predictions, key=score)
+    return best, predictions[best]
 
 
-def _cosine(*texts: str) -> float:
-    a, b = (Counter(words_of(text)) for text in texts)
-    length = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
-    return sum(a[word] * b[word] for word in a) / length if length else 0.0
+def _cosine(first: str, second: str) -> float:
+    """Return the cosine of the counts of two texts' words; 0.0 where one has none."""
+    a = Counter(words_of(first))
+    b = Counter(words_of(second))
+    squares_of_a = sum(n * n for n in a.values())
+    squares_of_b = sum(n * n for n in b.values())
+    length = math.sqrt(squares_of_a * squares_of_b)
+    if not length:
+        return 0.0
+    product = sum(n * b[word] for word, n in a.items())
+    return product / length
 
 
 def _classes(train: Examples, dev: Examples, labels: Labels) -> Named:
+    """Yield each class as the answer to everything, and naive Bayes of three kinds of features."""
     for label in labels:
         yield f"always {label}", [{"label": label}] * len(dev)
-    classes = [labels.index(one.label) for one in train]
-    for n, what in enumerate(("shared words", "words", "words and word pairs")):
-        known, asked = ([features_of(one, n) for one in part] for part in (train, dev))
-        best = NaiveBayes(known, classes, len(labels)).log_probabilities(asked).argmax(axis=1)
+    classes = [labels.index(example.label) for example in train]
+    kinds = ("shared words", "words", "words and word pairs")
+    for longest, what in enumerate(kinds):
+        known = [features_of(example, longest) for example in train]
+        asked = [features_of(example, longest) for example in dev]
+        bayes = NaiveBayes(known, classes, len(labels))
+        best = bayes.log_probabilities(asked).argmax(axis=1)
         yield f"naive Bayes of {what}", [{"label": labels[k]} for k in best]
 
 
 def _numbers(train: Examples, dev: Examples, labels: Labels) -> Named:
-    values = [float(one.label) for one in train]
+    """Yield the mean, and for pairs the cosine of their words on the scale of train's numbers."""
+    values = [float(example.label) for example in train]
     yield "mean of train", [{"value": float(np.mean(values))}] * len(dev)
     if dev[0].second is not None:
-        low, width = min(values), max(values) - min(values)
-        yield "cosine of the words", [{"value": low + width * _cosine(one.first, one.second)} for one in dev]
+        low = min(values)
+        width = max(values) - low
+        predictions = []
+        for example in dev:
+            cosine = _cosine(example.first, example.second)
+            predictions.append({"value": low + width * cosine})
+        yield "cosine of the words", predictions
 
 
 def _choices(train: Examples, dev: Examples, labels: Labels) -> Named:
+    """Yield each place among the endings, and the ending with most words of the context."""
     for k in range(len(dev[0].endings)):
         yield f"always number {k + 1}", [{"choice": k}] * len(dev)
-    cosines = ([_cosine(one.context, ending) for ending in one.endings] for one in dev)
-    yield "cosine of the words", [{"choice": int(np.argmax(row))} for row in cosines]
+    choices = []
+    for example in dev:
+        cosines = [_cosine(example.context, ending) for ending in example.endings]
+        choices.append({"choice": int(np.argmax(cosines))})
+    yield "cosine of the words", choices
 
 
 def _tags(train: Examples, dev: Examples, labels: Labels) -> Named:
-    words: dict[Any, Counter[str]] = defaultdict(Counter)
-    phrases: dict[Any, Counter[str]] = defaultdict(Counter)
-    for one in train:
-        for word, tag in zip(one.words, one.tags, strict=True):
+    """Yield the usual tag of each word, and the entities of train wherever they stand."""
+    tags = Counter[str]()
+    words: dict[Any, Counter[str]] = defaultdict(Counter)  # tags of each
+    phrases: dict[Any, Counter[str]] = defaultdict(Counter)  # types of each
+    for example in train:
+        tags.update(example.tags)
+        for word, tag in zip(example.words, example.tags, strict=True):
             words[word][tag] += 1
-        for kind, begin, end in chunks(one.tags):
-            phrases[one.words[begin:end]][kind] += 1
-    usual = Counter(tag for one in train for tag in one.tags).most_common(1)[0][0]
-    tag_of, kinds = ({k: n.most_common(1)[0][0] for k, n in one.items()} for one in (words, phrases))
-    yield "most frequent tag of each word", [[tag_of.get(word, usual) for word in one.words] for one in dev]
-    yield "entities of train", [_entities(one.words, kinds) for one in dev]
+        for kind, begin, end in chunks(example.tags):
+            phrases[example.words[begin:end]][kind] += 1
+    usual = _most_frequent(tags)
+    tag_of = {word: _most_frequent(counts) for word, counts in words.items()}
+    kinds = {phrase: _most_frequent(counts) for phrase, counts in phrases.items()}
+    by_word = []
+    by_phrase = []
+    for example in dev:
+        by_word.append([tag_of.get(word, usual) for word in example.words])
+        by_phrase.append(_entities(example.words, kinds))
+    yield "most frequent tag of each word", by_word
+    yield "entities of train", by_phrase
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    """Return what is counted most often, of several the one that came first."""
+    return counts.most_common(1)[0][0]
 
 
 def _entities(words: tuple[str, ...], kinds: dict[Any, str]) -> list[str]:
     """Tag the entities of train, left to right, longest first: the baseline of CoNLL-2003's shared task."""
-    tags, begin, longest = [OUTSIDE] * len(words), 0, max(map(len, kinds), default=0)
+    tags = [OUTSIDE] * len(words)
+    longest = max(map(len, kinds), default=0)
+    begin = 0
     while begin < len(words):
-        ends = range(min(len(words), begin + longest), begin, -1)
-        if end := next((end for end in ends if words[begin:end] in kinds), 0):
+        last = min(len(words), begin + longest)
+        ends = (end for end in range(last, begin, -1) if words[begin:end] in kinds)
+        end = next(ends, 0)
+        if end:
             kind = kinds[words[begin:end]]
-            tags[begin:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - begin - 1)
+            inside = [f"I-{kind}"] * (end - begin - 1)
+            tags[begin:end] = [f"B-{kind}", *inside]
         begin = max(end, begin + 1)
     return tags
 
 
 def _spans(train: Examples, dev: Examples, labels: Labels) -> Named:
-    yield "no answer", [{"id": one.id, "text": ""} for one in dev]
-    common = dict(Counter(word for one in train for word in words_of(one.context)).most_common(COMMON))
+    """Yield the empty answer, and what stands near the words of the question in the context."""
+    yield "no answer", [{"id": example.id, "text": ""} for example in dev]
+    counts = Counter[str]()
+    for example in train:
+        counts.update(words_of(example.context))
+    common = dict(counts.most_common(COMMON))
     for what, names in (("words", False), ("names and numbers", True)):
-        found = ((one.id, _nearest(one.question, one.context, common, names)) for one in dev)
-        yield f"{what} near the question's", [{"id": id, "text": text} for id, text in found]
+        answers = []
+        for example in dev:
+            text = _nearest(example.question, example.context, common, names)
+            answers.append({"id": example.id, "text": text})
+        yield f"{what} near the question's", answers
 
 
 def _nearest(question: str, context: str, common: dict[str, int], names: bool) -> str:
@@ -100,17 +176,26 @@ def _nearest(question: str, context: str, common: dict[str, int], names: bool) -
     Richardson et al. (2013), by the root of its distance. With `names` those with capitals or digits only.
     """
     places = list(WORD.finditer(context))
-    words, asked = [one[0].lower() for one in places], {*filter(str.isalnum, words_of(question))}
-    counts, at, best, text, begin = Counter(words), np.arange(len(words)), -1.0, "", 0
+    words = [place[0].lower() for place in places]
+    asked = {word for word in words_of(question) if word.isalnum()}
+    counts = Counter(words)
     weights = np.array([math.log1p(1 / counts[word]) if word in asked else 0.0 for word in words])
-    fit = [
-        one.isalnum() and not (one in asked or one in common or (names and place[0].islower()))
-        for one, place in zip(words, places, strict=True)
-    ]
+
+    def may_answer(word: str, as_written: str) -> bool:
+        if not word.isalnum() or word in asked or word in common:
+            return False
+        return not (names and as_written.islower())
+
+    fit = [may_answer(word, place[0]) for word, place in zip(words, places, strict=True)]
+    numbers = np.arange(len(words))
+    best, text = -1.0, ""
+    begin = 0
     for fits, row in groupby(fit):
         end = begin + len(list(row))
-        score = (weights / np.sqrt(np.maximum(1, np.maximum(begin - at, at - end + 1)))).sum()
+        distances = np.maximum(1, np.maximum(begin - numbers, numbers - end + 1))
+        score = (weights / np.sqrt(distances)).sum()
         if fits and score > best:
-            best, text = score, context[places[begin].start() : places[end - 1].end()]
+            best = score
+            text = context[places[begin].start() : places[end - 1].end()]
         begin = end
     return text

@@ -77,95 +77,221 @@ class Plan:
     _sources: dict[str, Source | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def prepare_text(self, show: bool = True) -> None:
-        """Learn the vocabulary and write the shards, if they are not there already."""
-        files, layout = find_files(self.text or embedded_corpus()), "auto" if self.text else "sentences"
-        size, asked, there = self.scale.pretraining["vocab_size"], self.out / ASKED, self.out / TEXT
-        if not (is_there := (there / "vocab.txt").exists()):
+        """Learn the vocabulary and write the shards, if they are not there already.
+
+        Parameters
+        ----------
+        show : bool, default True
+            Show a bar of progress.
+
+        Raises
+        ------
+        InputError
+            When the folder has a vocabulary of another size, or a file of the text is missing or damaged.
+        """
+        files = find_files(self.text or embedded_corpus())
+        layout = "auto" if self.text else "sentences"
+        size = self.scale.pretraining["vocab_size"]
+        asked = self.out / ASKED
+        there = self.out / TEXT
+        if (there / "vocab.txt").exists():
+            tokenizer = vocabulary_of(there)
+        else:
             atomic_json(asked, {"vocab_size": size})
-        tokenizer = vocabulary_of(there) if is_there else learn_vocabulary(self.text, size, show=show)
-        learnt = read_json(asked).get("vocab_size") if asked.exists() else tokenizer.vocab_size
+            tokenizer = learn_vocabulary(self.text, size, show=show)
+        learnt: Any = tokenizer.vocab_size
+        if asked.exists():
+            learnt = read_json(asked).get("vocab_size")
         if learnt != size:
             what = f"was learnt for {learnt} pieces, and the scale {self.scale.name} asks for {size}"
             advice = "choose another --out, or remove that folder if nothing of it is to be kept."
             raise InputError(f"The vocabulary in {there} {what}; {advice}")
-        planned, own = plan_part(files, Part(), layout, tokenizer)
-        if not finished_part(self.out / TEXT, planned):
-            stream = watched(sentences(own, layout), "writing shards", show)
-            write_part(stream, tokenizer, self.out / TEXT, planned)
+        planned, files_of_part = plan_part(files, Part(), layout, tokenizer)
+        if not finished_part(there, planned):
+            stream = watched(sentences(files_of_part, layout), "writing shards", show)
+            write_part(stream, tokenizer, there, planned)
 
     def pretraining(self, model: str, seed: int) -> PretrainOptions:
-        """Return the options of a pre-training; all read the same shards."""
-        given = {**self.scale.pretraining, **MODELS[model]}
-        size, steps = self.scale.shapes[given.pop("shape", "12-768-12")], given["steps"]
-        given["vocab_size"] = PretrainOptions.vocab_size  # the shards bring one
+        """Return the options of a pre-training; all read the same shards.
+
+        Parameters
+        ----------
+        model : str
+            A name of `MODELS`.
+        seed : int
+
+        Returns
+        -------
+        PretrainOptions
+            With the recipe's values in place of None; of models that are measured on the way every
+            checkpoint is kept.
+        """
+        options = {**self.scale.pretraining, **MODELS[model]}
+        shape = options.pop("shape", "12-768-12")
+        options["size"] = self.scale.shapes[shape]
+        options["seed"] = seed
+        options["shards"] = str(self.out / TEXT)
+        options["vocab_size"] = PretrainOptions.vocab_size  # the shards bring one
         if model in CHECKPOINTS:
-            given |= {"keep": 0, "checkpoint_steps": max(1, round(min(SHARES) * steps))}
-        return PretrainOptions(size=size, seed=seed, shards=str(self.out / TEXT), **given).resolved()
+            options["keep"] = 0
+            options["checkpoint_steps"] = max(1, round(min(SHARES) * options["steps"]))
+        return PretrainOptions(**options).resolved()
 
     def folder(self, model: str, seed: int) -> Path:
-        """Return where a model of `MODELS` is pre-trained."""
+        """Return where a model is pre-trained.
+
+        Parameters
+        ----------
+        model : str
+            A name of `MODELS`.
+        seed : int
+
+        Returns
+        -------
+        Path
+            Inside `out`.
+        """
         return self.out / "models" / f"{model}-seed{seed}"
 
     @cached_property
     def given(self) -> tuple[BertConfig, int]:
-        """The configuration of `model`, and a checksum of its weights."""
+        """Return the configuration of `model`, and a checksum of its weights."""
         config, params, _ = hub.load(self.model or "")
         return config, zlib.crc32(np.asarray(params.flat).data)
 
     def brings(self, model: str) -> bool:
-        """Tell whether a row of this model has the shape and vocabulary of the `model` that was given."""
+        """Tell whether a row has the shape and vocabulary of the trained BERT that was given.
+
+        Parameters
+        ----------
+        model : str
+            The row's, a name of `MODELS`.
+
+        Returns
+        -------
+        bool
+            False where no BERT was given.
+        """
         return bool(self.model) and model in (BERT, UNTRAINED)
 
     def source(self, column: Column) -> Source | None:
-        """Return where a column's task is; None where its files are missing and nothing stands in."""
-        found = self._sources
-        if not column.held_out and (role := column.task) not in found:
+        """Return where a column's task is.
+
+        Parameters
+        ----------
+        column : Column
+
+        Returns
+        -------
+        Source, or None
+            None of held-out text, and where files are missing and nothing stands in.
+        """
+        role = column.task
+        if not column.held_out and role not in self._sources:
+            has_read_books = not (self.text or self.model)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training that reads them warns
-                found[role] = find_source(role, self.data, self.out / MADE, not (self.text or self.model))
-        return found.get(column.task)
+                source = find_source(role, self.data, self.out / MADE, has_read_books)
+            self._sources[role] = source
+        return self._sources.get(role)
 
     def finetuning(self, row: Row, column: Column, seed: int) -> FinetuneOptions:
-        """Return the options of a fine-tuning."""
+        """Return the options of a fine-tuning.
+
+        Parameters
+        ----------
+        row : Row
+            What is fine-tuned, and how.
+        column : Column
+            On what; one that is not `left_out`.
+        seed : int
+            Of the fine-tuning, and of the pre-training that it starts from.
+
+        Returns
+        -------
+        FinetuneOptions
+            Those of the scale for all tasks and for this one, then the row's, then the column's.
+        """
         source = self.source(column)
         assert source  # or the column would have been left out
         tasks = self.scale.tasks
-        own = {**tasks[""], **tasks.get(column.task, {}), **row.finetuning, **column.finetuning}
-        own["columns"] = COLUMNS.get(source.key, ())
-        if own.get("feature_based"):  # its own recipe
-            own |= {"learning_rates": None, "epochs": None}
-        step = f"@{round(row.share * self.scale.pretraining['steps'])}" if row.share < 1 else ""
-        start = self.model if self.model and row.model == BERT else f"{self.folder(row.model, seed)}{step}"
-        return FinetuneOptions(source.task, str(source.data), start, seed=seed, **own)
+        options = {**tasks[""], **tasks.get(column.task, {}), **row.finetuning, **column.finetuning}
+        options["columns"] = COLUMNS.get(source.key, ())
+        if options.get("feature_based"):  # its own recipe
+            options["learning_rates"] = None
+            options["epochs"] = None
+        start = str(self.folder(row.model, seed))
+        if row.share < 1:
+            start += f"@{round(row.share * self.scale.pretraining['steps'])}"
+        if self.model and row.model == BERT:
+            start = self.model
+        return FinetuneOptions(source.task, str(source.data), start, seed=seed, **options)
 
     def columns(self, table: Table) -> list[Column]:
-        """Return the columns of a table that there are files for; of those with the same files the first."""
-        return [one for one in table.columns if one.name not in self.left_out(table)]
+        """Return the columns of a table that there are files for; of those with the same files the first.
+
+        Parameters
+        ----------
+        table : Table
+
+        Returns
+        -------
+        list of Column
+            In the table's order.
+        """
+        left_out = self.left_out(table)
+        return [column for column in table.columns if column.name not in left_out]
 
     def left_out(self, table: Table) -> dict[str, str]:
-        """Say of the other columns, by name, why they are left out."""
-        found, why = dict[Any, str](), {}
-        for one in table.columns:
-            first = found.setdefault((self._key(one), one.split, *one.finetuning.items()), one.task.upper())
-            if not (one.held_out or self.source(one)):
-                why[one.name] = "no files of its own, nor of what could stand in, left out"
-            elif one.split == "test" and self._key(one) not in WITH_TEST:
-                why[one.name] = "what stands in has no test files with labels, left out"
-            elif first != one.task.upper():
-                why[one.name] = f"no files of its own; the same examples as {first}'s column, left out"
+        """Say of the other columns why they are left out.
+
+        Parameters
+        ----------
+        table : Table
+
+        Returns
+        -------
+        dict of str
+            The end of a sentence, by the name of the column.
+        """
+        first_with: dict[Any, str] = {}
+        why = {}
+        for column in table.columns:
+            key = self._key(column)
+            task = column.task.upper()
+            first = first_with.setdefault((key, column.split, *column.finetuning.items()), task)
+            if not (column.held_out or self.source(column)):
+                why[column.name] = "no files of its own, nor of what could stand in, left out"
+            elif column.split == "test" and key not in WITH_TEST:
+                why[column.name] = "what stands in has no test files with labels, left out"
+            elif first != task:
+                why[column.name] = f"no files of its own; the same examples as {first}'s column, left out"
         return why
 
     def cells(self, tables: Iterable[Table], seeds: Sequence[int]) -> list[Cell]:
-        """List the cells of some tables, each once, a seed after the other."""
-        found: dict[str, Cell] = {}
+        """List the cells of some tables, each once, a seed after the other.
+
+        Parameters
+        ----------
+        tables : iterable of Table
+            Gone through once for each seed, so no iterator where there are several.
+        seeds : sequence of int
+
+        Returns
+        -------
+        list of Cell
+            Each behind the one that it needs.
+        """
+        by_name: dict[str, Cell] = {}
         for seed in seeds:
             for table in tables:
                 for row in table.rows:
                     for cell in self._of_row(row, self.columns(table), seed):
-                        found.setdefault(cell.name, cell)
-        return list(found.values())
+                        by_name.setdefault(cell.name, cell)
+        return list(by_name.values())
 
     def _of_row(self, row: Row, columns: Sequence[Column], seed: int) -> Iterator[Cell]:
+        """Yield the cells of a row: its pre-training, then the baseline and the fine-tuning of each task."""
         if not (self.model and row.model == BERT):
             yield self._pretraining_cell(row.model, seed)
         for column in columns:
@@ -174,98 +300,208 @@ class Plan:
                 yield self._finetuning_cell(row, column, seed)
 
     def finetuning_name(self, row: Row, column: Column, seed: int) -> str:
-        """Name the cell of a fine-tuning by what makes it differ from others."""
+        """Name the cell of a fine-tuning by what makes it differ from others.
+
+        Parameters
+        ----------
+        row : Row
+        column : Column
+        seed : int
+
+        Returns
+        -------
+        str
+            Such as "bert/mnli/seed0".
+        """
         return f"{self.row_name(row, column)}/{self._key(column)}/seed{seed}"
 
     def row_name(self, row: Row, column: Column) -> str:
-        """Name what of it is the row's, and how it is fine-tuned."""
-        own = {**row.finetuning, **column.finetuning}
-        how = "".join(f"+{name}" if value is True else f"+{value}" for name, value in own.items())
-        return f"{row.model}{f'@{row.share:.0%}' * (row.share < 1)}{how}"
+        """Name what of a fine-tuning is the row's, and how it is done.
+
+        Parameters
+        ----------
+        row : Row
+        column : Column
+
+        Returns
+        -------
+        str
+            Such as "bert@5%" of a checkpoint on the way, or "ltr+bilstm".
+        """
+        name = row.model
+        if row.share < 1:
+            name += f"@{row.share:.0%}"
+        for option, value in {**row.finetuning, **column.finetuning}.items():
+            name += f"+{option}" if value is True else f"+{value}"
+        return name
 
     def baseline_name(self, column: Column) -> str:
-        """Name the cell of what needs no model."""
+        """Name the cell of what needs no model.
+
+        Parameters
+        ----------
+        column : Column
+
+        Returns
+        -------
+        str
+            Such as "baseline/mnli".
+        """
         return f"baseline/{self._key(column)}"
 
     def title(self, column: Column) -> str:
-        """Say what the examples of a column are."""
-        if source := self.source(column):
+        """Say what the examples of a column are.
+
+        Parameters
+        ----------
+        column : Column
+
+        Returns
+        -------
+        str
+            For people; of what stands in, with what was missing.
+        """
+        source = self.source(column)
+        if source:
             return f"{source.title}. {source.missing}".removesuffix(". ")
         return "masked words of documents that were held out"
 
     def _key(self, column: Column) -> str:
+        """Return the name of a column's examples in the results."""
         source = self.source(column)
         return source.key if source else column.task
 
     def _settings_of(self, model: str, seed: int) -> dict[str, Any]:
+        """Return what a pre-trained model is a function of: its options and its text, or the one given."""
         if self.brings(model):
             config, checksum = self.given
             return {"model": model, "given": checksum, "config": config.to_dict()}
-        made = Manifest.read(self.out / TEXT)
-        text = made.corpus_sha256, made.tokenizer_sha256
-        return _settings(self.pretraining(model, seed), "corpus", "shards") | {"model": model, "text": text}
+        manifest = Manifest.read(self.out / TEXT)
+        settings = _settings(self.pretraining(model, seed), "corpus", "shards")
+        settings["model"] = model
+        settings["text"] = manifest.corpus_sha256, manifest.tokenizer_sha256
+        return settings
 
     def _pretraining_cell(self, model: str, seed: int) -> Cell:
-        options, folder = self.pretraining(model, seed), self.folder(model, seed)
-        name, settings, work = pretraining_name(model, seed), partial(self._settings_of, model, seed), 0.0
-        if model == UNTRAINED:
-            return Cell(name, "pre-training", settings, work, lambda show: self._untrained(options, folder))
+        """Return the cell of a pre-training, or of a model with its initial values."""
+        options = self.pretraining(model, seed)
+        folder = self.folder(model, seed)
+
+        def run(show: bool) -> Result:
+            if model == UNTRAINED:
+                return self._untrained(options, folder)
+            return _pretrained(options, folder, show)
+
+        work = 0.0
+        if model != UNTRAINED:
+            work = self._work_of(options)
+        return Cell(
+            pretraining_name(model, seed),
+            "pre-training",
+            partial(self._settings_of, model, seed),
+            work,
+            run,
+        )
+
+    def _work_of(self, options: PretrainOptions) -> float:
+        """Return the floating-point operations of a pre-training, as if all sequences had the full length."""
         config = options.model_config(self.scale.pretraining["vocab_size"])
+        work = 0.0
         for stage in options.stages(options.steps or 0):
-            lengths = np.full(options.tokens_per_step // stage.seq_length, stage.seq_length)
+            sequences = options.tokens_per_step // stage.seq_length
+            lengths = np.full(sequences, stage.seq_length)
             masked = lengths if options.left_to_right else lengths * options.masked_lm_prob
-            work += (stage.end - stage.begin) * step_operations(config, lengths, masked)
-        return Cell(name, "pre-training", settings, work, lambda show: _pretrained(options, folder, show))
+            steps = stage.end - stage.begin
+            work += steps * step_operations(config, lengths, masked)
+        return work
 
     def _untrained(self, options: PretrainOptions, folder: Path) -> Result:
         """Write a BERT with its initial values."""
-        tokenizer = read_tokenizer(self.model) if self.model else vocabulary_of(options.shards or "")
-        config = self.given[0] if self.model else options.model_config(tokenizer.vocab_size)
+        if self.model:
+            tokenizer = read_tokenizer(self.model)
+            config, _ = self.given
+        else:
+            tokenizer = vocabulary_of(options.shards or "")
+            config = options.model_config(tokenizer.vocab_size)
         params = initialise(config, options.seed)
         hub.save_hf(folder, config, params)
         tokenizer.save_pretrained(folder, config.P)
         return {"parameters": params.count(), "tokens": 0}
 
     def _finetuning_cell(self, row: Row, column: Column, seed: int) -> Cell:
-        options, name = self.finetuning(row, column, seed), self.finetuning_name(row, column, seed)
+        """Return the cell of a fine-tuning; InputError where the given BERT is too small for it."""
+        options = self.finetuning(row, column, seed)
+        name = self.finetuning_name(row, column, seed)
         source = self.source(column)
         assert source  # or there would be no options
-        length, examples = (options.max_length or 128) // 2, min(options.train_examples or MOST, source.train)
         config = BertConfig.from_size(self.pretraining(row.model, seed).size or "tiny")
         if self.brings(row.model):
-            config = self.given[0]
+            config, _ = self.given
             with naming(f"{row.title} on {column.title}"):
                 options.check_model(config.L, config.P, f"--model {self.model}")
                 layers_of(options.feature_based or "last", config.L)
-        once = examples * encoder_operations(config, np.array([length]))
         folder = self.out / "cells" / name.replace("/", "-")
-        whole = row.model == BERT and row.share == 1 and not row.finetuning
-        submission = self.out / SUBMISSION / f"seed{seed}" if whole else None
-        needs = "" if self.model and row.model == BERT else pretraining_name(row.model, seed)
+        submission = None
+        if row.model == BERT and row.share == 1 and not row.finetuning:
+            submission = self.out / SUBMISSION / f"seed{seed}"
+        needs = pretraining_name(row.model, seed)
+        if self.model and row.model == BERT:
+            needs = ""
 
         def settings() -> dict[str, Any]:
-            own = {"start": self._settings_of(row.model, seed), "share": row.share}
-            return _settings(options.resolved(), "data", "model") | own | {"examples": source.fingerprint}
+            result = _settings(options.resolved(), "data", "model")
+            result["start"] = self._settings_of(row.model, seed)
+            result["share"] = row.share
+            result["examples"] = source.fingerprint
+            return result
 
         def run(show: bool) -> Result:
             if needs and not (self.folder(row.model, seed) / "model.safetensors").exists():
                 self._pretraining_cell(row.model, seed).run(show)  # its result alone was kept
-            return _finetuned(options, folder, self._key(column) in WITH_TEST, submission, show)
+            with_test = self._key(column) in WITH_TEST
+            return _finetuned(options, folder, with_test, submission, show)
 
+        # An epoch is a forward and a backward, which is two; one more forward is for what is measured.
+        half_length = (options.max_length or 128) // 2  # an example is taken to fill half of what may be read
+        examples = min(options.train_examples or MOST, source.train)
+        once = examples * encoder_operations(config, np.array([half_length]))
         epochs: Any = options.resolved().epochs  # one number: a cell is no sweep
-        return Cell(name, "fine-tuning", settings, once * (1 + 3 * (epochs or 1)), run, needs)
+        work = once * (1 + 3 * (epochs or 1))
+        return Cell(name, "fine-tuning", settings, work, run, needs)
 
     def _baseline_cell(self, column: Column) -> Cell:
+        """Return the cell of what needs no model."""
         options = self.finetuning(Row("", BERT), column._replace(finetuning={}), 0)
-        keys = ("task", "train_examples", "dev_examples", "columns")
-        settings = {key: getattr(options, key) for key in keys}
-        settings["examples"] = source.fingerprint if (source := self.source(column)) else 0
-        name, with_test = self.baseline_name(column), self._key(column) in WITH_TEST
-        return Cell(name, "baseline", lambda: settings, 0.0, lambda show: _baseline(options, with_test))
+        source = self.source(column)
+        settings = {
+            "task": options.task,
+            "train_examples": options.train_examples,
+            "dev_examples": options.dev_examples,
+            "columns": options.columns,
+            "examples": source.fingerprint if source else 0,
+        }
+        with_test = self._key(column) in WITH_TEST
+
+        def run(show: bool) -> Result:
+            return _baseline(options, with_test)
+
+        return Cell(self.baseline_name(column), "baseline", lambda: settings, 0.0, run)
 
 
 def pretraining_name(model: str, seed: int) -> str:
-    """Name the cell of a pre-training."""
+    """Name the cell of a pre-training.
+
+    Parameters
+    ----------
+    model : str
+        A name of `MODELS`.
+    seed : int
+
+    Returns
+    -------
+    str
+        Such as "bert/seed0".
+    """
     return f"{model}/seed{seed}"
 
 
@@ -279,14 +515,19 @@ def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
     """Pre-train; of checkpoints on the way only those that Figure 5 looks at stay."""
     stored = folder / "training.json"
     report = pretrain(options, folder, resume=stored.exists(), show=show)
-    names = ("loss", "text_unigram", "accuracy", "next_accuracy", "next_majority")
-    found = {name: report["held_out"][name] for name in names}
-    found |= {name: report[name] for name in ("parameters", "tokens", "steps")}
-    for step, path in [] if options.keep else kept_steps(folder / "checkpoints"):
-        if step not in {round(share * report["steps"]) for share in SHARES}:
-            path.unlink()
-    dtype = PretrainOptions.load(stored).dtype  # what auto came to
-    return found | {"dtype": dtype, "seconds": report["training_seconds"]}
+    result: Result = {}
+    for name in ("loss", "text_unigram", "accuracy", "next_accuracy", "next_majority"):
+        result[name] = report["held_out"][name]
+    for name in ("parameters", "tokens", "steps"):
+        result[name] = report[name]
+    if not options.keep:
+        wanted = {round(share * report["steps"]) for share in SHARES}
+        for step, path in kept_steps(folder / "checkpoints"):
+            if step not in wanted:
+                path.unlink()
+    result["dtype"] = PretrainOptions.load(stored).dtype  # what auto came to
+    result["seconds"] = report["training_seconds"]
+    return result
 
 
 def _finetuned(
@@ -298,9 +539,10 @@ def _finetuned(
     model = open_model(folder)
     result = {name: report[name] for name in ("task", "metric", "best_epoch")}
     result["seconds"] = report["training_seconds"]  # of all sittings, as above
-    for split in ("dev", "test")[: 1 + with_test]:
+    for split in ("dev", "test") if with_test else ("dev",):
         examples = _measured_on(model.task, options, split)
-        result[split] = measured(model.task, examples, list(predict_examples([model], examples))).to_json()
+        predictions = list(predict_examples([model], examples))
+        result[split] = measured(model.task, examples, predictions).to_json()
     if submission and options.task in GLUE:
         for asked in TEST_SETS.get(options.task, (options.task,)):
             with suppress(MissingFile):
@@ -310,19 +552,21 @@ def _finetuned(
 
 
 def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
-    """Answer without a model."""
+    """Answer without a model; keep what the metric is computed from, and the name of the rule."""
     task = registry.create(options.task, dict(options.columns))
     train, _ = read_examples(task, options)
     result: Result = {}
-    for split in ("dev", "test")[: 1 + with_test]:
+    for split in ("dev", "test") if with_test else ("dev",):
         examples = _measured_on(task, options, split)
         name, predictions = strongest(task, train, examples, task.labels(train))
-        result["baseline" if split == "dev" else f"baseline of {split}"] = name
+        field = "baseline" if split == "dev" else f"baseline of {split}"
+        result[field] = name
         result[split] = measured(task, examples, predictions).to_json()
     return result
 
 
 def _measured_on(task: Any, options: FinetuneOptions, split: str) -> list[Any]:
+    """Read the examples of a split that are measured, as many as the options say."""
     if split == "dev":
         return read_examples(task, options)[1]
     return subset(task.read(Path(options.data), split), options.dev_examples)

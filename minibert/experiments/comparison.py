@@ -56,40 +56,73 @@ class Compared:
 
     @property
     def kind(self) -> str:
-        """What it was trained for; only runs of one kind have metrics in common."""
-        options = self.options
-        return f"fine-tuning for {options.task}" if isinstance(options, FinetuneOptions) else "pre-training"
+        """Return what it was trained for; only runs of one kind have metrics in common."""
+        if isinstance(self.options, FinetuneOptions):
+            return f"fine-tuning for {self.options.task}"
+        return "pre-training"
 
     # -> (n,2)
     def points(self, name: str, by: str) -> np.ndarray:
-        """Return what was recorded under a name, over steps, tokens or minutes."""
-        found = points(self.lines, name)
+        """Return what was recorded under a name, over steps, tokens or minutes.
+
+        Parameters
+        ----------
+        name : str
+            Of a metric, as `metrics.jsonl` has it.
+        by : str
+            "step", "tokens" or "minutes"; the latter two are interpolated between the steps that they were
+            recorded at.
+
+        Returns
+        -------
+        (n,2)
+            Places and values; n is 0 where there is no record.
+        """
+        values = points(self.lines, name)
         if by == "step":
-            return found
+            return values
         known = points(self.lines, "tokens" if by == "tokens" else "seconds")
         if not len(known):
             return known
-        reached = np.interp(found[:, 0], *known.T) / (1 if by == "tokens" else 60)
-        return np.stack([reached, found[:, 1]], 1)
+        reached = np.interp(values[:, 0], *known.T)
+        unit = 1 if by == "tokens" else 60
+        return np.stack([reached / unit, values[:, 1]], 1)
 
     def length(self) -> dict[str, float | None]:
-        """Return how far it has come; of a run on its way, as far as was recorded."""
-        last = next((line for line in reversed(self.lines) if {"tokens", "seconds"} <= line.keys()), {})
-        found = self.report or {"steps": last.get("step"), "tokens": last.get("tokens")}
-        seconds = self.report["training_seconds"] if self.report else last.get("seconds")
-        minutes = None if seconds is None else round(seconds / 60, 2)
-        return {"steps": found["steps"], "tokens": found["tokens"], "minutes": minutes}
+        """Return how far it has come: steps, tokens and minutes; on its way, as far as was recorded."""
+        if self.report:
+            steps, tokens = self.report["steps"], self.report["tokens"]
+            seconds = self.report["training_seconds"]
+        else:
+            recorded = (line for line in reversed(self.lines) if {"tokens", "seconds"} <= line.keys())
+            last: Mapping[str, Any] = next(recorded, {})
+            steps, tokens = last.get("step"), last.get("tokens")
+            seconds = last.get("seconds")
+        minutes = None
+        if seconds is not None:
+            minutes = round(seconds / 60, 2)
+        return {"steps": steps, "tokens": tokens, "minutes": minutes}
 
 
 def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
     """Read the folders of some runs, all pre-trainings or all fine-tunings for one task.
 
-    Raise InputError when one holds no run or a damaged one or is named twice, or they are of different kinds.
-
     Parameters
     ----------
-    folders : from two to eight.
-    by : what the curves are drawn over: "step", "tokens" or "minutes".
+    folders : sequence of path
+        From two to eight, of runs that are finished or on their way.
+    by : str, default "step"
+        What the curves are drawn over: "step", "tokens" or "minutes".
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        When a folder holds no run, a damaged one or a sweep, or is named twice, runs are of different kinds,
+        there are too few or too many of them, or `by` is unknown.
     """
     if by not in AXES:
         raise InputError(f"$by is unknown; choose one of {', '.join(AXES)}.", by=by)
@@ -98,7 +131,8 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
-    first, *others = runs = [_read(*one) for one in zip(LETTERS, paths, strict=False)]
+    runs = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
+    first, *others = runs
     for other in others:
         if first.kind != other.kind:
             what = f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}"
@@ -107,6 +141,7 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
 
 
 def _read(letter: str, folder: Path) -> Compared:
+    """Read one run; InputError where the folder holds none, or a whole sweep."""
     if not folder.is_dir():
         raise InputError("$runs is no folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
@@ -116,10 +151,14 @@ def _read(letter: str, folder: Path) -> Compared:
         what = f"$runs holds no run (neither {' nor '.join(kinds)} is there)"
         raise InputError(f"{what}; {advice}", runs=str(folder))
     options = kinds[name].load(folder / name)
-    if name == OPTIONS_FILE and len(runs := options.resolved().runs()) > 1:
-        advice = f"name some of these, such as {folder / next(iter(runs))}."
-        raise InputError(f"$runs holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
-    report = Run.in_folder(folder).report if (folder / REPORT).exists() else None
+    if name == OPTIONS_FILE:
+        runs = options.resolved().runs()
+        if len(runs) > 1:
+            advice = f"name some of these, such as {folder / next(iter(runs))}."
+            raise InputError(f"$runs holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
+    report = None
+    if (folder / REPORT).exists():
+        report = Run.in_folder(folder).report
     return Compared(letter, folder, options, read_metrics(folder), report)
 
 
@@ -132,7 +171,7 @@ class Comparison:
 
     @cached_property
     def task(self) -> Task | None:
-        """The task of fine-tunings."""
+        """The task of fine-tunings; None of pre-trainings."""
         options = self.runs[0].options
         if isinstance(options, PretrainOptions):
             return None
@@ -142,9 +181,12 @@ class Comparison:
     def options(self) -> dict[str, list[Any]]:
         """Options that differ, each with its value in every run."""
         values = [dataclasses.asdict(run.options) for run in self.runs]
-        names = dict.fromkeys(name for one in values for name in one)
-        found = {name: [one.get(name) for one in values] for name in names}
-        return {name: each for name, each in found.items() if any(one != each[0] for one in each)}
+        differing = {}
+        for name in dict.fromkeys(name for of_run in values for name in of_run):
+            first, *others = [of_run.get(name) for of_run in values]
+            if any(other != first for other in others):
+                differing[name] = [first, *others]
+        return differing
 
     @cached_property
     def figures(self) -> dict[str, dict[str, float | None]]:
@@ -152,36 +194,53 @@ class Comparison:
         return {run.letter: self._measured(run) | run.length() for run in self.runs}
 
     def _measured(self, run: Compared) -> dict[str, float | None]:
+        """Return the final metrics of a run, each None where it has none."""
         report = run.report or {}
         if self.task is None:
             held_out = report.get("held_out") or {}  # null where nothing was measured
             return {title: held_out.get(name) for title, name in HELD_OUT.items()}
+        metric = self.task.metric
+        scores = report.get("scores", {})
         low, high = report.get("interval", (None, None))
-        return {self.task.metric: report.get("scores", {}).get(self.task.metric), "low": low, "high": high}
+        return {metric: scores.get(metric), "low": low, "high": high}
 
     @cached_property
     def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Differences to the first run with their paired bootstrap intervals, and why some are missing."""
         if self.task is None:
-            same = len({one["floor"] for one in self.figures.values()} - {None}) <= 1
-            return [], [NO_LOSSES if same else OTHER_TARGETS]
-        found, notes, known = [], [], {}
+            floors = {figures["floor"] for figures in self.figures.values()} - {None}
+            return [], [NO_LOSSES if len(floors) <= 1 else OTHER_TARGETS]
+        known = {}
+        notes = []
         for run in self.runs:
             try:
                 known[run.letter] = self._statistic(self.task, run)
             except InputError as error:
                 notes.append(f"No interval with {run.letter}: {error}")
         first = self.runs[0].letter
-        for second in [name for name in known if first in known and name != first]:
-            (examples, a), (others, b) = known[second], known[first]
+        if first not in known:
+            return [], notes
+        others, metric_of_first = known.pop(first)
+        differences = []
+        for second, (examples, metric_of_second) in known.items():
             if examples != others:
                 notes.append(f"No interval of {second} - {first}: they were measured on different examples.")
                 continue
-            every = np.arange(n := len(examples))
-            one = {"runs": [second, first], "difference": a(every) - b(every), "examples": n}
-            low, high, method = metrics.paired_interval(a, b, n, lowest_of(self.task.metric))
-            found.append(one | {"interval": [low, high], "interval_method": method})
-        return found, notes
+            n = len(examples)
+            every = np.arange(n)
+            low, high, method = metrics.paired_interval(
+                metric_of_second, metric_of_first, n, lowest_of(self.task.metric)
+            )
+            differences.append(
+                {
+                    "runs": [second, first],
+                    "difference": metric_of_second(every) - metric_of_first(every),
+                    "examples": n,
+                    "interval": [low, high],
+                    "interval_method": method,
+                }
+            )
+        return differences, notes
 
     @staticmethod
     def _statistic(task: Task, run: Compared) -> tuple[list[Any], Statistic]:
@@ -194,47 +253,70 @@ class Comparison:
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
         examples = asked_examples(task, run.folder, None, "dev", own=True)
         predictions = stored_predictions(run.folder, len(examples))
-        now, then = task.score(examples, predictions), run.report["scores"]
-        if not abs(now[task.metric] - then.get(task.metric, math.nan)) <= SAME:
+        now = task.score(examples, predictions)[task.metric]
+        then = run.report["scores"].get(task.metric, math.nan)
+        if not abs(now - then) <= SAME:
             raise InputError(f"the data of {run.folder} are no longer those that it was measured on.")
         return examples, task.statistic(examples, predictions)
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the curves, for JSON."""
         differences, notes = self.paired
-        of = self.figures
-        runs = [{"run": run.letter, "folder": str(run.folder)} | of[run.letter] for run in self.runs]
-        return {"runs": runs, "options": self.options, "differences": differences, "notes": notes}
+        runs = []
+        for run in self.runs:
+            place = {"run": run.letter, "folder": str(run.folder)}
+            runs.append(place | self.figures[run.letter])
+        return {
+            "runs": runs,
+            "options": self.options,
+            "differences": differences,
+            "notes": notes,
+        }
 
     def _rows(self) -> list[list[str]]:
         """Return the final metrics as text, a row for each run below the head."""
-        rows = [["", *map(metric_name, self.figures[LETTERS[0]])]]
-        for letter, of in self.figures.items():
-            rows.append([letter, *("-" if x is None else self._number(x, name) for name, x in of.items())])
+        head = ["", *map(metric_name, self.figures[LETTERS[0]])]
+        rows = [head]
+        for letter, figures in self.figures.items():
+            row = [letter]
+            for name, value in figures.items():
+                row.append("-" if value is None else self._number(value, name))
+            rows.append(row)
         return rows
 
     def _option_rows(self) -> list[tuple[str, list[tuple[str, Any]]]]:
         """Return each option that differs, with the letter of each run and its value as it was given."""
         letters = [run.letter for run in self.runs]
-        return [(x, option_rows(dict(zip(letters, of, strict=True)))) for x, of in self.options.items()]
+        rows = []
+        for name, values in self.options.items():
+            by_letter = dict(zip(letters, values, strict=True))
+            rows.append((name, option_rows(by_letter)))
+        return rows
 
     def _number(self, value: float, name: str = "") -> str:
+        """Write a figure; without a name, one of the task's metric."""
+        if name in FORMS:
+            return f"{value:{FORMS[name]}}"
         metric = self.task.metric if self.task else name
-        return f"{value:{FORMS[name]}}" if name in FORMS else metric_number(metric, value)
+        return metric_number(metric, value)
 
     def _sentences(self) -> list[str]:
         """Return each difference with its interval, and why some have none."""
-        sentences, (found, notes) = [], self.paired
-        for one in found:
-            (low, high), names = one["interval"], " - ".join(one["runs"])
-            difference, *ends = map(self._number, (one["difference"], low, high))
-            examples = counted(one["examples"], "example")
+        differences, notes = self.paired
+        sentences = []
+        for paired in differences:
+            low, high = paired["interval"]
+            names = " - ".join(paired["runs"])
+            difference = self._number(paired["difference"])
+            ends = f"from {self._number(low)} to {self._number(high)}"
+            examples = counted(paired["examples"], "example")
             samples = f"95% of paired bootstrap samples of {examples}"
-            if one["interval_method"] == ALIKE:
+            if paired["interval_method"] == ALIKE:
                 samples = f"95% interval (Wilson's width for {examples} all alike)"
-            is_told = low > 0 or high < 0
-            apart = "another seed might reverse it" if is_told else "not told apart by these examples"
-            sentences.append(f"{names}: {difference}, {samples} from {' to '.join(ends)}; {apart}.")
+            apart = "not told apart by these examples"
+            if low > 0 or high < 0:
+                apart = "another seed might reverse it"
+            sentences.append(f"{names}: {difference}, {samples} {ends}; {apart}.")
         return sentences + notes
 
     def text(self) -> str:
@@ -242,19 +324,36 @@ class Comparison:
         lines = []
         for run in self.runs:
             name = printable(str(run.folder))
-            lines.append(f"{run.letter}  " + (name if len(name) <= WIDTH - 3 else "…" + name[4 - WIDTH :]))
+            if len(name) > WIDTH - 3:
+                name = "…" + name[4 - WIDTH :]
+            lines.append(f"{run.letter}  {name}")
         lines += ["", *aligned(self._rows(), left=0)]
         folded = partial(wrap, width=WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         sentences = self._sentences()
-        lines += [""] * bool(sentences) + [line for one in sentences for line in folded(printable(one))]
-        lines += ["", "Options that differ:" if self.options else "The options are the same."]
+        if sentences:
+            lines.append("")
+        for sentence in sentences:
+            lines += folded(printable(sentence))
+        lines.append("")
+        lines.append("Options that differ:" if self.options else "The options are the same.")
         for name, values in self._option_rows():
-            each = ", ".join(f"{letter} {shown(x)}" for letter, x in values)
+            each = ", ".join(f"{letter} {shown(value)}" for letter, value in values)
             lines += folded(printable(f"  {name}: {each}"))
         return "\n".join(lines)
 
     def write(self, path: str | Path) -> Path:
-        """Write it as a page with the curves; raise InputError when the name does not end in .html."""
+        """Write it as a page with the curves, which any browser shows.
+
+        Parameters
+        ----------
+        path : path
+            Ending in .html, or InputError is raised.
+
+        Returns
+        -------
+        Path
+            The same.
+        """
         path = page_path(path)
         head, *rows = self._rows()
         page = rendered(
@@ -272,17 +371,25 @@ class Comparison:
         return path
 
     def _pictures(self) -> list[dict[str, Any] | None]:
-        def drawn(title: str, name: str, dots: bool, words: Any = "{:.3f}".format, scale: float = 1.0) -> Any:
-            curves = [
-                Curve(f"run{place}", run.points(name, self.by), run.letter, dots, faint=False)
-                for place, run in enumerate(self.runs)
-            ]
+        """Draw the loss of training, and below it what was measured on the way."""
+
+        def drawn(
+            title: str,
+            name: str,
+            dots: bool,
+            words: Any = "{:.3f}".format,
+            scale: float = 1.0,
+        ) -> Any:
+            curves = []
+            for place, run in enumerate(self.runs):
+                points = run.points(name, self.by)
+                curves.append(Curve(f"run{place}", points, run.letter, dots, faint=False))
             return picture(title, curves, words, axis=self.by, scale=scale)
 
         if self.task is None:
             losses = drawn("training loss, nats", "mlm_loss", False)
             return [losses, drawn("held-out loss, nats", "held_out_loss", True)]
         metric = self.task.metric
-        title, scale = f"{metric_name(metric)} on dev", 100.0 if is_share(metric) else 1.0
-        of_dev = drawn(title, f"dev_{metric}", True, self._number, scale)
+        scale = 100.0 if is_share(metric) else 1.0
+        of_dev = drawn(f"{metric_name(metric)} on dev", f"dev_{metric}", True, self._number, scale)
         return [drawn("training loss", "loss", False, shown), of_dev]

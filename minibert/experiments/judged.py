@@ -28,118 +28,255 @@ class Judged(NamedTuple):
     not_run: Sequence[tuple[Ordering, str]] = ()  # orderings without a verdict, and why
 
     def paper(self, ordering: Ordering) -> tuple[float, float] | None:
-        """Return the paper's figures for the better row and the worse; None where it has none."""
+        """Return what the paper has for a claim.
+
+        Parameters
+        ----------
+        ordering : Ordering
+
+        Returns
+        -------
+        tuple of float, or None
+            Its figures for the better row and the worse, as printed; None where it lacks one of them.
+        """
         rows = {row.title: row for row in self.table.rows}
-        figures = [rows[title].paper.get(ordering.column) for title in (ordering.better, ordering.worse)]
-        return None if None in figures else (figures[0] or 0.0, figures[1] or 0.0)
+        better = rows[ordering.better].paper.get(ordering.column)
+        worse = rows[ordering.worse].paper.get(ordering.column)
+        if better is None or worse is None:
+            return None
+        return better, worse
 
     def average(self) -> str:
-        """Say what rows come to on average over the columns, where the table asks for it."""
+        """Return the averages of rows over the columns as a sentence, "" where the table asks for none.
+
+        Of the rows that have an estimate in every column, and of the trivial baselines.
+        """
         if not self.table.averaged or not self.estimates:
             return ""
         names = dict.fromkeys(name for _, name in self.estimates)
-        rows = {
-            row.title: [self.estimates[row.title, name].value for name in names]
-            for row in self.table.rows
-            if all((row.title, name) in self.estimates for name in names)
-        }
-        rows["trivial baseline"] = [self.baselines[name][1] for name in names if name in self.baselines]
-        found = (f"{title} {100 * np.mean(values):.1f}" for title, values in rows.items() if values)
-        return f"Average of {', '.join(names)}: {', '.join(found)}"
+        rows: dict[str, list[float]] = {}
+        for row in self.table.rows:
+            cells = [(row.title, name) for name in names]
+            if all(cell in self.estimates for cell in cells):
+                rows[row.title] = [self.estimates[cell].value for cell in cells]
+        known = [name for name in names if name in self.baselines]
+        rows["trivial baseline"] = [self.baselines[name][1] for name in known]
+        averages = []
+        for title, values in rows.items():
+            if values:
+                averages.append(f"{title} {100 * np.mean(values):.1f}")
+        return f"Average of {', '.join(names)}: {', '.join(averages)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return estimates, baselines and verdicts for JSON."""
-        cells = [{"row": row, "column": name, **one._asdict()} for (row, name), one in self.estimates.items()]
-        verdicts = [one._asdict() | verdict._asdict() for one, verdict in self.verdicts]
-        verdicts += [one._asdict() | {"answer": NOT_RUN, "reason": why} for one, why in self.not_run]
-        for fields in (*cells, *verdicts):  # of what is infinite with one seed JSON has no number
-            fields |= {k: None for k, x in fields.items() if isinstance(x, float) and not np.isfinite(x)}
-        facts: dict[str, Any] = {"baselines": self.baselines, "failed": self.failed, "seeds": self.seeds}
-        facts |= {"table": self.table.name, "columns": self.titles, "left_out": dict(self.left_out)}
-        return facts | {"cells": cells, "verdicts": verdicts}
+        """Return estimates, baselines and verdicts for JSON; what is infinite with one seed is null."""
+        cells = []
+        for (row, column), estimate in self.estimates.items():
+            cells.append({"row": row, "column": column, **estimate._asdict()})
+        verdicts: list[dict[str, Any]] = []
+        for ordering, verdict in self.verdicts:
+            verdicts.append(ordering._asdict() | verdict._asdict())
+        for ordering, why in self.not_run:
+            verdicts.append(ordering._asdict() | {"answer": NOT_RUN, "reason": why})
+        return {
+            "baselines": self.baselines,
+            "failed": self.failed,
+            "seeds": self.seeds,
+            "table": self.table.name,
+            "columns": self.titles,
+            "left_out": dict(self.left_out),
+            "cells": [_finite(fields) for fields in cells],
+            "verdicts": [_finite(fields) for fields in verdicts],
+        }
+
+
+def _finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields with None in place of what is infinite, for which JSON has no number."""
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value
+        for name, value in fields.items()
+    }
 
 
 def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Sequence[int]) -> list[Judged]:
-    """Judge some tables, and those of TABLES with a row or examples in the folder that no other has."""
-    marks = {
-        name: {plan.row_name(row, column) for row in one.rows for column in one.columns}
-        | {key for column in one.columns for key in ROLES.get(column.task, ())}
-        for name, one in TABLES.items()
-    }
-    counts = Counter(mark for own in marks.values() for mark in own)
-    parts = {part for name in results.lines for part in name.split("/")}
-    own = {part for part in parts if counts[part] == 1}
-    every = [n for n in range(1000) if f"seed{n}" in parts]
-    given = {one.name: (one, seeds) for one in asked}
-    found = {name: (one, every) for name, one in TABLES.items() if name in given or marks[name] & own} | given
-    return [judge(plan, one, results, numbers) for one, numbers in found.values()]
+    """Judge some tables, and those of TABLES with a row or examples in the folder that no other has.
+
+    Parameters
+    ----------
+    plan : Plan
+    asked : sequence of Table
+        Judged with `seeds`.
+    results : Results
+        What there is in the folder, of earlier calls too.
+    seeds : sequence of int
+
+    Returns
+    -------
+    list of Judged
+        In the order of TABLES, tables of earlier calls with all seeds that the folder has; others that are
+        asked for come last.
+    """
+    marks = {name: _marks_of(plan, table) for name, table in TABLES.items()}
+    counts = Counter[str]()
+    for of_table in marks.values():
+        counts.update(of_table)
+    parts = set[str]()  # of the names of cells that have a result
+    for name in results.lines:
+        parts.update(name.split("/"))
+    telling = {part for part in parts if counts[part] == 1}
+    every_seed = [n for n in range(1000) if f"seed{n}" in parts]
+    given = {table.name: table for table in asked}
+    chosen: dict[str, tuple[Table, Sequence[int]]] = {}
+    for name, table in TABLES.items():
+        if name in given or marks[name] & telling:
+            chosen[name] = table, every_seed
+    for name, table in given.items():
+        chosen[name] = table, seeds
+    judged = []
+    for table, numbers in chosen.values():
+        judged.append(judge(plan, table, results, numbers))
+    return judged
+
+
+def _marks_of(plan: Plan, table: Table) -> set[str]:
+    """Return the parts of names of cells that tell of a table: its rows, and the examples of its columns."""
+    marks = set[str]()
+    for column in table.columns:
+        marks.update(plan.row_name(row, column) for row in table.rows)
+        marks.update(ROLES.get(column.task, ()))
+    return marks
 
 
 def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> Judged:
     """Compute what a table says from the cells that there are.
 
     Held-out text is judged by minus the loss in nats, so that more is better; its estimates are perplexities.
+
+    Parameters
+    ----------
+    plan : Plan
+    table : Table
+    results : Results
+        Cells without a result are left out.
+    seeds : sequence of int
+        The trainings of these count.
+
+    Returns
+    -------
+    Judged
     """
-    titles, why = {one.name: one.title for one in table.columns}, plan.left_out(table)
-    left_out = {titles[name]: reason for name, reason in why.items()}
-    not_run: list[tuple[Ordering, str]] = []
-    found = Judged(table, plan.columns(table), {}, {}, {}, [], {}, tuple(seeds), left_out, not_run)
-    for column in found.columns:
-        found.titles[column.name], floor = plan.title(column), None
-        if (name := plan.baseline_name(column)) in results:
-            result = {f"baseline of {column.split}": results[name]["baseline"]} | results[name]
-            floor = Outcomes.from_json(result[column.split])
-            found.baselines[column.name] = result[f"baseline of {column.split}"], floor.score()
-        rows = {row.title: _of_row(found, plan, row, column, results) for row in table.rows}
-        if not (rows := {title: seen for title, seen in rows.items() if seen}):
-            continue  # every training of it was given up
-        if column.held_out and column.name in found.baselines:
-            floor = Outcomes("mean", -np.log([found.baselines[column.name][1]]))
-        judged = Judge(rows, floor, _pool(found, plan, table, column, results))
-        for title in rows:
-            estimate = judged.estimate(title)
-            found.estimates[title, column.name] = _perplexity(estimate) if column.held_out else estimate
-        for ordering in table.orderings:
-            if ordering.column == column.name and {ordering.better, ordering.worse} <= rows.keys():
-                found.verdicts.append((ordering, judged.compare(ordering.better, ordering.worse)))
-    for one in table.orderings:
-        if one not in [ordering for ordering, _ in found.verdicts]:
-            lacking = [row for row in (one.better, one.worse) if (row, one.column) not in found.estimates]
-            reason = f"no result of {' and '.join(lacking)}" + ", see what was given up" * bool(found.failed)
-            not_run.append((one, why.get(one.column, reason)))
-    return found
+    titles = {column.name: column.title for column in table.columns}
+    why = plan.left_out(table)
+    judged = Judged(
+        table,
+        columns=plan.columns(table),
+        titles={},
+        estimates={},
+        baselines={},
+        verdicts=[],
+        failed={},
+        seeds=tuple(seeds),
+        left_out={titles[name]: reason for name, reason in why.items()},
+    )
+    for column in judged.columns:
+        _judge_column(judged, plan, column, results)
+    with_verdict = [ordering for ordering, _ in judged.verdicts]
+    not_run = []
+    for ordering in table.orderings:
+        if ordering not in with_verdict:
+            reason = why.get(ordering.column, _lacking(judged, ordering))
+            not_run.append((ordering, reason))
+    return judged._replace(not_run=not_run)
 
 
-def _pool(found: Judged, plan: Plan, table: Table, column: Column, results: Results) -> Trainings:
+def _judge_column(judged: Judged, plan: Plan, column: Column, results: Results) -> None:
+    """Add a column's title, baseline, estimates and verdicts; none of the last two without a training."""
+    table = judged.table
+    judged.titles[column.name] = plan.title(column)
+    floor = _baseline(judged, plan, column, results)
+    trainings = {row.title: _of_row(judged, plan, row, column, results) for row in table.rows}
+    rows = {title: of_seeds for title, of_seeds in trainings.items() if of_seeds}
+    if not rows:
+        return  # every training of it was given up
+    if column.held_out and column.name in judged.baselines:
+        floor = Outcomes("mean", -np.log([judged.baselines[column.name][1]]))
+    judge = Judge(rows, floor, _pool(judged, plan, table, column, results))
+    for title in rows:
+        estimate = judge.estimate(title)
+        if column.held_out:
+            estimate = _perplexity(estimate)
+        judged.estimates[title, column.name] = estimate
+    for ordering in table.orderings:
+        if ordering.column == column.name and {ordering.better, ordering.worse} <= rows.keys():
+            judged.verdicts.append((ordering, judge.compare(ordering.better, ordering.worse)))
+
+
+def _baseline(judged: Judged, plan: Plan, column: Column, results: Results) -> Outcomes | None:
+    """Return the outcomes of a column's trivial baseline, and note its name and score; None without one."""
+    cell = plan.baseline_name(column)
+    if cell not in results:
+        return None
+    field = f"baseline of {column.split}"
+    # Results of dev, and of earlier versions, have one name for all splits.
+    result = {field: results[cell]["baseline"]} | results[cell]
+    outcomes = Outcomes.from_json(result[column.split])
+    judged.baselines[column.name] = result[field], outcomes.score()
+    return outcomes
+
+
+def _lacking(judged: Judged, ordering: Ordering) -> str:
+    """Say which rows of a claim have no result."""
+    rows = []
+    for row in (ordering.better, ordering.worse):
+        if (row, ordering.column) not in judged.estimates:
+            rows.append(row)
+    reason = f"no result of {' and '.join(rows)}"
+    if judged.failed:
+        return f"{reason}, see what was given up"
+    return reason
+
+
+def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Results) -> Trainings:
     """Collect what tells how much seeds change a column: the rows of all tables that have it."""
-    apart = found._replace(failed={}, baselines={})
+    apart = judged._replace(failed={}, baselines={})  # what other tables' rows lack is not this one's to tell
     pool: dict[str, dict[int, Outcomes]] = {}
-    asked = column._replace(title="")
-    for one in (table, *TABLES.values()):
-        for row in one.rows if asked in [other._replace(title="") for other in one.columns] else ():
-            if seen := _of_row(apart, plan, row, column, results):
-                pool[row.model if column.held_out else plan.row_name(row, column)] = seen
+    untitled = column._replace(title="")
+    for other in (table, *TABLES.values()):
+        columns = [one._replace(title="") for one in other.columns]
+        if untitled not in columns:
+            continue
+        for row in other.rows:
+            trainings = _of_row(apart, plan, row, column, results)
+            if trainings:
+                name = row.model if column.held_out else plan.row_name(row, column)
+                pool[name] = trainings
     return pool
 
 
-def _of_row(found: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
-    seen = {}
-    for seed in found.seeds:
+def _of_row(judged: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
+    """Return the outcomes of a row by seed; note what was given up, and the baseline of held-out text."""
+    outcomes = {}
+    for seed in judged.seeds:
         name = plan.finetuning_name(row, column, seed)
         if column.held_out:
             name = pretraining_name(row.model, seed)
         result = results.lines.get(name, {"result": {}})["result"]
         if "failed" in result:
-            found.failed[name] = result["failed"]
+            judged.failed[name] = result["failed"]
         elif column.held_out and "loss" in result and row.share == 1.0:
-            seen[seed] = Outcomes("mean", np.array([-result["loss"]]))
-            if unigram := result.get("text_unigram"):  # the best guess without context, in nats
-                found.baselines.setdefault(column.name, ("unigram", float(np.exp(unigram))))
+            outcomes[seed] = Outcomes("mean", np.array([-result["loss"]]))
+            unigram = result.get("text_unigram")  # the best guess without context, in nats
+            if unigram:
+                judged.baselines.setdefault(column.name, ("unigram", float(np.exp(unigram))))
         elif column.split in result:
-            seen[seed] = Outcomes.from_json(result[column.split])
-    return seen
+            outcomes[seed] = Outcomes.from_json(result[column.split])
+    return outcomes
 
 
 def _perplexity(estimate: Estimate) -> Estimate:
-    value, high, low = (float(np.exp(-one)) for one in (estimate.value, estimate.low, estimate.high))
-    return Estimate(value, low, high, tuple(float(np.exp(-one)) for one in estimate.seeds))
+    """Turn an estimate of minus a loss into one of perplexity, which is less where the loss is."""
+    return Estimate(
+        value=float(np.exp(-estimate.value)),
+        low=float(np.exp(-estimate.high)),
+        high=float(np.exp(-estimate.low)),
+        seeds=tuple(float(np.exp(-seed)) for seed in estimate.seeds),
+    )

@@ -17,33 +17,76 @@ from minibert.tasks.task import Examples, Predictions, Task
 def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[str, list[Any]]:
     """Return how the metric is made of values, and the value of each example.
 
-    "mean": 0 or 1 for accuracy, of MRPC and QQP as well; for questions their F1. "f1": the numbers of
-    entities of a sentence, [right, found, expected]. "" and none where a metric is not made of such values:
-    Matthews' and other correlations.
+    Parameters
+    ----------
+    task : Task
+    examples : sequence
+        Labelled ones.
+    predictions : sequence
+        One of each example.
+
+    Returns
+    -------
+    kind : str
+        "mean": 0 or 1 for accuracy, of MRPC and QQP as well; for questions their F1. "f1": the numbers of
+        entities of a sentence. "" where a metric is not made of such values: Matthews' and other
+        correlations.
+    values : list
+        A number, or with "f1" [right, found, expected], of each example; none with "".
     """
     if isinstance(task, Tagging):
-        return "f1", sentence_counts(*comparable(examples, predictions))[:, ::-1].tolist()
+        expected, predicted = comparable(examples, predictions)
+        counts = sentence_counts(expected, predicted)  # expected, found, right
+        return "f1", counts[:, ::-1].tolist()
+    values = []
     if isinstance(task, Sentences) and task.kind == "classify" and "accuracy" in task.scored:
-        return "mean", [float(p["label"] == e.label) for e, p in zip(examples, predictions, strict=True)]
+        for example, prediction in zip(examples, predictions, strict=True):
+            is_right = prediction["label"] == example.label
+            values.append(float(is_right))
+        return "mean", values
     if isinstance(task, Choices | Answering):
-        value = task.statistic(examples, predictions)
-        return "mean", [value(np.array([row])) for row in range(len(examples))]
+        metric_of = task.statistic(examples, predictions)
+        for row in range(len(examples)):
+            values.append(metric_of(np.array([row])))
+        return "mean", values
     return "", []
 
 
 def _source(example: Any) -> Any:
     """Return what makes examples alike: one document, paragraph, or first text of pairs; None for none."""
-    name = next((name for name in ("document", "context") if hasattr(example, name)), "first")
-    return None if getattr(example, "second", "") is None else getattr(example, name, None)
+    if getattr(example, "second", "") is None:
+        return None
+    for name in ("document", "context"):
+        if hasattr(example, name):
+            return getattr(example, name)
+    return getattr(example, "first", None)
 
 
 def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcomes:
-    """Return what is judged: `outcomes`, or the metric itself where it has no value of a single example."""
+    """Return what is judged: `outcomes`, or the metric itself where it has no value of a single example.
+
+    Parameters
+    ----------
+    task : Task
+    examples : sequence
+        Labelled ones.
+    predictions : sequence
+        One of each example.
+
+    Returns
+    -------
+    Outcomes
+        With groups where neighbours have one document, paragraph or first text, and no two groups the same.
+    """
     kind, values = outcomes(task, examples, predictions)
     if not kind:
-        kind, values = "mean", [task.score(examples, predictions)[task.metric]]
+        kind = "mean"
+        values = [task.score(examples, predictions)[task.metric]]
+    runs = []
+    for source, alike in groupby(map(_source, examples)):
+        runs.append((source, len(list(alike))))
+    sources = dict(runs)
     groups: list[int] = []
-    runs = [(source, len(list(own))) for source, own in groupby(map(_source, examples))]
-    if None not in (sources := dict(runs)) and len(sources) == len(runs) < len(examples) == len(values):
+    if None not in sources and len(sources) == len(runs) < len(examples) == len(values):
         groups = [count for _, count in runs]
     return Outcomes(kind, np.asarray(values), tuple(groups))

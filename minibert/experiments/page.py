@@ -25,48 +25,106 @@ from minibert.experiments.tables import Column, Ordering
 from minibert.experiments.verdicts import NOT_RUN, Outcomes, effect_text
 from minibert.reports.markup import rendered, shown
 
-PAGE, TEXT, WIDTH = "index.html", "tables.txt", 110
+PAGE, TEXT = "index.html", "tables.txt"
+WIDTH = 110  # of the text
 
 
 def table_text(judged: Judged) -> str:
-    """Lay a table out for a terminal: under each of our figures the paper's, in brackets."""
+    """Lay a table out for a terminal: under each of our figures the paper's, in brackets.
+
+    Parameters
+    ----------
+    judged : Judged
+
+    Returns
+    -------
+    str
+        The table, what its examples are, and the paper's claims with our answers; lines of at most WIDTH.
+    """
     table, columns = judged.table, judged.columns
-    rows = [("", [one.title for one in columns])]
+    rows = [("", [column.title for column in columns])]
+    has_paper = False
     for row in table.rows:
-        rows.append((row.title, [_ours(judged, row.title, one) for one in columns]))
-        if any(one.name in row.paper for one in columns):
-            rows.append(("", [_paper(one, row.paper.get(one.name)) for one in columns]))
-    paper = ". Ours, and (the paper's)" * any(not title for title, _ in rows[1:])
-    rows.append(("Trivial baseline", [value for value, _ in _trivial(judged)]))
-    names = [wrap(name, 14) for _, name in _trivial(judged)]
-    rows += [("", list(words)) for words in zip_longest(*names, fillvalue="")]
-    lines = [f"{table.name}: {table.title}{paper}", ""]
-    lines += aligned(((title, *cells) for title, cells in rows), left=1)
-    below = [f"{one.title}: {judged.titles.get(one.name, '')}" for one in columns]
-    below += [f"Seeds: {', '.join(map(str, judged.seeds))}", judged.average()]
-    below += [f"{title}: {why}" for title, why in judged.left_out.items()]
-    below += [f"{claim}: {answer}{rest}" for claim, answer, rest, _ in _answers(judged)]
-    below += [f"Given up: {cell}. {why}" for cell, why in judged.failed.items()] + [table.note]
-    lines += ["", *(line for one in below for line in wrap(one, WIDTH, subsequent_indent="  "))]
+        rows.append((row.title, [_ours(judged, row.title, column) for column in columns]))
+        if any(column.name in row.paper for column in columns):
+            has_paper = True
+            rows.append(("", [_paper(column, row.paper.get(column.name)) for column in columns]))
+    trivial = _trivial(judged)
+    rows.append(("Trivial baseline", [value for value, _ in trivial]))
+    names = [wrap(name, 14) for _, name in trivial]
+    for words in zip_longest(*names, fillvalue=""):
+        rows.append(("", list(words)))
+    title = f"{table.name}: {table.title}"
+    if has_paper:
+        title += ". Ours, and (the paper's)"
+    lines = [title, ""]
+    lines += aligned(((name, *cells) for name, cells in rows), left=1)
+    lines.append("")
+    for sentence in _sentences(judged):
+        lines += wrap(sentence, WIDTH, subsequent_indent="  ")
     return shown("\n".join(lines))
 
 
+def _sentences(judged: Judged) -> list[str]:
+    """List what stands below a table; some are empty."""
+    sentences = []
+    for column in judged.columns:
+        sentences.append(f"{column.title}: {judged.titles.get(column.name, '')}")
+    sentences.append(f"Seeds: {', '.join(map(str, judged.seeds))}")
+    sentences.append(judged.average())
+    for title, why in judged.left_out.items():
+        sentences.append(f"{title}: {why}")
+    for claim, answer, rest, _ in _answers(judged):
+        sentences.append(f"{claim}: {answer}{rest}")
+    for cell, why in judged.failed.items():
+        sentences.append(f"Given up: {cell}. {why}")
+    sentences.append(judged.table.note)
+    return sentences
+
+
 def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> Path:
-    """Write `tables.txt` and `index.html` into a folder, and return the path of the page."""
-    atomic_text(out / TEXT, "\n\n\n".join(map(table_text, judged)) + "\n")
-    times, spent = list(results.times.values()), dict[str, list[float]]()
-    for one in times:
-        spent.setdefault(one["kind"], []).append(one["seconds"])
-    trained = [(name, line["result"]) for name, line in results.lines.items() if "tokens" in line["result"]]
+    """Write `tables.txt` and `index.html`.
+
+    Parameters
+    ----------
+    out : Path
+        The folder that they are written into.
+    plan : Plan
+        Of which the page shows the scale, and the command that makes it.
+    results : Results
+        For the times, the machine and what was pre-trained.
+    judged : sequence of Judged
+        The tables, in their order; at least one.
+
+    Returns
+    -------
+    Path
+        That of the page.
+    """
+    tables = [table_text(table) for table in judged]
+    atomic_text(out / TEXT, "\n\n\n".join(tables) + "\n")
+    times = list(results.times.values())
+    seconds_of: dict[str, list[float]] = {}
+    for cell in times:
+        seconds_of.setdefault(cell["kind"], []).append(cell["seconds"])
+    spent = []
+    for kind, seconds in seconds_of.items():
+        spent.append((kind, len(seconds), f"{sum(seconds) / 60:,.1f}"))
+    trained = []
+    for name, line in results.lines.items():
+        result = line["result"]
+        if "tokens" in result:
+            trained.append((name, result.get("parameters"), result["tokens"], result.get("steps")))
+    cores = sorted({cell["cores"] for cell in times})
     page = rendered(
         "experiments.html.j2",
         title=f"The paper's experiments at the scale {plan.scale.name}",
         plan=plan,
         command=_command(plan, judged),
-        tables=[_described(plan, results, one) for one in judged],
-        trained=[(name, *map(one.get, ("parameters", "tokens", "steps"))) for name, one in trained],
-        spent=[(kind, len(seconds), f"{sum(seconds) / 60:,.1f}") for kind, seconds in spent.items()],
-        cores=", ".join(map(str, sorted({one["cores"] for one in times}))) or "–",
+        tables=[_described(plan, results, table) for table in judged],
+        trained=trained,
+        spent=spent,
+        cores=", ".join(map(str, cores)) or "–",
         machine=f"{platform.system()}, {platform.machine()}",
         versions=f"minibert {__version__}, Python {platform.python_version()}, NumPy {np.__version__}",
     )
@@ -76,71 +134,115 @@ def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> 
 
 def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
     """Return what the page says of a table."""
-    columns = judged.columns
-    rows = {
-        row.title: [(_ours(judged, row.title, one), _paper(one, row.paper.get(one.name))) for one in columns]
-        for row in judged.table.rows
-    }
-    found = [(one.title, judged.titles.get(one.name), _examples(plan, results, one)) for one in columns]
+    rows = {}
+    has_paper = False
+    for row in judged.table.rows:
+        cells = []
+        for column in judged.columns:
+            paper = _paper(column, row.paper.get(column.name))
+            has_paper = has_paper or bool(paper)
+            cells.append((_ours(judged, row.title, column), paper))
+        rows[row.title] = cells
+    columns = []
+    for column in judged.columns:
+        examples = _examples(plan, results, column)
+        columns.append((column.title, judged.titles.get(column.name), examples))
     return {
         "judged": judged,
-        "columns": found,
+        "columns": columns,
         "rows": rows,
-        "paper": any(figure for cells in rows.values() for _, figure in cells),
+        "paper": has_paper,
         "trivial": _trivial(judged),
         "verdicts": _answers(judged),
-        "pictures": [drawn(judged, one) for one in columns],
+        "pictures": [drawn(judged, column) for column in judged.columns],
     }
 
 
 def _trivial(judged: Judged) -> list[tuple[str, str]]:
     """Write the score of each column's baseline, and its name."""
-    found = [(one, judged.baselines.get(one.name)) for one in judged.columns]
-    return [(number(one, best[1]), best[0]) if best else ("-", "") for one, best in found]
+    scores = []
+    for column in judged.columns:
+        if column.name in judged.baselines:
+            name, score = judged.baselines[column.name]
+            scores.append((number(column, score), name))
+        else:
+            scores.append(("-", ""))
+    return scores
 
 
 def _examples(plan: Plan, results: Results, column: Column) -> int | None:
     """Count what a column is measured on; None where that is not known."""
     result = results.lines.get(plan.baseline_name(column), {}).get("result", {})
-    found = len(Outcomes.from_json(result[column.split]).values) if column.split in result else 0
-    return found if found > 1 else None  # a correlation is one value of all
+    if column.split not in result:
+        return None
+    outcomes = Outcomes.from_json(result[column.split])
+    count = len(outcomes.values)
+    return count if count > 1 else None  # a correlation is one value of all
 
 
 def _ours(judged: Judged, row: str, column: Column) -> str:
     """Write an estimate as "71.2 ±1.3"; one seed has no interval."""
-    if (found := judged.estimates.get((row, column.name))) is None:
+    estimate = judged.estimates.get((row, column.name))
+    if estimate is None:
         return "-"
-    half = (found.high - found.low) / 2
-    return number(column, found.value) + (f" ±{number(column, half)}" if math.isfinite(half) else "")
+    value = number(column, estimate.value)
+    half = (estimate.high - estimate.low) / 2
+    if math.isfinite(half):
+        return f"{value} ±{number(column, half)}"
+    return value
 
 
 def _paper(column: Column, figure: float | None) -> str:
-    return "" if figure is None else f"({figure:.{1 + column.held_out}f})"
+    """Write the paper's figure in brackets, as many places as it prints; "" where it has none."""
+    if figure is None:
+        return ""
+    places = 2 if column.held_out else 1
+    return f"({figure:.{places}f})"
 
 
 def _claimed(judged: Judged, ordering: Ordering) -> str:
     """Write a claim with the paper's figures, such as "84.4 > 83.9", where it has some."""
-    column, paper = next(one for one in judged.table.columns if one.name == ordering.column), ""
-    if figures := judged.paper(ordering):
-        better, worse = (_paper(column, one).strip("()") for one in figures)
-        sign = ">" if figures[0] > figures[1] else "<" if figures[0] < figures[1] else "="
-        paper = f" (paper {better} {sign} {worse}{', ours in nats' * column.held_out})"
-    return f"{ordering.better} > {ordering.worse} on {column.title.split(' (')[0]}{paper}"
+    column = next(one for one in judged.table.columns if one.name == ordering.column)
+    title = column.title.split(" (")[0]
+    claim = f"{ordering.better} > {ordering.worse} on {title}"
+    figures = judged.paper(ordering)
+    if not figures:
+        return claim
+    sign = "="
+    if figures[0] > figures[1]:
+        sign = ">"
+    elif figures[0] < figures[1]:
+        sign = "<"
+    better, worse = (_paper(column, figure).strip("()") for figure in figures)
+    if column.held_out:
+        return f"{claim} (paper {better} {sign} {worse}, ours in nats)"
+    return f"{claim} (paper {better} {sign} {worse})"
 
 
 def _answers(judged: Judged) -> list[tuple[str, str, str, str]]:
     """List all claims with their answers, the effect or why there is none, and why the paper claims them."""
-    percent = {one.name: not one.held_out for one in judged.columns}
-    found = [(one, v.answer, f", {effect_text(v, percent[one.column])}") for one, v in judged.verdicts]
-    found += [(one, NOT_RUN, f", {why}") for one, why in judged.not_run]
-    return [(_claimed(judged, one), answer, rest, one.why) for one, answer, rest in found]
+    percent = {column.name: not column.held_out for column in judged.columns}
+    answers = []
+    for ordering, verdict in judged.verdicts:
+        effect = effect_text(verdict, percent[ordering.column])
+        answers.append((_claimed(judged, ordering), verdict.answer, f", {effect}", ordering.why))
+    for ordering, why in judged.not_run:
+        answers.append((_claimed(judged, ordering), NOT_RUN, f", {why}", ordering.why))
+    return answers
 
 
 def _command(plan: Plan, judged: Sequence[Judged]) -> str:
     """Return the command line that makes this page."""
-    names, seeds = [one.table.name for one in judged], max(len(one.seeds) for one in judged)
-    words = ["minibert", "reproduce", *names, "--scale", plan.scale.name, "--seeds", str(seeds)]
-    words += ["--data", str(plan.data)] if plan.data else []
-    words += [word for one in plan.text for word in ("--text", one)]
-    words += ["--model", plan.model] if plan.model else []
-    return shlex.join([*words, "--out", str(plan.out)])
+    names = [table.table.name for table in judged]
+    seeds = max(len(table.seeds) for table in judged)
+    words = ["minibert", "reproduce", *names]
+    words += ["--scale", plan.scale.name]
+    words += ["--seeds", str(seeds)]
+    if plan.data:
+        words += ["--data", str(plan.data)]
+    for path in plan.text:
+        words += ["--text", path]
+    if plan.model:
+        words += ["--model", plan.model]
+    words += ["--out", str(plan.out)]
+    return shlex.join(words)

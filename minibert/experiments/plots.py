@@ -4,104 +4,195 @@ import math
 from typing import Any
 
 from minibert.experiments.judged import Judged
-from minibert.experiments.tables import UNTRAINED, Column
+from minibert.experiments.tables import UNTRAINED, Column, Row
 from minibert.experiments.verdicts import Estimate
 from minibert.reports.pictures import ticks
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 720.0, 240.0, 20.0, 26.0, 24.0
 HIGH = 230.0  # of curves
 BESIDE, LETTERS = 64.0, 26  # left of curves; of a row's title
+Cells = list[tuple[Row, Estimate | None]]  # of a column, a row each
+Line = tuple[float, str] | None  # the baseline's value, and what is written at it
 
 
 def number(column: Column, value: float) -> str:
-    """Write shares in percent, perplexities as they are."""
-    return f"{value:.2f}" if column.held_out else f"{100 * value:.1f}"
+    """Write shares in percent, perplexities as they are.
+
+    Parameters
+    ----------
+    column : Column
+    value : float
+        A share of one, or a perplexity where the column is of held-out text.
+
+    Returns
+    -------
+    str
+    """
+    if column.held_out:
+        return f"{value:.2f}"
+    return f"{100 * value:.1f}"
 
 
 def drawn(judged: Judged, column: Column) -> dict[str, Any] | None:
-    """Draw a column: curves where rows are checkpoints on the way, else a line for each row."""
-    rows = [(row, judged.estimates.get((row.title, column.name))) for row in judged.table.rows]
-    found = [one for _, one in rows if one]
-    if not found:
+    """Draw a column: curves where rows are checkpoints on the way, else a line for each row.
+
+    Parameters
+    ----------
+    judged : Judged
+    column : Column
+        One of its columns.
+
+    Returns
+    -------
+    dict, or None
+        What the template fills in, in units of the picture; None where no row has an estimate.
+    """
+    cells = [(row, judged.estimates.get((row.title, column.name))) for row in judged.table.rows]
+    estimates = [estimate for _, estimate in cells if estimate]
+    if not estimates:
         return None
-    base = judged.baselines.get(column.name)
-    axis = _axis(found, base[1] if base else math.nan)
-    label = f"{column.title}: " + "; ".join(f"{row.title} {number(column, e.value)}" for row, e in rows if e)
-    off = " (off the scale)" * bool(base and not axis[0] <= base[1] <= axis[-1])
-    line = (base[1], f"{base[0]}: {number(column, base[1])}{off}") if base else None
-    draw = _curves if any(row.share < 1 for row, _ in rows) else _dots
-    return {"title": column.title, "label": label, "width": WIDTH} | draw(rows, column, axis, line)
+    name, base = judged.baselines.get(column.name, ("", math.nan))
+    axis = _axis(estimates, base)
+    values = [f"{row.title} {number(column, estimate.value)}" for row, estimate in cells if estimate]
+    line = None
+    if column.name in judged.baselines:
+        text = f"{name}: {number(column, base)}"
+        if not axis[0] <= base <= axis[-1]:
+            text += " (off the scale)"
+        line = base, text
+    draw = _curves if any(row.share < 1 for row, _ in cells) else _dots
+    return {
+        "title": column.title,
+        "label": f"{column.title}: {'; '.join(values)}",
+        "width": WIDTH,
+        **draw(cells, column, axis, line),
+    }
 
 
-def _axis(found: list[Estimate], base: float) -> list[float]:
+def _axis(estimates: list[Estimate], base: float) -> list[float]:
     """Return round numbers that hold all points, and of intervals and the baseline what is not far off."""
-    points = [x for one in found for x in (one.value, *one.seeds)]
+    points = []
+    ends = []
+    for estimate in estimates:
+        points += [estimate.value, *estimate.seeds]
+        ends += [end for end in (estimate.low, estimate.high) if math.isfinite(end)]
     room = max(max(points) - min(points), 0.02 * abs(max(points)), 1e-3)
-    points += [base] * (min(points) - 4 * room < base < max(points) + 4 * room)
-    low, high = min(points), max(points)
+    if min(points) - 4 * room < base < max(points) + 4 * room:
+        points.append(base)
+    low = min(points)
+    high = max(points)
     room = max(high - low, room)
-    low, high = (low + high - room) / 2, (low + high + room) / 2  # of a single point, too
-    ends = [x for one in found for x in (one.low, one.high) if math.isfinite(x)]
-    lowest = max(low - room, min([low, *ends]))
-    return ticks(lowest, max(high + 0.1 * room, min(high + room, max([high, *ends]))))
+    both = low + high
+    low = (both - room) / 2  # of a single point, too
+    high = (both + room) / 2
+    lowest_end = min([low, *ends])
+    highest_end = max([high, *ends])
+    lowest = max(low - room, lowest_end)
+    highest = max(high + 0.1 * room, min(high + room, highest_end))
+    return ticks(lowest, highest)
 
 
-def _dots(rows: Any, column: Column, axis: list[float], base: Any) -> dict[str, Any]:
+def _share_of(axis: list[float], value: float) -> float:
+    """Return how far along an axis a value stands, from 0 to 1; beyond its ends is at them."""
+    share = (value - axis[0]) / (axis[-1] - axis[0])
+    return min(1.0, max(0.0, share))
+
+
+def _dots(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[str, Any]:
+    """Draw a line for each row: seeds as small dots, the estimate as a large one, its interval as a bar."""
+
     def x(value: float) -> float:
-        share = (value - axis[0]) / (axis[-1] - axis[0])
-        return LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
+        return LEFT + _share_of(axis, value) * (WIDTH - LEFT - RIGHT)
 
-    bottom = TOP + ROW * len(rows)
-    paths = [("rule", [(x(tick), TOP), (x(tick), bottom)]) for tick in axis]
-    texts = [(x(tick), bottom + 16, "middle", number(column, tick)) for tick in axis]
+    bottom = TOP + ROW * len(cells)
+    paths = []
+    texts = []
     dots = []
+    for tick in axis:
+        paths.append(("rule", [(x(tick), TOP), (x(tick), bottom)]))
+        texts.append((x(tick), bottom + 16, "middle", number(column, tick)))
     if base:
-        paths.append(("base", [(x(base[0]), TOP - 6), (x(base[0]), bottom)]))
-        right = x(base[0]) > (LEFT + WIDTH) / 2
-        texts.append((x(base[0]) + (-6 if right else 6), TOP - 10, "end" if right else "start", base[1]))
-    for place, (row, one) in enumerate(rows):
-        y = TOP + ROW * (place + 0.5)
-        title = row.title if len(row.title) <= LETTERS else row.title[: LETTERS - 1] + "…"
-        texts.append((LEFT - 10, y + 4, "end", title if one else f"{title}: no result"))
-        if one is None:
+        place = x(base[0])
+        paths.append(("base", [(place, TOP - 6), (place, bottom)]))
+        if place > (LEFT + WIDTH) / 2:
+            texts.append((place - 6, TOP - 10, "end", base[1]))
+        else:
+            texts.append((place + 6, TOP - 10, "start", base[1]))
+    for position, (row, estimate) in enumerate(cells):
+        y = TOP + ROW * (position + 0.5)
+        title = row.title
+        if len(title) > LETTERS:
+            title = title[: LETTERS - 1] + "…"
+        if estimate is None:
+            texts.append((LEFT - 10, y + 4, "end", f"{title}: no result"))
             continue
-        if math.isfinite(one.high - one.low):
-            paths.append(("bar", [(x(one.low), y), (x(one.high), y)]))
-        dots += [("seed", x(seed), y + 6, 2.5, number(column, seed)) for seed in one.seeds]
-        dots.append(("ours", x(one.value), y, 4.5, f"{row.title}: {number(column, one.value)}"))
+        texts.append((LEFT - 10, y + 4, "end", title))
+        if math.isfinite(estimate.high - estimate.low):
+            bar = [(x(estimate.low), y), (x(estimate.high), y)]
+            paths.append(("bar", bar))
+        for seed in estimate.seeds:
+            dots.append(("seed", x(seed), y + 6, 2.5, number(column, seed)))
+        words = f"{row.title}: {number(column, estimate.value)}"
+        dots.append(("ours", x(estimate.value), y, 4.5, words))
     return {"height": bottom + 22, "paths": paths, "texts": texts, "dots": dots}
 
 
-def _curves(rows: Any, column: Column, axis: list[float], base: Any) -> dict[str, Any]:
-    right, bottom = WIDTH - 70, TOP + HIGH
-    rows += [(row._replace(share=0.0), one) for row, one in rows if row.model == UNTRAINED]  # a level line
+def _curves(cells: Cells, column: Column, axis: list[float], base: Line) -> dict[str, Any]:
+    """Draw a curve over the share of the steps for each model, in the band of its intervals."""
+    right = WIDTH - 70
+    bottom = TOP + HIGH
+    level = []
+    for row, estimate in cells:
+        if row.model == UNTRAINED:  # a level line, from the first step to the last
+            level.append((row._replace(share=0.0), estimate))
+    cells = [*cells, *level]
 
     def x(share: float) -> float:
         return BESIDE + share * (right - BESIDE)
 
     def y(value: float) -> float:
-        share = (value - axis[0]) / (axis[-1] - axis[0])
-        return bottom - min(1.0, max(0.0, share)) * HIGH
+        return bottom - _share_of(axis, value) * HIGH
 
-    paths = [("rule", [(BESIDE, y(tick)), (right, y(tick))]) for tick in axis]
-    texts = [(BESIDE - 8, y(tick) + 4, "end", number(column, tick)) for tick in axis]
-    shares = dict.fromkeys(row.share for row, _ in rows)
-    texts += [(x(share), bottom + 16, "middle", f"{share:.0%}") for share in shares]
+    paths = []
+    texts = []
+    for tick in axis:
+        height = y(tick)
+        paths.append(("rule", [(BESIDE, height), (right, height)]))
+        texts.append((BESIDE - 8, height + 4, "end", number(column, tick)))
+    for share in dict.fromkeys(row.share for row, _ in cells):
+        texts.append((x(share), bottom + 16, "middle", f"{share:.0%}"))
     texts.append((right, bottom + 34, "end", "share of the steps"))
     if base:
-        paths.append(("base", [(BESIDE, y(base[0])), (right, y(base[0]))]))
-        texts.append((right, y(base[0]) - 5, "end", base[1]))
-    dots, ends = [], []
-    for place, model in enumerate(dict.fromkeys(row.model for row, _ in rows)):
+        height = y(base[0])
+        paths.append(("base", [(BESIDE, height), (right, height)]))
+        texts.append((right, height - 5, "end", base[1]))
+    dots = []
+    ends = []
+    models = dict.fromkeys(row.model for row, _ in cells)
+    for place, model in enumerate(models):
         kind = f"curve{place % 3}"
-        own = sorted((r for r in rows if r[1] and r[0].model == model), key=lambda r: r[0].share)
-        band = [(row.share, one) for row, one in own if math.isfinite(one.high - one.low)]
-        around = [(x(s), y(e.high)) for s, e in band] + [(x(s), y(e.low)) for s, e in reversed(band)]
-        paths += [(f"band {kind}", around)] * (len(band) > 1)
-        paths += [(kind, [(x(row.share), y(one.value)) for row, one in own])] * bool(own)
-        for row, one in own:
-            dots.append((kind, x(row.share), y(one.value), 4, f"{row.title}: {number(column, one.value)}"))
-        ends += [(y(own[-1][1].value), own[-1][0].title.split(",")[0])] if own else []
+        points = [(row, estimate) for row, estimate in cells if estimate and row.model == model]
+        points.sort(key=lambda point: point[0].share)
+        if not points:
+            continue
+        curve = []
+        above = []
+        below = []
+        for row, estimate in points:
+            across = x(row.share)
+            height = y(estimate.value)
+            curve.append((across, height))
+            words = f"{row.title}: {number(column, estimate.value)}"
+            dots.append((kind, across, height, 4, words))
+            if math.isfinite(estimate.high - estimate.low):
+                above.append((across, y(estimate.high)))
+                below.append((across, y(estimate.low)))
+        if len(above) > 1:
+            paths.append((f"band {kind}", [*above, *reversed(below)]))
+        paths.append((kind, curve))
+        last_row, last_estimate = points[-1]
+        ends.append((y(last_estimate.value), last_row.title.split(",")[0]))
+    # Names at the right ends, none of them over another.
     last = -math.inf
     for height, title in sorted(ends):
         last = max(height + 4, last + 15)

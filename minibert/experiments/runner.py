@@ -36,7 +36,8 @@ from minibert.training.runlog import say
 
 RESULTS, TIMES = "results.jsonl", "times.jsonl"
 SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # of the peak, until times are known
-CELL_SECONDS, USUAL_GFLOPS = 2.0, 50.0
+CELL_SECONDS = 2.0  # of a cell whatever its work, until times are known
+USUAL_GFLOPS = 50.0  # of a machine whose peak is not known
 LONG = 60.0  # seconds of a cell from which on it tells how it goes
 
 
@@ -51,18 +52,33 @@ def reproduce(
 ) -> "Results":
     """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
 
-    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on. Raise
-    InputError when files are missing or damaged, the given model does not fit, the folder holds results of
-    other settings or something else, or another process writes there.
+    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on.
 
     Parameters
     ----------
-    plan : scale, data, text and folder.
-    tables : those of `TABLES`, or others made like them.
-    seeds : a training of every cell for each.
-    minutes : raise InputError, before anything is trained, where more time would be needed.
-    show : tell the person watching how it goes.
-    write : called with the results at the end, after Ctrl-C as well, before another process may write there.
+    plan : Plan
+        Scale, data, text and folder.
+    tables : sequence of Table
+        Those of `TABLES`, or others made like them.
+    seeds : sequence of int
+        A training of every cell for each.
+    minutes : float, default None
+        The longest that this may take: InputError, before anything is trained, where more would be needed.
+    show : bool, default True
+        Tell the person watching how it goes.
+    write : callable
+        Called with the results at the end, after Ctrl-C as well, before another process may write there.
+
+    Returns
+    -------
+    Results
+        Of all cells, those that were there before among them.
+
+    Raises
+    ------
+    InputError
+        When files are missing or damaged, the given model does not fit, the folder holds results of other
+        settings or something else, `minutes` are too few, or another process writes there.
     """
     with sole_writer(plan.out):
         _check_folder(plan.out)
@@ -71,10 +87,12 @@ def reproduce(
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
-        needed = _duration(left := results.estimate(missing))
+        seconds_left = results.estimate(missing)
+        needed = _duration(seconds_left)
         tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
-        if minutes is not None and left > 60 * minutes:
-            few = f"too little for {', '.join(one.name for one in tables)} at the scale {plan.scale.name}"
+        if minutes is not None and seconds_left > 60 * minutes:
+            names = ", ".join(table.name for table in tables)
+            few = f"too little for {names} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
             raise InputError(f"$minutes is {few}: about {needed} would be needed; {advice}", minutes=minutes)
         if not all(plan.brings(row.model) for table in tables for row in table.rows):
@@ -87,9 +105,10 @@ def reproduce(
             for number, cell in enumerate(missing, start=1):
                 result, seconds = _run(cell, results, show)
                 results.add(cell, result, seconds)
-                done = f"{_outcome(result)} ({seconds:.0f} s; about"
+                outcome = _outcome(result)
                 rest = _duration(results.estimate(missing[number:]))
-                tell(f"{number} of {len(missing)}  {cell.name}: {done} {rest} left)")
+                times = f"({seconds:.0f} s; about {rest} left)"
+                tell(f"{number} of {len(missing)}  {cell.name}: {outcome} {times}")
         finally:
             write(results)
         for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
@@ -100,50 +119,73 @@ def reproduce(
 def _check_folder(out: Path) -> None:
     """See that a folder is empty or of an earlier call, which leaves ASKED or MADE before all else."""
     held = sorted(path.name for path in out.glob("[!.]*"))
-    begun = (out / MADE).is_dir() or ((out / ASKED).exists() and "vocab_size" in read_json(out / ASKED))
+    begun = (out / MADE).is_dir()
+    if not begun and (out / ASKED).exists():
+        begun = "vocab_size" in read_json(out / ASKED)
     if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
         raise InputError(f"{out} holds {some_of(held)} of something else; choose another --out.")
 
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
     """Run a cell; return its result and its seconds, those of earlier sittings too."""
-    if "failed" in (before := results.lines.get(cell.needs, {"result": {}})["result"]):
-        return {"failed": f"{cell.needs} was given up: {before['failed']}"}, 0.0
+    line = results.lines.get(cell.needs, {"result": {}})
+    needed = line["result"]
+    if "failed" in needed:
+        return {"failed": f"{cell.needs} was given up: {needed['failed']}"}, 0.0
     began = time.monotonic()
     try:
         result = cell.run(show and results.estimate([cell]) > LONG)
     except DivergedError as error:
         result = {"failed": str(error)}
-    return result, max(time.monotonic() - began, result.pop("seconds", 0.0))
+    here = time.monotonic() - began
+    return result, max(here, result.pop("seconds", 0.0))
 
 
 def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], None]) -> None:
     """Say what stands in for a column's task and why, and what is left out."""
-    columns = ((one, plan.left_out(table)) for table in tables for one in table.columns)
-    said = ((one.task, why.get(one.name, plan.title(one))) for one, why in columns)
-    for role, text in dict.fromkeys(said):
+    sentences: dict[tuple[str, str], None] = {}  # an ordered set
+    for table in tables:
+        for column in table.columns:
+            text = plan.left_out(table).get(column.name, plan.title(column))
+            sentences[column.task, text] = None
+    for task, text in sentences:
         if ", in place of" in text or "left out" in text:
-            tell(f"{role.upper()}: {text.rstrip('.')}.")
+            tell(f"{task.upper()}: {text.rstrip('.')}.")
 
 
 class Results:
-    """What was found so far, by the names of cells."""
+    """What was found so far, by the names of cells.
+
+    `lines` are the results and `times` their seconds, each as its file has it; a damaged line is reported
+    and left out.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the experiments.
+    cells : sequence of Cell
+        In the order in which their lines are to stand; results of others come before.
+    """
 
     def __init__(self, out: Path, cells: Sequence[Cell]) -> None:
-        self.out, self.order = out, [cell.name for cell in cells]
-        self.lines: dict[str, dict[str, Any]] = {}
-        self.times: dict[str, dict[str, Any]] = {}
-        again = {RESULTS: "its cell is run again", TIMES: "how long its cell took is not known any more"}
-        for name, lines in ((RESULTS, self.lines), (TIMES, self.times)):
-            kept = read_bytes(out / name).decode("utf-8", "replace") if (out / name).exists() else ""
-            for number, text in enumerate(kept.splitlines(), start=1):
-                if found := _checked(text):
-                    lines[found["cell"]] = found
-                else:
-                    say(f"{out / name}, line {number} is damaged: {text[:60]!r}; {again[name]}.")
+        self.out = out
+        self.order = [cell.name for cell in cells]
+        self.lines = _read_lines(out / RESULTS, "its cell is run again")
+        self.times = _read_lines(out / TIMES, "how long its cell took is not known any more")
 
     def require_same(self, cells: Sequence[Cell]) -> None:
-        """Raise InputError where there is a result of one of these cells with other settings."""
+        """Refuse results of other settings.
+
+        Parameters
+        ----------
+        cells : sequence of Cell
+            What is to be run, or has been.
+
+        Raises
+        ------
+        InputError
+            Where there is a result of one of these cells with other settings.
+        """
         for cell in cells:
             if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
                 held = f"{cell.name} of other settings (scale, text, data or model)"
@@ -159,22 +201,62 @@ class Results:
         return cell in self.lines
 
     def add(self, cell: Cell, result: Result, seconds: float) -> None:
-        """Keep a result, and how long it took."""
-        facts = {"kind": cell.kind, "work": cell.work, "seconds": round(seconds, 1), "cores": cores()}
-        self.times[cell.name] = {"cell": cell.name, **facts}
-        self.lines[cell.name] = {"cell": cell.name, "settings": digest(cell.settings()), "result": result}
-        for file, lines in ((TIMES, self.times), (RESULTS, self.lines)):
-            names = sorted(lines, key=lambda name: self.order.index(name) if name in self.order else -1)
-            summed = (lines[name] | {"crc32": digest(lines[name])} for name in names)
-            atomic_text(self.out / file, "".join(json.dumps(line) + "\n" for line in summed))
+        """Keep a result and how long it took, in memory and in both files.
+
+        Parameters
+        ----------
+        cell : Cell
+        result : dict
+            What `Cell.run` has returned.
+        seconds : float
+            That it took, in all sittings.
+        """
+        self.times[cell.name] = {
+            "cell": cell.name,
+            "kind": cell.kind,
+            "work": cell.work,
+            "seconds": round(seconds, 1),
+            "cores": cores(),
+        }
+        self.lines[cell.name] = {
+            "cell": cell.name,
+            "settings": digest(cell.settings()),
+            "result": result,
+        }
+        self._write(TIMES, self.times)
+        self._write(RESULTS, self.lines)
+
+    def _write(self, file: str, lines: dict[str, dict[str, Any]]) -> None:
+        """Write a file of lines in the order of the cells, each with its checksum."""
+
+        def place(name: str) -> int:
+            return self.order.index(name) if name in self.order else -1
+
+        text = ""
+        for name in sorted(lines, key=place):
+            line = lines[name] | {"crc32": digest(lines[name])}
+            text += json.dumps(line) + "\n"
+        atomic_text(self.out / file, text)
 
     def estimate(self, cells: Iterable[Cell]) -> float:
-        """Return how many seconds some cells will take: as others did, else by the peak of the machine."""
+        """Estimate how long some cells will take: as others did, else by the peak of the machine.
+
+        Parameters
+        ----------
+        cells : iterable of Cell
+            Those that are still to be run.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
         seconds = 0.0
         for cell in cells:
-            known = [one for one in self.times.values() if one["kind"] == cell.kind and one["seconds"]]
-            spent, work = (sum(one[name] for one in known) for name in ("seconds", "work"))
-            fixed = min([CELL_SECONDS, *(one["seconds"] for one in known)])
+            known = [line for line in self.times.values() if line["kind"] == cell.kind and line["seconds"]]
+            spent = sum(line["seconds"] for line in known)
+            work = sum(line["work"] for line in known)
+            fixed = min([CELL_SECONDS, *(line["seconds"] for line in known)])
             seconds += fixed  # reading, measuring and writing, whatever the work
             if work:
                 seconds += cell.work * max(0.0, spent - fixed * len(known)) / work
@@ -189,21 +271,49 @@ class Results:
 
 
 def digest(value: Any) -> int:
-    """Return a checksum of what JSON can say."""
+    """Return a checksum of what JSON can say.
+
+    Parameters
+    ----------
+    value : Any
+        The order of the keys of dictionaries does not matter.
+
+    Returns
+    -------
+    int
+        CRC-32.
+    """
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
+
+
+def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
+    """Read the lines of a file by their cells, none where it is missing; say what a damaged one means."""
+    lines: dict[str, dict[str, Any]] = {}
+    text = ""
+    if path.exists():
+        text = read_bytes(path).decode("utf-8", "replace")
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = _checked(line)
+        if fields:
+            lines[fields["cell"]] = fields
+        else:
+            say(f"{path}, line {number} is damaged: {line[:60]!r}; {damage}.")
+    return lines
 
 
 def _checked(text: str) -> dict[str, Any] | None:
     """Return what a line says; None where it is damaged."""
     with suppress(ValueError):
-        found = parse_json(text)
-        if isinstance(found, dict) and found.pop("crc32", None) == digest(found):
-            return found
+        fields = parse_json(text)
+        if isinstance(fields, dict) and fields.pop("crc32", None) == digest(fields):
+            return fields
     return None
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:,.0f} minutes"
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:,.0f} minutes"
 
 
 def _outcome(result: Result) -> str:
@@ -211,5 +321,9 @@ def _outcome(result: Result) -> str:
         return f"given up. {result['failed']}"
     if "dev" in result:
         score = 100 * Outcomes.from_json(result["dev"]).score()
-        return f"{score:.1f} on dev" + (f" by {result['baseline']}" if "baseline" in result else "")
-    return f"held-out loss {result['loss']:.3f}" if "loss" in result else "done"
+        if "baseline" in result:
+            return f"{score:.1f} on dev by {result['baseline']}"
+        return f"{score:.1f} on dev"
+    if "loss" in result:
+        return f"held-out loss {result['loss']:.3f}"
+    return "done"

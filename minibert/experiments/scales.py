@@ -41,47 +41,93 @@ class Scale(NamedTuple):
 
 
 def _shrunk(*shapes: str) -> dict[str, str]:
+    """Return what each of the paper's SHAPES is at a scale, in their order."""
     return dict(zip(SHAPES, shapes, strict=True))
 
 
 SCALES = {
-    one.name: one
-    for one in (
+    scale.name: scale
+    for scale in (
         Scale(
             "smoke",
             "To see that everything runs; nothing is learnt",
-            {"steps": 40, "seq_length": "16:0.5,32:0.5", "batch_size": 8, "vocab_size": 1000,
-             "max_positions": 128, "evaluations": 1},
-            _shrunk("1-16-2", "2-16-1", "2-16-2", "4-32-2", "4-48-2", "6-48-2"),
-            {"": {"train_examples": 64, "dev_examples": 64, "epochs": 1.0, "max_length": 48,
-                  "batch_size": 16, "learning_rates": 1e-3, "width": 16},
-             "squad": {"max_length": 96}},
-            2,
+            pretraining={
+                "steps": 40,
+                "seq_length": "16:0.5,32:0.5",
+                "batch_size": 8,
+                "vocab_size": 1000,
+                "max_positions": 128,
+                "evaluations": 1,
+            },
+            shapes=_shrunk("1-16-2", "2-16-1", "2-16-2", "4-32-2", "4-48-2", "6-48-2"),
+            tasks={
+                "": {
+                    "train_examples": 64,
+                    "dev_examples": 64,
+                    "epochs": 1.0,
+                    "max_length": 48,
+                    "batch_size": 16,
+                    "learning_rates": 1e-3,
+                    "width": 16,
+                },
+                "squad": {"max_length": 96},
+            },
+            seeds=2,
         ),
         Scale(
             "laptop",
             "Meant for two cores and a night",
-            {"steps": 8000, "batch_size": 32, "vocab_size": 8192, "max_positions": 256, "evaluations": 2,
-             "seq_length": "10:0.06,16:0.04,32:0.2,64:0.7", "dtype": "auto"},
-            _shrunk("1-96-3", "2-96-1", "2-96-3", "4-96-3", "4-128-4", "8-128-4"),
-            {"": {"train_examples": 10000, "epochs": 8.0, "max_length": 64, "batch_size": 32,
-                  "learning_rates": 5e-4, "width": 128, "dtype": "auto"},
-             "squad": {"max_length": 192, "dev_examples": 2000},
-             "ner": {"learning_rates": 1e-3}},
-            3,
+            pretraining={
+                "steps": 8000,
+                "batch_size": 32,
+                "vocab_size": 8192,
+                "max_positions": 256,
+                "evaluations": 2,
+                "seq_length": "10:0.06,16:0.04,32:0.2,64:0.7",
+                "dtype": "auto",
+            },
+            shapes=_shrunk("1-96-3", "2-96-1", "2-96-3", "4-96-3", "4-128-4", "8-128-4"),
+            tasks={
+                "": {
+                    "train_examples": 10000,
+                    "epochs": 8.0,
+                    "max_length": 64,
+                    "batch_size": 32,
+                    "learning_rates": 5e-4,
+                    "width": 128,
+                    "dtype": "auto",
+                },
+                "squad": {"max_length": 192, "dev_examples": 2000},
+                "ner": {"learning_rates": 1e-3},
+            },
+            seeds=3,
         ),
         Scale(
             "day",
             "Four times the width and twenty times the tokens of laptop, on a machine with many cores",
-            {"steps": 40000, "batch_size": 64, "vocab_size": 16384, "max_positions": 512, "evaluations": 5,
-             "seq_length": "16:0.06,32:0.14,64:0.3,128:0.5"},
-            _shrunk("1-384-12", "2-384-3", "2-384-12", "4-384-12", "4-512-16", "8-512-16"),
-            {"": {"epochs": 3.0, "max_length": 128, "batch_size": 32, "learning_rates": 1e-4, "width": 384},
-             "squad": {"max_length": 384}},
-            5,
+            pretraining={
+                "steps": 40000,
+                "batch_size": 64,
+                "vocab_size": 16384,
+                "max_positions": 512,
+                "evaluations": 5,
+                "seq_length": "16:0.06,32:0.14,64:0.3,128:0.5",
+            },
+            shapes=_shrunk("1-384-12", "2-384-3", "2-384-12", "4-384-12", "4-512-16", "8-512-16"),
+            tasks={
+                "": {
+                    "epochs": 3.0,
+                    "max_length": 128,
+                    "batch_size": 32,
+                    "learning_rates": 1e-4,
+                    "width": 384,
+                },
+                "squad": {"max_length": 384},
+            },
+            seeds=5,
         ),
     )
-}  # fmt: skip
+}
 
 
 class Source(NamedTuple):
@@ -97,26 +143,53 @@ class Source(NamedTuple):
 
 
 def find_source(role: str, data: Path | None, made: Path, known: bool = True) -> Source | None:
-    """Return the first task of a role whose files are there; what stands in is `made` from the books.
+    """Return the first task of a role whose files are there.
 
-    None where there is none. Raise InputError where a file is damaged. `known`: BERT has read the books.
+    Parameters
+    ----------
+    role : str
+        A name of ROLES.
+    data : Path, or None
+        Folder of all data, in whose PLACES files are looked for; None where there is none.
+    made : Path
+        Folder of what stands in last, made from the books; it need not be there yet.
+    known : bool, default True
+        BERT has read the books, and the title is to say so.
+
+    Returns
+    -------
+    Source, or None
+        None where no files are there and nothing is made for the role. A damaged file raises InputError, as
+        `Task.read` does.
     """
     missing = ""
     for name in ROLES[role]:
-        stands = "" if name == ROLES[role][0] else f", in place of {role.upper()}"
+        stands_in = ""
+        if name != ROLES[role][0]:
+            stands_in = f", in place of {role.upper()}"
         if name in OF_BOOKS:
-            title = f"{name} (made from the books{', which BERT has read' * known}){stands}"
+            read = ", which BERT has read" if known else ""
+            title = f"{name} (made from the books{read}){stands_in}"
             return Source(name, OF_BOOKS[name], made / name, title, missing=missing)
         task = registry.create(name)
         for folder in [data / place for place in PLACES] if data else []:
             if not folder.is_dir():
                 continue
             try:
-                examples = [task.read(folder, split) for split in ("train", "dev")]
+                train = task.read(folder, "train")
+                dev = task.read(folder, "dev")
             except MissingFile as error:
                 missing = missing or str(error)
                 continue
-            title = registry.TASKS[name].about.split(":")[0].split(", in place")[0] + stands
-            counted = fingerprint(*examples), len(examples[0])
-            return Source(name, name, folder, title, *counted, missing * bool(stands))
+            about = registry.TASKS[name].about
+            title = about.split(":")[0].split(", in place")[0]
+            return Source(
+                name,
+                name,
+                folder,
+                title + stands_in,
+                fingerprint=fingerprint(train, dev),
+                train=len(train),
+                missing=missing if stands_in else "",
+            )
     return None

@@ -13,7 +13,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle, groupby, islice
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,36 @@ from minibert.base.files import atomic_json, atomic_text
 from minibert.data.corpus import SentenceStream, embedded_corpus
 
 # The authors of the books in their order, and how many chapters each book has.
-BOOKS = (
-    "Austen 55 Austen 24 Austen 50 Bible 878 Blake 11 Carroll 12 Chesterton 20 Chesterton 12 Chesterton 16 "
+CHAPTERS = (
+    ("Austen", 55),
+    ("Austen", 24),
+    ("Austen", 50),
+    ("Bible", 878),
+    ("Blake", 11),
+    ("Carroll", 12),
+    ("Chesterton", 20),
+    ("Chesterton", 12),
+    ("Chesterton", 16),
+    ("Edgeworth", 32),
+    ("Melville", 122),
+    ("Milton", 12),
+    ("Shakespeare", 5),
+    ("Shakespeare", 6),
+    ("Shakespeare", 17),
+    ("Whitman", 109),
 )
-BOOKS += "Edgeworth 32 Melville 122 Milton 12 Shakespeare 5 Shakespeare 6 Shakespeare 17 Whitman 109"
+BOOKS = " ".join(f"{author} {count}" for author, count in CHAPTERS)
 VERSE = ("Blake", "Milton", "Shakespeare", "Whitman")  # whose capitals tell no names
 CLASSES = ("Austen", "Chesterton", "Edgeworth", "Melville")
 TRAIN, DEV = 800, 300  # examples, or fewer where the books run out
-FEWEST, MOST, BEFORE = 6, 30, 5  # words of a sentence; sentences before the one with a gap
+FEWEST, MOST = 6, 30  # words of a sentence
+BEFORE = 5  # sentences before the one with a gap
 WORD = re.compile(r"(?:Mrs?|Dr|St)\.|\w+|'s\b|[^\w\s]")
 CAPITAL = re.compile(r"\b((?:Mrs?|Dr|St)\.|\w+) (?=([A-Z][a-z]+)\b(?: (\w+))?)")
 TITLES = set("Mr Mr. Mrs Mrs. Dr Dr. St. Miss Sir Lady Captain Colonel Lord King Queen Father Aunt".split())
 SPEECH = set("said saith cried asked answered replied spake".split())
 AT_PLACES = set("in at near into towards through from".split())
+Chapter = tuple[str, dict[str, str], list[str]]  # author, names in the book with their types, lines
 
 
 def make(folder: Path, seed: int = 0, train: int = TRAIN, dev: int = DEV) -> None:
@@ -42,75 +59,150 @@ def make(folder: Path, seed: int = 0, train: int = TRAIN, dev: int = DEV) -> Non
 
     "pair" and "sentence" are tables for the task "classify", the former with the column "second"; "spans" are
     files for "squad1", "names" for "ner" and "ner-sentences". The same arguments give the same bytes.
+
+    Parameters
+    ----------
+    folder : Path
+        In which the four folders are made.
+    seed : int, default 0
+        Of what is drawn.
+    train, dev : int
+        How many examples of each task there are to be.
     """
-    chapters: dict[str, dict[str, list[Any]]] = {"train": {}, "dev": {}}  # by author
-    parts = groupby(SentenceStream(embedded_corpus(), "sentences"), bool)
-    documents = (list(lines) for is_text, lines in parts if is_text)
-    for author, count in zip(BOOKS.split()[::2], map(int, BOOKS.split()[1::2]), strict=True):
-        book: list[Any] = list(islice(documents, count))
-        names = {} if author in VERSE else _names("\n".join(line for lines in book for line in lines))
-        for number, lines in enumerate(book):
-            of_split = chapters["dev" if number % 5 == 2 else "train"]
-            of_split.setdefault(author, []).append((author, names, lines))
-    for split, tagged, count in (("train", "eng.train", train), ("dev", "eng.testa", dev)):
-        found = _drawn([*chapters[split].values()], count, random.Random(f"{seed} {split}"))
+    chapters = _chapters()
+    names_of_files = {"train": "eng.train", "dev": "eng.testa"}  # as CoNLL-2003 has them
+    for split, count in (("train", train), ("dev", dev)):
+        rng = random.Random(f"{seed} {split}")
+        examples = _drawn([*chapters[split].values()], count, rng)
         for name in ("pair", "sentence"):
-            rows = "".join(json.dumps(dict(row)) + "\n" for row in found[name])
-            atomic_text(folder / name / f"{split}.jsonl", rows)
+            lines = [json.dumps(dict(row)) + "\n" for row in examples[name]]
+            atomic_text(folder / name / f"{split}.jsonl", "".join(lines))
         articles = []
-        for id, (context, question, text, start) in enumerate(found["spans"]):
-            asked = {"id": str(id), "question": question, "answers": [{"text": text, "answer_start": start}]}
-            articles.append({"title": "", "paragraphs": [{"context": context, "qas": [asked]}]})
-        atomic_json(folder / "spans" / f"{split}-v1.1.json", {"version": "1.1", "data": articles})
-        texts = ("".join(f"{word} -X- O {tag}\n" for word, tag in rows) for rows in found["names"])
-        atomic_text(folder / "names" / tagged, "".join(f"-DOCSTART- -X- O O\n\n{text}\n" for text in texts))
+        for number, example in enumerate(examples["spans"]):
+            articles.append(_article(number, *example))
+        squad = {"version": "1.1", "data": articles}
+        atomic_json(folder / "spans" / f"{split}-v1.1.json", squad)
+        documents = [_tagged_document(rows) for rows in examples["names"]]
+        atomic_text(folder / "names" / names_of_files[split], "".join(documents))
+
+
+def _chapters() -> dict[str, dict[str, list[Chapter]]]:
+    """Read the chapters of the books, by split and author: every fifth one of a book is dev."""
+    chapters: dict[str, dict[str, list[Chapter]]] = {"train": {}, "dev": {}}
+    stream = SentenceStream(embedded_corpus(), "sentences")
+    parts = groupby(stream, bool)  # an empty line ends a chapter
+    documents = (list(lines) for is_text, lines in parts if is_text)
+    for author, count in CHAPTERS:
+        book: list[Any] = list(islice(documents, count))
+        names = {}
+        if author not in VERSE:
+            names = _names("\n".join(line for lines in book for line in lines))
+        for number, lines in enumerate(book):
+            split = "dev" if number % 5 == 2 else "train"
+            chapters[split].setdefault(author, []).append((author, names, lines))
+    return chapters
+
+
+def _article(number: int, context: str, question: str, text: str, start: int) -> dict[str, Any]:
+    """Return an example of "spans" as a file of SQuAD 1.1 has it."""
+    answer = {"text": text, "answer_start": start}
+    asked = {"id": str(number), "question": question, "answers": [answer]}
+    return {"title": "", "paragraphs": [{"context": context, "qas": [asked]}]}
+
+
+def _tagged_document(rows: Sequence[tuple[str, str]]) -> str:
+    """Return an example of "names" as a file of CoNLL-2003 has it: a document of one sentence."""
+    lines = [f"{word} -X- O {tag}\n" for word, tag in rows]
+    sentence = "".join(lines)
+    return f"-DOCSTART- -X- O O\n\n{sentence}\n"
 
 
 def _names(text: str) -> dict[str, str]:
     """Find the words of a book that are capitalised within sentences and never in lower case, with types."""
-    total, people, places = Counter[str](), Counter[str](), Counter[str]()
+    total = Counter[str]()
+    people = Counter[str]()
+    in_places = Counter[str]()
     for before, word, behind in CAPITAL.findall(text):
         total[word] += word not in TITLES
-        people[word] += before in TITLES or before in SPEECH or behind in SPEECH
-        places[word] += before in AT_PLACES
+        is_beside_speech = before in SPEECH or behind in SPEECH
+        people[word] += before in TITLES or is_beside_speech
+        in_places[word] += before in AT_PLACES
     words = set(text.split())
-    places = Counter({word: n for word, n in places.items() if n > max(total[word] / 4, people[word])})
-    types = {word: "LOC" if word in places else "PER" if people[word] else "MISC" for word in total}
-    return {word: kind for word, kind in types.items() if total[word] > 2 and word.lower() not in words}
+    names = {}
+    for word, count in total.items():
+        if count <= 2 or word.lower() in words:
+            continue
+        if in_places[word] > max(count / 4, people[word]):
+            names[word] = "LOC"
+        elif people[word]:
+            names[word] = "PER"
+        else:
+            names[word] = "MISC"
+    return names
 
 
-def _drawn(pools: list[list[Any]], count: int, rng: random.Random) -> dict[str, list[Any]]:
+def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[str, list[Any]]:
     """Look at lines of chapters, from each pool in turn, until there are enough examples of each task."""
-    found: dict[str, dict[Any, None]] = {"pair": {}, "sentence": {}, "spans": {}, "names": {}}
+    # Dictionaries as ordered sets: the same line may be drawn again.
+    examples: dict[str, dict[Any, None]] = {
+        "pair": {},
+        "sentence": {},
+        "spans": {},
+        "names": {},
+    }
     for pool in islice(cycle(pools), 100 * count):
-        for task, example in _examples(rng, *rng.choice(pool)):
-            found[task][example] = None
-        if min(map(len, found.values())) >= count:
+        author, names, lines = rng.choice(pool)
+        for task, example in _examples(rng, author, names, lines):
+            examples[task][example] = None
+        fewest = min(map(len, examples.values()))
+        if fewest >= count:
             break
-    return {task: [*examples][:count] for task, examples in found.items()}
+    return {task: [*different][:count] for task, different in examples.items()}
 
 
 def _examples(rng: random.Random, author: str, names: dict[str, str], lines: list[str]) -> Iterator[Any]:
     """Yield what a line of a chapter is good for, each with the name of its task."""
-    at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
-    line, context = lines[at], " ".join(lines[max(0, at - BEFORE) : at])
-    around = [*lines[at : at + 2], *lines[other : other + 2]]
-    fit = [FEWEST <= len(one.split()) <= MOST and "_" not in one for one in around]
-    if not fit[0]:
+    at = rng.randrange(len(lines))
+    other = rng.randrange(len(lines))
+    line = lines[at]
+    if not _fits(line):
         return
-    if abs(at - other) > 2 and fit == [True] * 4:  # both stand behind a line that fits: none tells by itself
+    around = [*lines[at : at + 2], *lines[other : other + 2]]
+    # Both second sentences stand behind a line that fits: none tells by itself.
+    if abs(at - other) > 2 and len(around) == 4 and all(map(_fits, around)):
         yield "pair", (("text", line), ("second", around[1]), ("label", "next"))
         yield "pair", (("text", line), ("second", around[3]), ("label", "elsewhere"))
-    rows = []
-    for is_named, run in groupby(WORD.findall(line), names.__contains__):
-        words = list(run)  # names in a row are one, of the type of its last word
-        rows += [(word.lower(), f"I-{names[words[-1]]}" if is_named else "O") for word in words]
+    rows = _tagged(line, names)
     if any(tag != "O" for _, tag in rows):
         yield "names", tuple(rows)
     elif author in CLASSES:
         yield "sentence", (("text", line), ("label", author))
-    places = {m[0]: m.start() for m in WORD.finditer(context) if m[0] in names}  # the last of each
-    gaps = [m for m in WORD.finditer(line) if m[0] in places and line.count(m[0]) == 1]
+    context = " ".join(lines[max(0, at - BEFORE) : at])
+    places = {}  # the last of each name
+    for match in WORD.finditer(context):
+        if match[0] in names:
+            places[match[0]] = match.start()
+    gaps = []
+    for match in WORD.finditer(line):
+        if match[0] in places and line.count(match[0]) == 1:
+            gaps.append(match)
     if len(places) > 1 and gaps and len(context.split()) <= MOST * BEFORE:
         gap = rng.choice(gaps)
-        yield "spans", (context, f"{line[: gap.start()]}_{line[gap.end() :]}", gap[0], places[gap[0]])
+        question = f"{line[: gap.start()]}_{line[gap.end() :]}"
+        yield "spans", (context, question, gap[0], places[gap[0]])
+
+
+def _fits(sentence: str) -> bool:
+    """Tell whether a sentence has the right length, and no mark of a gap in it."""
+    words = sentence.split()
+    return FEWEST <= len(words) <= MOST and "_" not in sentence
+
+
+def _tagged(line: str, names: dict[str, str]) -> list[tuple[str, str]]:
+    """Tag the words of a line: names in a row are one, of the type of its last word."""
+    rows = []
+    for is_named, run in groupby(WORD.findall(line), names.__contains__):
+        words = list(run)
+        tag = f"I-{names[words[-1]]}" if is_named else "O"
+        rows += [(word.lower(), tag) for word in words]
+    return rows

@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
     @property
     def held_out(self) -> bool:
-        """Whether it is the loss on held-out text, and no task's metric."""
+        """Tell whether it is the loss on held-out text, and no task's metric."""
         return self.task == "held-out"
 
 
@@ -88,10 +88,13 @@ NO_TRAINING = Row("Untrained", UNTRAINED)
 
 
 def _row(title: str, model: str, columns: str, *figures: float, **finetuning: Any) -> Row:
-    return Row(title, model, dict(zip(columns.split(), figures, strict=True)), finetuning)
+    """Return a row with the paper's figure for each of some columns, named in one string."""
+    paper = dict(zip(columns.split(), figures, strict=True))
+    return Row(title, model, paper, finetuning)
 
 
 def _each(better: str, worse: str, columns: str, why: str) -> Iterator[Ordering]:
+    """Return the same claim for each of some columns, named in one string."""
     return (Ordering(better, worse, column, why) for column in columns.split())
 
 
@@ -221,4 +224,4 @@ TABLE1 = Table(
     "The paper's figures are of GLUE's test server, F1 for QQP and MRPC; ours are of dev.",
     averaged=True,
 )
-TABLES = {one.name: one for one in (TABLE1, TABLE5, TABLE6, TABLE7, TABLE8, FIGURE5)}
+TABLES = {table.name: table for table in (TABLE1, TABLE5, TABLE6, TABLE7, TABLE8, FIGURE5)}

@@ -20,7 +20,11 @@ DIGITS = {"mean": "01", "f1": "0123456789"}  # of the values that JSON has as on
 NOT_RUN = "not run"  # in place of an answer
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
 Trainings = Mapping[str, Mapping[int, "Outcomes"]]  # by row and seed
-Interval = tuple[float, float, float, float]  # a mean, its ends, and what is told from 0 with 80% power
+# A mean, the ends of its interval, and the effect that is seen with 80% power.
+Interval = tuple[float, float, float, float]
+Squares = tuple[float, int]  # a sum of squares, and its degrees of freedom
+NORMAL_975 = 1.959964  # quantiles of the normal distribution: of a 95% interval,
+NORMAL_80 = 0.841621  # and of a power of 80%
 
 
 class Outcomes(NamedTuple):
@@ -31,40 +35,97 @@ class Outcomes(NamedTuple):
     groups: tuple[int, ...] = ()  # sizes of groups of neighbours that are alike, sentences of a document
 
     def score(self, rows: Any = None) -> float:
-        """Return the metric of all examples, or of those numbered, some of them several times."""
+        """Return the metric of all examples, or of some.
+
+        Parameters
+        ----------
+        rows : (k,) int, default None
+            Numbers of the examples, some of them several times; None for all, once each.
+
+        Returns
+        -------
+        float
+            The mean, or micro F1 as a share of one: 0.0 where nothing is found or expected.
+        """
         values = self.values if rows is None else self.values[rows]
         if self.kind == "mean":
             return float(values.mean())
         right, found, expected = values.sum(axis=0).tolist()
-        return 2 * right / (found + expected) if found + expected else 0.0
+        if not found + expected:
+            return 0.0
+        return 2 * right / (found + expected)
 
     def parts(self, grouped: bool = True) -> np.ndarray:
-        """Return (n,), or one a group: the mean is the metric (F1 to first order), the spread its noise."""
+        """Return numbers whose mean is the metric, and whose spread is its noise.
+
+        Micro F1 is no mean of its examples; its parts are those of the metric to first order.
+
+        Parameters
+        ----------
+        grouped : bool, default True
+            Join the examples of each group, where there are groups, as they are not independent.
+
+        Returns
+        -------
+        (n,) float64
+            One for each example, or one for each group.
+        """
         parts = self.values
         if self.kind == "f1":
-            score, marked = self.score(), self.values[:, 1] + self.values[:, 2]
-            parts = score + (2 * self.values[:, 0] - score * marked) / (marked.mean() or 1.0)
+            score = self.score()
+            marked = self.values[:, 1] + self.values[:, 2]
+            excess = 2 * self.values[:, 0] - score * marked
+            parts = score + excess / (marked.mean() or 1.0)
         if not self.groups or not grouped:
             return parts
-        begins, mean = np.cumsum((0, *self.groups[:-1])), parts.mean()
-        return mean + np.add.reduceat(parts - mean, begins) * (len(self.groups) / len(parts))
+        begins = np.cumsum((0, *self.groups[:-1]))
+        mean = parts.mean()
+        sums = np.add.reduceat(parts - mean, begins)
+        return mean + sums * (len(self.groups) / len(parts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads."""
-        digits, flat = DIGITS[self.kind], self.values.ravel().tolist()
-        short = set(flat) <= set(range(len(digits)))
-        found = {"kind": self.kind, "values": "".join(digits[int(x)] for x in flat) if short else flat}
-        return found | ({"groups": list(self.groups)} if self.groups else {})
+        """Return what `from_json` reads: small whole numbers as one string of digits, others as a list."""
+        digits = DIGITS[self.kind]
+        flat = self.values.ravel().tolist()
+        values: Any = flat
+        if set(flat) <= set(range(len(digits))):
+            values = "".join(digits[int(x)] for x in flat)
+        result = {"kind": self.kind, "values": values}
+        if self.groups:
+            result["groups"] = list(self.groups)
+        return result
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        """Return the outcomes that `to_json` was given; raise InputError when this is none of its results."""
+        """Return the outcomes that `to_json` was given.
+
+        Parameters
+        ----------
+        found : dict
+            A result of `to_json`, as JSON gives it back.
+
+        Returns
+        -------
+        Outcomes
+
+        Raises
+        ------
+        InputError
+            When this is none of its results: fields are missing, counts can't be, or groups don't add up.
+        """
         with suppress(KeyError, OverflowError, TypeError, ValueError):
-            kind, given, groups = found["kind"], found["values"], tuple(found.get("groups", ()))
-            flat = [DIGITS[kind].index(x) for x in given] if isinstance(given, str) else given
-            values = np.array(flat, np.int64).reshape(-1, 3) if kind == "f1" else np.array(flat, np.float64)
-            if kind == "f1" and (values.min() < 0 or (values[:, :1] > values).any()):
-                raise ValueError("counts")
+            kind = found["kind"]
+            given = found["values"]
+            groups = tuple(found.get("groups", ()))
+            flat = given
+            if isinstance(given, str):
+                flat = [DIGITS[kind].index(x) for x in given]
+            if kind == "f1":
+                values = np.array(flat, np.int64).reshape(-1, 3)
+                if values.min() < 0 or (values[:, :1] > values).any():
+                    raise ValueError("counts")
+            else:
+                values = np.array(flat, np.float64)
             if groups and (min(groups) < 1 or sum(groups) != len(values)):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
@@ -78,7 +139,7 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
-    seeds: tuple[float, ...]
+    seeds: tuple[float, ...]  # the metric of each
 
 
 class Verdict(NamedTuple):
@@ -95,100 +156,255 @@ class Judge:
     """One column of a table: trainings by row and seed, and the strongest trivial baseline beside them.
 
     What another seed would change is estimated from the trainings in `pool`, by default those of the rows.
+
+    Parameters
+    ----------
+    rows : dict of dict of Outcomes
+        By row and seed; all of the same examples.
+    floor : Outcomes, default None
+        Of the strongest trivial baseline: rows of which none is better are "at the floor".
+    pool : dict of dict of Outcomes, default None
+        Trainings that tell how much seeds change this column; None: `rows`.
+
+    Raises
+    ------
+    InputError
+        When a row has no training, or the outcomes are not of the same examples.
     """
 
     def __init__(self, rows: Trainings, floor: Outcomes | None = None, pool: Trainings | None = None) -> None:
         if not rows or not all(rows.values()):
             raise InputError(f"rows={list(rows)}: one has no training; give at least one of each.")
-        given = [one for part in (rows, pool or {}) for seeds in part.values() for one in seeds.values()]
-        given += [floor] if floor is not None else []
-        shapes = {(one.kind, one.values.shape) for one in given}
+        given: list[Outcomes] = []
+        for trainings in (rows, pool or {}):
+            for seeds in trainings.values():
+                given += seeds.values()
+        if floor is not None:
+            given.append(floor)
+        shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in given}
         if len(shapes) > 1:
             raise InputError(f"Outcomes of one column are {sorted(shapes)}; give the same examples.")
         # Results of earlier versions know no groups: then each example counts for itself everywhere.
-        grouped = len({one.groups for one in given}) == 1
-        self._parts = {name: {seed: one.parts(grouped) for seed, one in rows[name].items()} for name in rows}
+        grouped = len({outcomes.groups for outcomes in given}) == 1
+        self._parts = {
+            row: {seed: outcomes.parts(grouped) for seed, outcomes in seeds.items()}
+            for row, seeds in rows.items()
+        }
         self._floor = floor.parts(grouped) if floor else None
-        rows = rows if pool is None else pool
-        cells = [(row, seed, one) for row, seeds in rows.items() for seed, one in seeds.items()]
-        # A row that has collapsed to one answer has no noise, and would hide that of the others.
-        steady = {row for row in rows if len({one.score() for one in rows[row].values()}) == 1}
-        noisy = [cell for cell in cells if cell[0] not in steady or len(rows) - len(steady) < 2]
-        for kept in (noisy, cells):  # all where the others alone say nothing of noise
-            names, seeds = (np.array([cell[i] for cell in kept]) for i in (0, 1))
-            scores = np.array([cell[2].score() for cell in kept])
-            self._within, self._residual = _unexplained(scores, names), _unexplained(scores, names, seeds)
-            if self._within[1] and self._residual[1]:
-                break
+        self._within, self._residual = _noise_of_seeds(rows if pool is None else pool)
 
     def estimate(self, row: str) -> Estimate:
-        """Return how good a row is."""
+        """Return how good a row is.
+
+        Parameters
+        ----------
+        row : str
+            Its name.
+
+        Returns
+        -------
+        Estimate
+            Of all seeds of the row; infinite ends where there is one seed alone.
+        """
         parts = self._stacked(row, row)
-        return Estimate(*self._of_row(parts)[:3], tuple(parts.mean(axis=1).tolist()))
+        value, low, high, _ = self._of_row(parts)
+        return Estimate(value, low, high, tuple(parts.mean(axis=1).tolist()))
 
     def compare(self, better: str, worse: str) -> Verdict:
-        """Return whether one row is better than another, paired by seed and by example."""
-        first, second = self._stacked(better, worse), self._stacked(worse, better)
-        if len(self._parts[better].keys() & self._parts[worse].keys()) < 2:
+        """Return whether one row is better than another, paired by seed and by example.
+
+        Parameters
+        ----------
+        better, worse : str
+            Names of the rows: the claim is that `better` is ahead.
+
+        Returns
+        -------
+        Verdict
+            "yes" or "no" where the interval of the effect lies on one side of zero.
+        """
+        first = self._stacked(better, worse)
+        second = self._stacked(worse, better)
+        common = self._parts[better].keys() & self._parts[worse].keys()
+        if len(common) < 2:
             return Verdict("undecided", float(first.mean() - second.mean()), -math.inf, math.inf, math.inf)
         squares, freedom = self._residual
+        # The variance of a difference is twice that of a training.
         interval = _interval(first - second, 2 * squares / freedom, freedom)
-        answer = "yes" if interval[1] > 0 else "no" if interval[2] < 0 else "undecided"
-        if self._floor is not None:
-            rows = (self._stacked(row, row) - self._floor for row in (better, worse))
-            answer = answer if any(self._of_row(row)[1] > 0 for row in rows) else "at the floor"
+        _, low, high, _ = interval
+        answer = "undecided"
+        if low > 0:
+            answer = "yes"
+        elif high < 0:
+            answer = "no"
+        if self._floor is not None and not (self._is_above_floor(better) or self._is_above_floor(worse)):
+            answer = "at the floor"
         return Verdict(answer, *interval)
+
+    def _is_above_floor(self, row: str) -> bool:
+        """Tell whether the whole interval of a row lies above the trivial baseline."""
+        _, low, _, _ = self._of_row(self._stacked(row, row) - self._floor)
+        return low > 0
 
     def _stacked(self, row: str, other: str) -> np.ndarray:
         """Return (S,n), a row's trainings with the seeds that another has, or all where it has none."""
         seeds = self._parts[row]
-        return np.stack([seeds[seed] for seed in sorted(seeds.keys() & self._parts[other].keys() or seeds)])
+        common = seeds.keys() & self._parts[other].keys()
+        return np.stack([seeds[seed] for seed in sorted(common or seeds)])
 
+    # parts (S,n)
     def _of_row(self, parts: np.ndarray) -> Interval:
+        """Return the interval of one row by itself."""
         if len(parts) < 2:
             return float(parts.mean()), -math.inf, math.inf, math.inf
         # What seeds do to all rows and what they do to each are summed by Satterthwaite's rule (1946).
-        (squares, freedom), (residual, rest) = self._within, self._residual
-        by_part = (squares - residual) ** 2 / max(1, freedom - rest) + residual**2 / max(1, rest)
-        return _interval(parts, squares / freedom, max(1.0, squares**2 / by_part) if by_part else 1.0)
+        squares, freedom = self._within
+        residual, rest = self._residual
+        common = (squares - residual) ** 2 / max(1, freedom - rest)
+        own = residual**2 / max(1, rest)
+        by_part = common + own
+        effective = max(1.0, squares**2 / by_part) if by_part else 1.0
+        return _interval(parts, squares / freedom, effective)
 
 
-def _unexplained(scores: np.ndarray, *factors: np.ndarray) -> tuple[float, int]:
+def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
+    """Return what seeds change: the squares within rows, and what the model rows + seeds leaves of these.
+
+    A row that has collapsed to one answer has no noise, and would hide that of the others: it is left out,
+    where the others alone say something.
+    """
+    cells = []
+    steady = set()
+    for row, seeds in rows.items():
+        scores = {seed: outcomes.score() for seed, outcomes in seeds.items()}
+        cells += [(row, seed, score) for seed, score in scores.items()]
+        if len(set(scores.values())) == 1:
+            steady.add(row)
+    noisy = cells
+    if len(rows) - len(steady) >= 2:
+        noisy = [cell for cell in cells if cell[0] not in steady]
+    within, residual = _squares_of(noisy)
+    if not (within[1] and residual[1]):
+        within, residual = _squares_of(cells)
+    return within, residual
+
+
+def _squares_of(cells: list[tuple[str, int, float]]) -> tuple[Squares, Squares]:
+    """Return what the rows leave of the scores of (row, seed, score), and what rows and seeds leave."""
+    columns = zip(*cells, strict=True)
+    rows, seeds, scores = map(np.array, columns)
+    within = _unexplained(scores, rows)
+    residual = _unexplained(scores, rows, seeds)
+    return within, residual
+
+
+# scores (n,), each factor (n,)
+def _unexplained(scores: np.ndarray, *factors: np.ndarray) -> Squares:
     """Return the sum of squares that an additive model of factors leaves, and its degrees of freedom."""
-    design = np.hstack([factor[:, None] == np.unique(factor) for factor in factors]).astype(np.float64)
+    columns = [factor[:, None] == np.unique(factor) for factor in factors]
+    design = np.hstack(columns).astype(np.float64)
     fitted, _, rank, _ = np.linalg.lstsq(design, scores)
-    return float(((scores - design @ fitted) ** 2).sum()), len(scores) - int(rank)
+    left = scores - design @ fitted
+    squares = float((left**2).sum())
+    freedom = len(scores) - int(rank)
+    return squares, freedom
 
 
 # parts (S,n)
 def _interval(parts: np.ndarray, pooled: float, freedom: float) -> Interval:
-    """Return the interval of a mean over seeds, each with the pooled variance, and over examples."""
-    (seeds, n), of_seeds, of_examples = parts.shape, parts.mean(axis=1), parts.mean(axis=0)
-    left, mean = parts - of_seeds[:, None] - of_examples + parts.mean(), float(parts.mean())
-    flips = float((left**2).sum()) / ((seeds - 1) * max(1, n - 1) * n)
-    examples = max(0.0, float(((of_examples - mean) ** 2).sum()) / (max(1, n - 1) * n) - flips / seeds)
-    noise = max(pooled, (pooled + float(of_seeds.var(ddof=1))) / 2, flips) / seeds
-    quantiles = (t_quantile(0.975, freedom), 1.959964), (t_quantile(0.8, freedom), 0.841621)
-    half, more = (math.sqrt(t * t * noise + z * z * examples) for t, z in quantiles)
-    value, low, high, seen = (round(x, 12) for x in (mean, mean - half, mean + half, half + more))
-    return value, low, high, seen  # what rounding leaves of no difference decides nothing
+    """Return the interval of a mean over seeds, each with the pooled variance, and over examples.
+
+    With S seeds and n examples, and the parts split into mean + seed + example + rest:
+
+        flips     what the rest contributes to the variance of one seed's mean
+        examples  variance of the mean over examples, less the share of the flips in it
+        noise     variance of the mean over seeds: the pooled one, but at least half of what these seeds show,
+                  and at least the flips
+        half      root of (t se_seeds)^2 + (1.96 se_examples)^2 (Howe 1974)
+    """
+    seeds, n = parts.shape
+    pairs = max(1, n - 1) * n
+    of_seeds = parts.mean(axis=1)
+    of_examples = parts.mean(axis=0)
+    mean = float(parts.mean())
+
+    rest = parts - of_seeds[:, None] - of_examples + parts.mean()
+    flips = float((rest**2).sum()) / ((seeds - 1) * pairs)
+
+    squares = (of_examples - mean) ** 2
+    spread = float(squares.sum()) / pairs
+    examples = max(0.0, spread - flips / seeds)
+
+    shown_here = float(of_seeds.var(ddof=1))
+    pooled_and_shown = (pooled + shown_here) / 2
+    noise = max(pooled, pooled_and_shown, flips) / seeds
+
+    def reach(t: float, z: float) -> float:
+        return math.sqrt(t * t * noise + z * z * examples)
+
+    half = reach(t_quantile(0.975, freedom), NORMAL_975)
+    # To be seen four times in five, an effect has to be larger than that by its own 80% quantile.
+    more = reach(t_quantile(0.8, freedom), NORMAL_80)
+
+    # What rounding leaves of no difference decides nothing.
+    return (
+        round(mean, 12),
+        round(mean - half, 12),
+        round(mean + half, 12),
+        round(half + more, 12),
+    )
 
 
 def t_quantile(share: float, freedom: float) -> float:
-    """Return Student's t above its median, by Newton's method from 0 for atan(t / sqrt(freedom))."""
-    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+    """Return a quantile of Student's t at or above its median.
+
+    By Newton's method from 0 for the angle atan(t / sqrt(freedom)), whose density is that of a power of the
+    cosine, integrated by Gauss and Legendre's rule.
+
+    Parameters
+    ----------
+    share : float
+        Of the distribution that lies below, from 0.5 to 1.
+    freedom : float
+        Degrees of freedom, at least 1; any number, as Satterthwaite's rule gives.
+
+    Returns
+    -------
+    float
+    """
+    power = freedom - 1
+    log_ratio = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    scale = math.exp(log_ratio) / math.sqrt(math.pi)
+    wanted = (share - 0.5) / scale
     angle = 0.0
     for _ in range(12):
-        area = angle / 2 * float(WEIGHTS @ np.cos(angle / 2 * (NODES + 1)) ** (freedom - 1))
-        angle += ((share - 0.5) / scale - area) / math.cos(angle) ** (freedom - 1)
+        half = angle / 2
+        cosines = np.cos(half * (NODES + 1))
+        area = half * float(WEIGHTS @ cosines**power)
+        angle += (wanted - area) / math.cos(angle) ** power
     return math.sqrt(freedom) * math.tan(angle)
 
 
 def effect_text(verdict: Verdict, percent: bool = True) -> str:
-    """Return the effect of a verdict with its interval, such as "+7.2 [5.1, 9.0]"."""
-    effect, low, high, smallest = (f"{100 * x:.1f}" if percent else f"{x:.3f}" for x in verdict[1:])
-    ends = f" [{low}, {high}]"
-    if verdict.answer == "undecided":
-        seen = f"{ends}; an effect of about {smallest} would be seen in four of five"
-        ends = "; one seed does not show how much seeds differ" if math.isinf(verdict.smallest) else seen
-    return f"{'+' * (verdict.effect >= 0)}{effect}{ends}"
+    """Return the effect of a verdict with its interval, such as "+7.2 [5.1, 9.0]".
+
+    Parameters
+    ----------
+    verdict : Verdict
+    percent : bool, default True
+        Write shares of one in percent; else as they are, with three places.
+
+    Returns
+    -------
+    str
+        With what would be seen where the verdict is undecided.
+    """
+    numbers = (f"{100 * x:.1f}" if percent else f"{x:.3f}" for x in verdict[1:])
+    effect, low, high, smallest = numbers
+    sign = "+" if verdict.effect >= 0 else ""
+    if verdict.answer != "undecided":
+        return f"{sign}{effect} [{low}, {high}]"
+    if math.isinf(verdict.smallest):
+        return f"{sign}{effect}; one seed does not show how much seeds differ"
+    seen = f"an effect of about {smallest} would be seen in four of five"
+    return f"{sign}{effect} [{low}, {high}]; {seen}"

@@ -39,38 +39,75 @@ class Model(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """What was trained, under Hugging Face's names and in its layout: weights (outputs, inputs)."""
-        return {name: one for name, one in hub.to_hf(self.params).items() if not name.startswith(self.lost)}
+        """Return what was trained, by Hugging Face's names and in its layout: weights (outputs, inputs)."""
+        tensors = hub.to_hf(self.params)
+        lost = self.lost
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith(lost)}
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """How the names begin of pooler and heads that were not trained, or not all of them."""
+        """Return how the names begin of pooler and heads that were not trained, or not all of them."""
         return tuple(part for part in PARTS if any(name.startswith(part) for name in self.missing))
 
 
 def read_model(model: str | os.PathLike[str] | Bert) -> Model:
-    """Read a model by its name, a folder or `RUN@STEP`; or take one that is there already.
+    """Read a model, or take one that is there already.
 
-    Raise InputError as `hub.load`, for a head that the scripts can't compute, and without a vocabulary.
+    Parameters
+    ----------
+    model : str, path or Bert
+        Its name, a folder or `RUN@STEP`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        As `hub.load`, for a head that the scripts can't compute, without a vocabulary, and when it is neither
+        a path nor a Bert.
     """
     if isinstance(model, Bert):
         missing = model.missing
         if model.params.decoder is not None:  # which the scripts don't know
-            missing += tuple(name for name in hub.to_hf(model.params) if name.startswith("cls.predictions."))
-        return Model("Bert", None, None, model.params, missing, (), model.tokenizer)
+            names = hub.to_hf(model.params)
+            missing += tuple(name for name in names if name.startswith("cls.predictions."))
+        return Model(
+            "Bert",
+            step=None,
+            loss=None,
+            params=model.params,
+            missing=missing,
+            labels=(),
+            tokenizer=model.tokenizer,
+        )
     if not isinstance(model, str | os.PathLike):
         raise InputError(f"A {type(model).__name__} can't be shown; save it and give the folder, or a Bert.")
     model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head
     if head.lstm or head.pool:
-        what = "LSTMs on its encoder" if head.lstm else "a head that joins the windows of long texts"
+        what = "a head that joins the windows of long texts"
+        if head.lstm:
+            what = "LSTMs on its encoder"
         raise InputError(f"{model} has {what}, which a page can't compute; show the model it was tuned from.")
     folder, checkpoint = locate(model)
-    step = None if checkpoint is None else step_of(checkpoint)
-    labels = hub.load_labels(folder_of(model)) if head.kind in hub.LABELLED and checkpoint is None else ()
-    name, tokenizer = Path(os.path.abspath(model)).name, read_tokenizer(model, params.config)
-    return Model(name, step, _loss(folder, step), params, report.missing, labels, tokenizer)
+    step = None
+    labels: tuple[str, ...] = ()
+    if checkpoint is not None:
+        step = step_of(checkpoint)
+    elif head.kind in hub.LABELLED:
+        labels = hub.load_labels(folder_of(model))
+    return Model(
+        Path(os.path.abspath(model)).name,
+        step=step,
+        tokenizer=read_tokenizer(model, params.config),
+        loss=_loss(folder, step),
+        params=params,
+        missing=report.missing,
+        labels=labels,
+    )
 
 
 def _loss(folder: Path, step: int | None) -> float | None:
@@ -79,19 +116,40 @@ def _loss(folder: Path, step: int | None) -> float | None:
         lines = read_metrics(folder)
     except MissingFile:
         return None
-    known = [line for line in lines if "loss" in line and (step is None or line["step"] <= step)]
-    loss = np.mean([line["loss"] for line in known[-20:]] or [np.nan])
+    losses = []
+    for line in lines:
+        if "loss" in line and (step is None or line["step"] <= step):
+            losses.append(line["loss"])
+    loss = np.mean(losses[-20:] or [np.nan])
     return float(loss) if np.isfinite(loss) else None
 
 
 def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
-    """Return a model as the scripts read it, and how much rounding changed its weights."""
-    config, head = model.params.config, model.params.head
+    """Return a model as the scripts read it.
+
+    Parameters
+    ----------
+    model : Model
+    int8 : bool
+        Round its matrices to 8 bits, else to float16.
+
+    Returns
+    -------
+    dict
+        Its configuration, its tensors as of `packed_tensor`, what its head answers, and as `error` how much
+        rounding changed its weights.
+    """
+    config = model.params.config
+    head = model.params.head
     tensors = {name: packed_tensor(tensor, int8) for name, tensor in model.tensors.items()}
     fields = {name: getattr(config, name) for name in FIELDS}
     outputs = KINDS[head.kind].outputs  # None: one for each class
-    classes = list(model.labels) or [f"LABEL_{number}" for number in range(head.outputs)]
-    task = {"kind": head.kind, "labels": classes if outputs is None else []}
+    classes: list[str] = []
+    if outputs is None:
+        classes = list(model.labels) or [f"LABEL_{number}" for number in range(head.outputs)]
+    task = None
+    if outputs != 0 and not model.lost:
+        task = {"kind": head.kind, "labels": classes}
     return {
         "name": model.name,
         "step": model.step,
@@ -99,54 +157,124 @@ def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
         "config": fields | {"gelu": config.gelu_form, "causal": config.is_decoder},
         "tensors": tensors,
         "error": _error(model.tensors, tensors),
-        "task": task if outputs != 0 and not model.lost else None,
+        "task": task,
     }
 
 
 def packed_tensor(tensor: Array, int8: bool) -> dict[str, Any]:
-    """Round a tensor to float16, a matrix with `int8` to 8 bits and a float32 scale for each row."""
+    """Round a tensor to float16, or a matrix to 8 bits and a float32 scale for each row.
+
+    Parameters
+    ----------
+    tensor : array
+        What is beyond float16 becomes its largest number.
+    int8 : bool
+        Take 8 bits for a matrix.
+
+    Returns
+    -------
+    dict
+        `shape`, `kind` ("f16" or "i8"), `data` and, of 8 bits, `scale`, the latter two in base 64.
+    """
     shape = list(tensor.shape)
     if not int8 or tensor.ndim != 2:
         half = tensor.clip(-LARGEST_HALF, LARGEST_HALF).astype("<f2")
         return {"shape": shape, "kind": "f16", "data": _base64(half)}
-    scale = (np.abs(tensor).max(1, keepdims=True) / 127).astype("<f4")
-    whole = np.rint(tensor / np.where(scale > 0, scale, 1)).clip(-127, 127).astype(np.int8)
-    return {"shape": shape, "kind": "i8", "data": _base64(whole), "scale": _base64(scale)}
+    largest = np.abs(tensor).max(1, keepdims=True)
+    scale = (largest / 127).astype("<f4")
+    divisor = np.where(scale > 0, scale, 1)  # a row of zeros stays one
+    whole = np.rint(tensor / divisor).clip(-127, 127).astype(np.int8)
+    return {
+        "shape": shape,
+        "kind": "i8",
+        "data": _base64(whole),
+        "scale": _base64(scale),
+    }
 
 
 def unpacked(packed: dict[str, Any]) -> Array:
-    """Return what the scripts compute with, in float32."""
+    """Return what the scripts compute with.
+
+    Parameters
+    ----------
+    packed : dict
+        A result of `packed_tensor`.
+
+    Returns
+    -------
+    array float32
+        Of the shape that was packed.
+    """
+    shape = packed["shape"]
     data = base64.b64decode(packed["data"])
     if packed["kind"] == "f16":
-        return np.frombuffer(data, "<f2").astype(np.float32).reshape(packed["shape"])
+        half = np.frombuffer(data, "<f2")
+        return half.astype(np.float32).reshape(shape)
+    whole = np.frombuffer(data, np.int8).reshape(shape)
     scale = np.frombuffer(base64.b64decode(packed["scale"]), "<f4")
-    return np.frombuffer(data, np.int8).reshape(packed["shape"]) * scale[:, None]
+    return whole * scale[:, None]
 
 
 def _error(exact: dict[str, Array], packed: dict[str, Any]) -> float:
     """Return the error of rounding as a share of the weights, both as root mean squares."""
-    size = sum(float(np.vdot(one, one)) for one in exact.values())
-    errors = (unpacked(packed[name]) - one for name, one in exact.items())
-    return float(np.sqrt(sum(float(np.vdot(error, error)) for error in errors) / size)) if size else 0.0
+    size = 0.0
+    squares = 0.0
+    for name, tensor in exact.items():
+        error = unpacked(packed[name]) - tensor
+        size += float(np.vdot(tensor, tensor))
+        squares += float(np.vdot(error, error))
+    return float(np.sqrt(squares / size)) if size else 0.0
 
 
 def packed_size(model: Model, int8: bool) -> int:
-    """Return how many characters the weights of a model take, before any is rounded."""
-    tensors = model.tensors.values()
-    sizes = (one.size + 4 * len(one) if int8 and one.ndim == 2 else 2 * one.size for one in tensors)
-    return sum(size * 4 // 3 for size in sizes)
+    """Return how many characters the weights of a model take, before any is rounded.
+
+    Parameters
+    ----------
+    model : Model
+    int8 : bool
+        As of `packed_checkpoint`.
+
+    Returns
+    -------
+    int
+        Of base 64, four for three bytes.
+    """
+    characters = 0
+    for tensor in model.tensors.values():
+        size = 2 * tensor.size
+        if int8 and tensor.ndim == 2:
+            size = tensor.size + 4 * len(tensor)
+        characters += size * 4 // 3
+    return characters
 
 
 def _base64(array: Array) -> str:
+    """Write the bytes of an array as text."""
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return what the scripts need to make the words and pieces that this tokenizer makes."""
-    basic, tables = tokenizer.basic_tokenizer, unicode.data()
-    flags = np.repeat(tables.flags, np.diff([*tables.starts, LAST]))  # of every code point
-    marks = np.zeros(LAST, np.uint8)  # the combining classes
-    marks[list(tables.combining)] = list(tables.combining.values())
+    """Return what the scripts need to make the words and pieces that a tokenizer makes.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+
+    Returns
+    -------
+    dict
+        Its rules, and as much of Unicode's tables as these ask for: each class of code points as `_borders`.
+
+    Raises
+    ------
+    InputError
+        When an added token is found in a way that the scripts don't know.
+    """
+    basic = tokenizer.basic_tokenizer
+    tables = unicode.data()
+    lengths = np.diff([*tables.starts, LAST])
+    flags = np.repeat(tables.flags, lengths)  # of every code point
     classes = {
         "deleted": flags & basic.deleted,
         "space": flags & unicode.SPACE,
@@ -157,27 +285,44 @@ def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         "case_ignorable": flags & unicode.CASE_IGNORABLE,
         "segment_start": flags & unicode.SEGMENT_START,
     }
-    images = tables.decompositions if basic.strip_accents or basic.composes else {}
-    added = tokenizer.added_tokens.values()
-    if hard := [token.content for token in added if token.normalized or token.single_word]:
-        what = f"The added token {hard[0]!r} is found in normalised text, or as a whole word only"
-        raise InputError(f"{what}, which a page can't do; show the model it was added to.")
-    kept = () if tokenizer.split_special_tokens else tokenizer.special_tokens
-    kept += tuple(token.content for token in added if not token.special or kept)
-    special = sorted(dict.fromkeys(kept), key=len, reverse=True)
+    lower = tables.lower if basic.lower_case else {}
+    decompositions = tables.decompositions if basic.strip_accents or basic.composes else {}
     return {
-        "lower": {chr(code): image for code, image in tables.lower.items()} if basic.lower_case else {},
-        **{name: getattr(basic, name) for name in ("lower_case", "strip_accents", "composes", "final_sigma")},
+        "lower": {chr(code): image for code, image in lower.items()},
+        "lower_case": basic.lower_case,
+        "strip_accents": basic.strip_accents,
+        "composes": basic.composes,
+        "final_sigma": basic.final_sigma,
         "odd_to_longer": tokenizer.compat == "hf-fast",
         "max_input_chars_per_word": tokenizer.max_input_chars_per_word,
-        "special": special,
+        "special": _kept_whole(tokenizer),
         "unmatched": tokenizer.unmatched,
         "never_split": list(basic.never_split),
         "classes": {name: _borders(belongs != 0) for name, belongs in classes.items()},
-        "combining": {str(one): _borders(marks == one) for one in dict.fromkeys(tables.combining.values())},
-        "decompositions": {chr(code): image for code, image in images.items()},
+        "combining": _combining(tables.combining),
+        "decompositions": {chr(code): image for code, image in decompositions.items()},
         "compositions": tables.compositions if basic.composes else {},
     }
+
+
+def _kept_whole(tokenizer: Tokenizer) -> list[str]:
+    """Return the special and added tokens that are found in a text, the longest first."""
+    added = tokenizer.added_tokens.values()
+    for token in added:
+        if token.normalized or token.single_word:
+            what = f"The added token {token.content!r} is found in normalised text, or as a whole word only"
+            raise InputError(f"{what}, which a page can't do; show the model it was added to.")
+    special = () if tokenizer.split_special_tokens else tokenizer.special_tokens
+    kept = [*special]
+    kept += [token.content for token in added if not token.special or special]
+    return sorted(dict.fromkeys(kept), key=len, reverse=True)
+
+
+def _combining(classes: dict[int, int]) -> dict[str, list[int]]:
+    """Return the borders of each combining class, of what has the class of each code point."""
+    marks = np.zeros(LAST, np.uint8)
+    marks[list(classes)] = list(classes.values())
+    return {str(number): _borders(marks == number) for number in dict.fromkeys(classes.values())}
 
 
 # belongs (LAST,) bool

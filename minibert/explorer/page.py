@@ -37,9 +37,17 @@ class Explorer(NamedTuple):
         return framed(self.html, f"Explorer of {self.title}", scripts=True)
 
     def save(self, out: str | Path) -> int:
-        """Write the page, an .html file that opens by a double click; return how many bytes it has.
+        """Write the page, which opens by a double click.
 
-        Raise InputError when the name does not end in .html.
+        Parameters
+        ----------
+        out : path
+            Ending in .html, or InputError is raised.
+
+        Returns
+        -------
+        int
+            How many bytes it has.
         """
         atomic_text(page_path(out), self.html)
         return len(self.html.encode())
@@ -57,10 +65,17 @@ def show(
 
     Parameters
     ----------
-    models : folders, `RUN@STEP`, a `Run` or a `Bert`; of several, checkpoints of one training perhaps, the
-        page has a slider.
-    text, text_pair : what the page begins with; there is an example when left out.
-    int8 : keep 8 bits of a weight in place of float16, as is done for several models anyway.
+    *models : path, Run or Bert
+        A path is a folder or `RUN@STEP`. Of several models, checkpoints of one training perhaps, the page has
+        a slider.
+    text, text_pair : str, default None
+        What the page begins with; there is an example when left out.
+    int8 : bool, default False
+        Keep 8 bits of a weight in place of float16, as is done for several models anyway.
+
+    Returns
+    -------
+    Explorer
 
     Raises
     ------
@@ -74,7 +89,8 @@ def show(
         raise InputError("There is no model to show; give a folder, a Run or a Bert.")
     int8 = int8 or len(models) > 1
     read = [read_model(model) for model in models]
-    first, config = read[0], read[0].params.config
+    first = read[0]
+    config = first.params.config
     if text_pair is not None and config.type_vocab_size == 1:
         what = f"{first.name} knows one segment only (type_vocab_size=1), and $text_pair is a second"
         raise InputError(f"{what}; leave it out.", text_pair=text_pair)
@@ -87,10 +103,15 @@ def show(
     _check_size(read, int8)
     # A model may have more embeddings than there are pieces; no word has such a name.
     beyond = range(first.tokenizer.vocab_size, config.V)
-    title = first.name.partition("@")[0] if len(read) > 1 else first.name
+    title = first.name
+    if len(read) > 1:
+        title = title.partition("@")[0]
+    texts: tuple[str, str | None] = TEXTS.get(first.params.head.kind, (SENTENCE, None))
+    if text is not None:
+        texts = text, text_pair
     data = {
         "title": title,
-        "text": TEXTS.get(first.params.head.kind, (SENTENCE, None)) if text is None else (text, text_pair),
+        "text": texts,
         "checkpoints": [packed_checkpoint(model, int8) for model in read],
         "vocabulary": first.tokenizer.vocab + [f"[id {number}]" for number in beyond],
         "tokenizer": tables,
@@ -104,6 +125,15 @@ def show(
 def inert_json(value: Any) -> str:
     """Write JSON in ASCII without < > &: no text in it can end the script element that holds it.
 
+    Parameters
+    ----------
+    value : Any
+        What JSON can say, without numbers that are not finite.
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> print(inert_json("</script> \\u202e"))
@@ -116,10 +146,14 @@ def inert_json(value: Any) -> str:
 def _check_size(models: Sequence[Model], int8: bool) -> None:
     """Raise InputError when the weights of all models are more than a page can hold."""
     sizes = [packed_size(model, int8) for model in models]
-    if (size := sum(sizes)) <= LARGEST:
+    size = sum(sizes)
+    if size <= LARGEST:
         return
     smaller = sum(packed_size(model, True) for model in models)
-    if fits := LARGEST // sizes[0] if len(models) > 1 else 0:
+    fits = 0  # how many of several
+    if len(models) > 1:
+        fits = LARGEST // sizes[0]
+    if fits:
         advice = f"name at most {fits:,} of them"
     elif smaller <= LARGEST and not int8:
         advice = f"--int8 makes that {smaller / 1e6:,.0f} MB"

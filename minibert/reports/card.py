@@ -74,11 +74,13 @@ def is_own(card: str) -> bool:
 
     Parameters
     ----------
-    card : text of a `README.md`.
+    card : str
+        Text of a `README.md`.
 
     Returns
     -------
-    bool, by the tags above the card.
+    bool
+        By the tags above the card.
     """
     return re.match(r'---\ntags: \["bert", "minibert"\]\n', card) is not None
 
@@ -88,31 +90,35 @@ def renewed(before: str, card: str) -> str:
 
     Parameters
     ----------
-    before : the card, which `is_own`; its author may have added to it.
-    card : the new one, of `model_card`, for a folder of another name or format.
+    before : str
+        The card, which `is_own`; its author may have added to it.
+    card : str
+        The new one, of `model_card`, for a folder of another name or format.
 
     Returns
     -------
-    str.
+    str
     """
     _, old_fields, old_text = before.split("---\n", 2)
     _, new_fields, new_text = card.split("---\n", 2)
-    stated = {line.partition(":")[0]: line for line in new_fields.splitlines()}
-    stated = {name: stated[name] for name in RENEWED if name in stated}
+    new_lines = {line.partition(":")[0]: line for line in new_fields.splitlines()}
+    stated = [new_lines[name] for name in RENEWED if name in new_lines]
     lines: list[str] = []
     for line in old_fields.splitlines():
         field = line.partition(":")[0]
         if field not in RENEWED:
             lines.append(line)
         if field == "tags":
-            lines += stated.values()
+            lines += stated
     title = _HEADING.search(new_text)
     if title:
-        lines = [_named(line, title[0].removeprefix("# ")) for line in lines]
+        name = title[0].removeprefix("# ")
+        lines = [_named(line, name) for line in lines]
     for pattern in (_HEADING, _ABOUT, _USE):
         if new := pattern.search(new_text):
             old_text = pattern.sub(lambda _, text=new[0]: text, old_text, count=1)  # type: ignore[misc]
-    return "---\n" + "".join(f"{line}\n" for line in lines) + "---\n" + old_text
+    fields = "".join(f"{line}\n" for line in lines)
+    return f"---\n{fields}---\n{old_text}"
 
 
 def _named(line: str, name: str) -> str:
@@ -120,9 +126,10 @@ def _named(line: str, name: str) -> str:
     if not line.startswith(METRICS):
         return line
     with suppress(ValueError):
-        found = parse_json(line.removeprefix(METRICS))
-        if fits(found, list[dict[str, Any]]):  # else somebody has written another one
-            return METRICS + json.dumps([one | {"name": name} for one in found], ensure_ascii=False)
+        models = parse_json(line.removeprefix(METRICS))
+        if fits(models, list[dict[str, Any]]):  # else somebody has written another one
+            renamed = [model | {"name": name} for model in models]
+            return METRICS + json.dumps(renamed, ensure_ascii=False)
     return line
 
 
@@ -134,12 +141,15 @@ def model_card(run: Path, model: Exported) -> str:
 
     Parameters
     ----------
-    run : folder of the model.
-    model : what is handed on.
+    run : Path
+        Folder of the model.
+    model : Exported
+        What is handed on.
 
     Returns
     -------
-    str, the text of a `README.md`.
+    str
+        The text of a `README.md`.
 
     Raises
     ------
@@ -148,48 +158,29 @@ def model_card(run: Path, model: Exported) -> str:
     """
     name = printable(model.name)
     head = "none" if model.head == "pretraining" and model.config.is_decoder else model.head
-    task, command, texts = PURPOSES[head]
+    task, _, _ = PURPOSES[head]
     if (run / OPTIONS_FILE).exists():
-        training, found, metrics, limits = _finetuned(run)
+        training, measured, metrics, limits = _finetuned(run)
     elif (run / PRETRAINED).exists():
-        training, found, metrics, limits = _pretrained(run, model.is_step)
+        training, measured, metrics, limits = _pretrained(run, model.is_step)
     else:
-        training, found, metrics, limits = [], [], {}, ["What it learnt from is not known from its folder."]
+        training, measured, metrics = [], [], {}
+        limits = ["What it learnt from is not known from its folder."]
     fields: dict[str, Any] = {"tags": ["bert", "minibert"], "pipeline_tag": task}
     if model.pool:
-        fields |= {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+        fields["library_name"] = "sentence-transformers"
+        fields["pipeline_tag"] = "sentence-similarity"
     elif model.for_transformers:
-        fields |= {"library_name": "transformers"}
+        fields["library_name"] = "transformers"
     if metrics:
         finite = [{"type": name, "value": value} for name, value in metrics.items() if math.isfinite(value)]
         dataset = {"type": "dev", "name": training[0].partition(": ")[2].strip(".")}
-        measured = {"task": {"type": task}, "dataset": dataset, "metrics": finite}
-        fields["model-index"] = [{"name": name, "results": [measured]}]
-    config, labels = model.config, ", ".join(map(_code, model.labels))
-    both = model.pair and command == "classify"
-    texts += ("another text",) * both
-    given = f'"{texts[0]}"' if texts else ""
-    if both:
-        given = f'{{"text": "{texts[0]}", "text_pair": "{texts[1]}"}}'
-    quoted = json.dumps(name, ensure_ascii=False)
-    python = "from minibert import Bert", f"Bert.from_pretrained({quoted})"
-    if model.pool:
-        encode = f'SentenceTransformer({quoted}).encode(["a text"])'
-        python = "from sentence_transformers import SentenceTransformer", encode
-    elif model.for_transformers and task in PIPELINES:
-        python = "from transformers import pipeline", f'pipeline("{task}", {quoted})({given})'
-    place = f"./{name}" if name.startswith("-") else name  # which would be taken for a flag
-    asked = " ".join([f"minibert {command} --model {shlex.quote(place)}", *(f'"{text}"' for text in texts)])
-    if model.choices and head == "choice":
-        asked += f" --task {model.choices}"
-    use = ["```python", *python, "```", "", "```", asked, "```"]
-    if head == "choice":
-        use += ["", CHOICES]
-    if not model.vocabulary:
-        use = [NO_VOCABULARY]
+        result = {"task": {"type": task}, "dataset": dataset, "metrics": finite}
+        fields["model-index"] = [{"name": name, "results": [result]}]
+    config = model.config
     lines = [
         "---",
-        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()),
+        *(f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items()),
         "---",
         "",
         f"# {name}",
@@ -197,31 +188,72 @@ def model_card(run: Path, model: Exported) -> str:
         f"A BERT of {counted(config.L, 'layer')} with hidden size {config.H} and "
         f"{counted(config.A, 'head')}, {model.parameters / 1e6:.1f}M parameters, {config.V:,} pieces, and at "
         f"most {config.P} tokens in a text, for {task.replace('-', ' ')}.",
-        *[f"Its outputs are {labels}."] * bool(labels),
     ]
+    labels = ", ".join(map(_code, model.labels))
+    if labels:
+        lines.append(f"Its outputs are {labels}.")
     sections = {
         "Training": [f"- {line}" for line in training],
-        "Results": found,
-        "Use": use,
+        "Results": measured,
+        "Use": _use(name, head, model),
         "Limits": [f"- {line}" for line in (*limits, *LIMITS)],
     }
     for title, section in sections.items():
-        lines += ["", f"## {title}", "", *section] if section else []
+        if section:
+            lines += ["", f"## {title}", "", *section]
     return printable_text("\n".join(lines)) + "\n"
 
 
+def _use(name: str, head: str, model: Exported) -> list[str]:
+    """Return the lines that say how a model is asked, in Python and on the command line."""
+    if not model.vocabulary:
+        return [NO_VOCABULARY]
+    task, command, texts = PURPOSES[head]
+    given = f'"{texts[0]}"' if texts else ""
+    if model.pair and command == "classify":
+        texts += ("another text",)
+        given = f'{{"text": "{texts[0]}", "text_pair": "{texts[1]}"}}'
+    quoted = json.dumps(name, ensure_ascii=False)
+    if model.pool:
+        python = [
+            "from sentence_transformers import SentenceTransformer",
+            f'SentenceTransformer({quoted}).encode(["a text"])',
+        ]
+    elif model.for_transformers and task in PIPELINES:
+        python = ["from transformers import pipeline", f'pipeline("{task}", {quoted})({given})']
+    else:
+        python = ["from minibert import Bert", f"Bert.from_pretrained({quoted})"]
+    place = f"./{name}" if name.startswith("-") else name  # which would be taken for a flag
+    asked = f"minibert {command} --model {shlex.quote(place)}"
+    for text in texts:
+        asked += f' "{text}"'
+    if model.choices and head == "choice":
+        asked += f" --task {model.choices}"
+    use = ["```python", *python, "```", "", "```", asked, "```"]
+    if head == "choice":
+        use += ["", CHOICES]
+    return use
+
+
 def _pretrained(run: Path, is_step: bool) -> Parts:
+    """Return what the card of a pre-training says; InputError where its files are damaged."""
     paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # the last in version 0.1
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
     options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
-    text = ", ".join(map(_last, options["corpus"] or filter(None, [options.get("shards")])))
-    training = [f"Text: {text or '16 English books in the public domain, which come with minibert'}."]
+    sources = options["corpus"]
+    if not sources and options.get("shards"):
+        sources = [options["shards"]]
+    text = ", ".join(map(_last, sources))
+    if not text:
+        text = "16 English books in the public domain, which come with minibert"
+    training = [f"Text: {text}."]
     if model := options.get("model") or options.get("init_from"):
         training.append(f"Begun from the weights of {_last(model)}.")
     if is_step or not (run / results.REPORT).exists():
         return training, [], {}, [UNFINISHED]
     report = read_json(run / results.REPORT, {"trained_length": int, "left_to_right": bool | None, **LENGTH})
-    held_out, length = report.get("held_out", {}), report["trained_length"]
+    held_out = report.get("held_out", {})
+    length = report["trained_length"]
     if held_out is None:  # nothing was measured
         to_right = report.get("left_to_right", False)
     else:
@@ -230,12 +262,12 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
             raise InputError(f"{path} can't be read: in 'held_out' {wrong}; let --resume write it again.")
         held_out = dict.fromkeys(results.HELD_OUT) | held_out
         to_right = held_out["shuffled_loss"] is None
-    predicted = "the next words" if to_right else "[MASK]s"
-    training += [
-        f"Objective: predict {predicted}" + "; does one span follow another" * options["next_sentence"] + ".",
-        _length(report) + f", in sequences of up to {length} tokens, {options['batch_size']:,} in a step; "
-        f"learning rate {options['learning_rate']:g}.",
-    ]
+    objective = "predict the next words" if to_right else "predict [MASK]s"
+    if options["next_sentence"]:
+        objective += "; does one span follow another"
+    training.append(f"Objective: {objective}.")
+    batches = f"in sequences of up to {length} tokens, {options['batch_size']:,} in a step"
+    training.append(f"{_length(report)}, {batches}; learning rate {options['learning_rate']:g}.")
     seen = f"It has seen no sequence of more than {length} tokens."
     if held_out is None:
         return training, [], {}, ["It was not measured on held-out text.", seen]
@@ -247,9 +279,11 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
 
 
 def _finetuned(run: Path) -> Parts:
+    """Return what the card of a fine-tuning says; InputError where its files are damaged."""
     options = read_json(run / OPTIONS_FILE, {"model": str})
     begun = f"Begun from the weights of {_last(options['model'])}."
-    if (report := results.load_report(run)) is None:
+    report = results.load_report(run)
+    if report is None:
         return [begun], [], {}, [UNFINISHED]
     title = printable(report["title"]).replace("Your own table", "a table of the author's own")
     training = [
@@ -259,33 +293,46 @@ def _finetuned(run: Path) -> Parts:
         f"{report['best_epoch']:g} was the best on dev.",
     ]
     metric = report["metric"]
-    rows = [*[("", "model")] * (not results.has_head(report)), *results.metric_rows(report)]
+    rows = results.metric_rows(report)
+    if not results.has_head(report):
+        rows = [("", "model"), *rows]
     low, high = (results.metric_number(metric, end) for end in report["interval"])
     notes = [
         f"On {counted(report['examples'], 'example')} of dev. {results.metric_name(metric)}, "
         f"{results.interval_name(report)}: {low} to {high}.",
         *map(printable, results.remarks(report)),
     ]
-    found = [*_table(rows), *(line for note in notes for line in ("", note))]
+    measured = _table(rows)
+    for note in notes:
+        measured += ["", note]
     limits = ["The epoch was chosen on the examples that it was measured on, which flatters it a bit."]
-    return training, found, dict(report["scores"]), limits
+    return training, measured, dict(report["scores"]), limits
 
 
 def _length(report: dict[str, Any]) -> str:
+    """Say how long a training was."""
     return f"{results.length_text(report)}, {report['training_seconds'] / 60:.1f} minutes"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return rows as a table, the first as its head."""
-    lines = ["| " + " | ".join(printable(cell).replace("|", r"\|") for cell in row) + " |" for row in rows]
-    return [lines[0], "|---|" + "---:|" * (len(rows[0]) - 1), *lines[1:]]
+    lines = []
+    for row in rows:
+        cells = [printable(cell).replace("|", r"\|") for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    rule = "|---|" + "---:|" * (len(rows[0]) - 1)
+    lines.insert(1, rule)
+    return lines
 
 
 def _last(path: str) -> str:
     """Return the last part of a path, all that others are to see of it; the home folder is nobody's name."""
     whole = Path(path).absolute()
-    return "a folder" if whole == Path.home() else _code(whole.name)
+    if whole == Path.home():
+        return "a folder"
+    return _code(whole.name)
 
 
 def _code(text: str) -> str:
+    """Write a name as code in Markdown."""
     return "`" + printable(text).replace("`", "'") + "`"

@@ -19,12 +19,27 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-
 
 
 def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
-    """Fill in a template of a folder; every value that is no Markup goes through `shown`, and is escaped."""
+    """Fill in a template; every value that is no Markup goes through `shown`, and is escaped.
+
+    Parameters
+    ----------
+    template : str
+        Name of its file.
+    folder : Path
+        In which the templates are; those of this room by default.
+    **values
+        By the names that the template has for them; each of these has to be given.
+
+    Returns
+    -------
+    str
+    """
     return _environment(folder).get_template(template).render(values)
 
 
 @cache
 def _environment(folder: Path) -> Any:
+    """Return what fills in the templates of a folder, and knows how numbers are written."""
     import jinja2
     from markupsafe import Markup
 
@@ -42,14 +57,41 @@ def _environment(folder: Path) -> Any:
 
 
 def framed(page: str, title: str, scripts: bool = False) -> str:
-    """Put a page into a frame for a notebook's cell; no script runs there unless `scripts` allows it."""
-    title, source, sandbox = html.escape(title), html.escape(page), "allow-scripts" if scripts else ""
+    """Put a page into a frame for a notebook's cell.
+
+    Parameters
+    ----------
+    page : str
+        A whole HTML document.
+    title : str
+        Of the frame, for who does not see it.
+    scripts : bool, default False
+        Let scripts of the page run; none does otherwise.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    title = html.escape(title)
+    source = html.escape(page)
+    sandbox = "allow-scripts" if scripts else ""
     style = "width: 100%; height: 40rem; box-sizing: border-box; border: 1px solid #8888"
     return f'<iframe sandbox="{sandbox}" title="{title}" style="{style}" srcdoc="{source}"></iframe>'
 
 
 def shown(value: Any) -> str:
     """Write a value in words, without what no page may hold.
+
+    Parameters
+    ----------
+    value : Any
+        Numbers have thousands marked and four places or so, sequences become a list, None a dash.
+
+    Returns
+    -------
+    str
+        Not yet escaped.
 
     Examples
     --------
@@ -60,6 +102,7 @@ def shown(value: Any) -> str:
 
 
 def _words(value: Any) -> str:
+    """Write a value in words, control characters and all."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -83,4 +126,6 @@ def _number(value: float) -> str:
         return str(value)
     if value.is_integer() and abs(value) > 1:
         return f"{value:,.0f}"
-    return f"{value:.4f}" if abs(value) >= 0.001 or value == 0 else f"{value:.4g}"
+    if abs(value) >= 0.001 or value == 0:
+        return f"{value:.4f}"
+    return f"{value:.4g}"

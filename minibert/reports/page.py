@@ -42,12 +42,28 @@ class Facts:
 
 
 def page(facts: Facts) -> str:
-    """Write the report as one HTML document."""
-    report, name, seconds = facts.report, facts.report["metric"], facts.report.get("training_seconds")
-    best, interval, rows = report["scores"].get(name), report.get("interval"), results.metric_rows(report)
-    head, rows = (rows[0], rows[1:]) if results.has_head(report) else ((), rows)
+    """Write the report as one HTML document.
+
+    Parameters
+    ----------
+    facts : Facts
+
+    Returns
+    -------
+    str
+    """
+    report = facts.report
+    name = report["metric"]
+    best = report["scores"].get(name)
+    interval = report.get("interval")
+    seconds = report.get("training_seconds")
+    head: tuple[str, ...] = ()
+    rows = results.metric_rows(report)
+    if results.has_head(report):
+        head, *rows = rows
     cut = report.get("truncated", {}).get("warning", "")
-    notes = [" ".join([*results.together(report), cut]).strip(), *results.remarks(report)]
+    learnt = " ".join([*results.together(report), cut]).strip()
+    notes = [learnt, *results.remarks(report)]
     return rendered(
         "report.html.j2",
         title=report["title"],
@@ -68,44 +84,87 @@ def page(facts: Facts) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the unit that suits it."""
+    """Write a time in the unit that suits it.
+
+    Parameters
+    ----------
+    seconds : float
+
+    Returns
+    -------
+    str
+        In seconds, minutes or hours.
+    """
     if seconds < 100:
         return f"{seconds:.1f} seconds"
-    return f"{seconds / 60:.1f} minutes" if seconds < 6000 else f"{seconds / 3600:.1f} hours"
+    if seconds < 6000:
+        return f"{seconds / 60:.1f} minutes"
+    return f"{seconds / 3600:.1f} hours"
 
 
 def option_rows(options: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the names of options with their values as they were given."""
+    """Return the names of options with their values as they were given.
+
+    Parameters
+    ----------
+    options : dict
+
+    Returns
+    -------
+    list of (str, Any)
+        Numbers as text: 0.1 and not 0.1000.
+    """
     return [(name, _short(value)) for name, value in options.items()]
 
 
 def _short(value: Any) -> Any:
     """Write an option as it was given: 0.1 and not 0.1000, 12345 and not 12,345, text=review."""
     if isinstance(value, tuple):
-        return tuple(f"{one[0]}={one[1]}" if isinstance(one, tuple) else _short(one) for one in value)
+        parts = []
+        for part in value:
+            if isinstance(part, tuple):
+                parts.append(f"{part[0]}={part[1]}")
+            else:
+                parts.append(_short(part))
+        return tuple(parts)
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value) if type(value) is int else value
+    if type(value) is int:
+        return str(value)
+    return value
 
 
 def _curves(facts: Facts) -> list[dict[str, Any] | None]:
     """Draw the loss and the metric, one above the other over the same steps."""
-    last, name = max((row["step"] for row in facts.curve), default=0), facts.report["metric"]
+    report = facts.report
+    name = report["metric"]
     number = partial(metric_number, name)
-    more: dict[str, Any] = {"scale": 100.0 if results.is_share(name) else 1.0}
-    interval, majority = facts.report.get("interval"), facts.report.get("majority")
+    interval = report.get("interval")
+    band = None
     if interval is not None and np.isfinite(interval).all():
-        more["band"] = *interval, f"{results.interval_name(facts.report)} of the best epoch"
+        band = *interval, f"{results.interval_name(report)} of the best epoch"
+    lines = []
+    majority = report.get("majority")
     if majority is not None:
-        same = majority["scores"][name]
-        more["lines"] = [(same, f"always {majority['label']!r}: {number(same)}")]
-        if bag := facts.report.get("bag_of_words"):
-            of_words = bag["scores"][name]
-            more["lines"].append((of_words, f"bag of words: {number(of_words)}"))
-    of_dev = [Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)]
-    loss = picture("training loss", [Curve("loss", points(facts.curve, "loss"))], shown, last)
-    metric = picture(f"{metric_name(name)} on dev", of_dev, number, last, **more)
-    return [one for one in (loss, metric) if one]
+        score = majority["scores"][name]
+        lines.append((score, f"always {majority['label']!r}: {number(score)}"))
+        if bag := report.get("bag_of_words"):
+            score = bag["scores"][name]
+            lines.append((score, f"bag of words: {number(score)}"))
+    last = max((row["step"] for row in facts.curve), default=0)
+    losses = Curve("loss", points(facts.curve, "loss"))
+    of_dev = Curve("metric", points(facts.curve, f"dev_{name}"), dots=True)
+    loss = picture("training loss", [losses], shown, last)
+    metric = picture(
+        f"{metric_name(name)} on dev",
+        [of_dev],
+        number,
+        last,
+        scale=100.0 if results.is_share(name) else 1.0,
+        band=band,
+        lines=lines,
+    )
+    return [drawn for drawn in (loss, metric) if drawn]
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
@@ -116,28 +175,52 @@ def _confusion(facts: Facts) -> dict[str, Any] | None:
     names, counts = _counted(*facts.classes, facts.labels, learnt)
     each = [_of_class(name, i, counts, learnt) for i, name in enumerate(names)]
     names, counts = _most_frequent(names, counts)
-    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-    rows = [
-        (name, [_cell(int(counts[i, j]), float(shares[i, j]), i == j) for j in range(len(names))])
-        for i, name in enumerate(names)
-    ]
-    head = ("class", "precision", "recall", "F1", *["learnt from"] * bool(learnt), "expected", "found")
-    return {"names": names, "rows": rows, "each": each, "head": head}
+    expected = np.maximum(1, counts.sum(1, keepdims=True))
+    shares = counts / expected
+    rows = []
+    for i, name in enumerate(names):
+        cells = [_cell(int(counts[i, j]), float(shares[i, j]), i == j) for j in range(len(names))]
+        rows.append((name, cells))
+    head = ["class", "precision", "recall", "F1"]
+    if learnt:
+        head.append("learnt from")
+    head += ["expected", "found"]
+    return {"names": names, "rows": rows, "each": each, "head": tuple(head)}
 
 
 def _cell(count: int, share: float, right: bool) -> tuple[str, str, int]:
     """Return the kind of a cell, how dark it is, and its number."""
-    tone = share if right else math.sqrt(share)  # a few mistakes are to be seen, too
-    return ("right" if right else "wrong") + (" strong" if tone > 0.5 else ""), f"{tone:.3f}", count
+    if right:
+        kind, tone = "right", share
+    else:
+        kind, tone = "wrong", math.sqrt(share)  # a few mistakes are to be seen, too
+    if tone > 0.5:
+        kind += " strong"
+    return kind, f"{tone:.3f}", count
 
 
 # counts (K,K)
 def _of_class(name: str, i: int, counts: np.ndarray, learnt: Mapping[str, int]) -> list[Any]:
     """Return a class, its precision, recall and F1, and its counts."""
-    expected, found, right = int(counts[i].sum()), int(counts[:, i].sum()), int(counts[i, i])
-    shares = (right, found), (right, expected), (2 * right, expected + found)
-    numbers = [metric_number("", part / whole) if whole else None for part, whole in shares]
-    return [name, *numbers, *([learnt.get(name, 0)] if learnt else []), expected, found]
+    expected = int(counts[i].sum())
+    predicted = int(counts[:, i].sum())
+    right = int(counts[i, i])
+    row: list[Any] = [
+        name,
+        _share(right, predicted),  # precision
+        _share(right, expected),  # recall
+        _share(2 * right, expected + predicted),  # F1
+    ]
+    if learnt:
+        row.append(learnt.get(name, 0))
+    return [*row, expected, predicted]
+
+
+def _share(part: int, whole: int) -> str | None:
+    """Write a share in percent; None of nothing."""
+    if not whole:
+        return None
+    return metric_number("", part / whole)
 
 
 # -> (K,K)
@@ -146,9 +229,11 @@ def _counted(
 ) -> tuple[list[str], np.ndarray]:
     """Count how often each class was found for each; classes not among `labels` come last."""
     there = {*expected, *found, *learnt}
-    names = [*(label for label in labels if label in there), *sorted(there - {*labels})]
-    number = {name: at for at, name in enumerate(names)}
-    gold, predicted = ([number[name] for name in side] for side in (expected, found))
+    names = [label for label in labels if label in there]
+    names += sorted(there - {*labels})
+    number = {name: place for place, name in enumerate(names)}
+    gold = [number[name] for name in expected]
+    predicted = [number[name] for name in found]
     return names, metrics.confusion(gold, predicted, range(len(names)))
 
 
@@ -158,33 +243,76 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
     rest = len(names) - MOST_CLASSES
     if rest <= 1:
         return names, counts
-    often = np.argsort(-(counts.sum(0) + counts.sum(1)), kind="stable")
-    kept = sorted(often[:MOST_CLASSES])
-    place = np.full(len(names), MOST_CLASSES)
+    frequency = counts.sum(0) + counts.sum(1)
+    by_frequency = np.argsort(-frequency, kind="stable")
+    kept = sorted(by_frequency[:MOST_CLASSES])
+    place = np.full(len(names), MOST_CLASSES)  # of the others, the last one
     place[kept] = np.arange(MOST_CLASSES)
     joined = np.zeros((MOST_CLASSES + 1, MOST_CLASSES + 1), counts.dtype)
     np.add.at(joined, (place[:, None], place[None, :]), counts)
-    return [*(names[at] for at in kept), f"{rest:,} rarer classes"], joined
+    kept_names = [names[at] for at in kept]
+    return [*kept_names, f"{rest:,} rarer classes"], joined
 
 
 def facts_of(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
 ) -> Facts:
-    """Return what the page of a run says that lies in a folder, with what `report.json` holds there."""
-    names: dict[str, Any] = {one: Path(getattr(options, one)).name for one in ("data", "model")}
-    names["also"] = tuple((name, Path(folder).name) for name, folder in options.also)
-    named = dataclasses.asdict(options) | names
-    classes = measured.task.classes(measured.examples, measured.predictions)
+    """Return what the page of a run says.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run, with the record of its steps if there is one.
+    options : FinetuneOptions
+        Of their paths the last parts alone are shown.
+    measured : Measured
+    mistakes : sequence of Mistake
+        The worst first.
+    report : dict
+        What `report.json` holds.
+
+    Returns
+    -------
+    Facts
+    """
+    model = Path(options.model).name
+    named = dataclasses.asdict(options)
+    named["data"] = Path(options.data).name
+    named["model"] = model
+    named["also"] = tuple((name, Path(data).name) for name, data in options.also)
     curve = read_metrics(folder) if (folder / METRICS).exists() else ()
-    return Facts(report, names["model"], named, measured.labels, classes, curve, mistakes)
+    return Facts(
+        report,
+        model,
+        options=named,
+        labels=measured.labels,
+        classes=measured.task.classes(measured.examples, measured.predictions),
+        curve=curve,
+        mistakes=mistakes,
+    )
 
 
 def save_report(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: dict[str, Any]
 ) -> None:
-    """Write `report.html`, then `report.json`, which marks a run as finished; add both paths to `report`."""
+    """Write `report.html`, then `report.json`, which marks a run as finished.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    options : FinetuneOptions
+    measured : Measured
+    mistakes : sequence of Mistake
+        The worst first.
+    report : dict
+        What was measured; learning rate, seed and both paths are added to it.
+    """
     path = folder / REPORT_FILE
-    atomic_text(path, page(facts_of(folder, options, measured, mistakes, report)))
-    report |= {"learning_rate": options.learning_rate, "seed": options.seed}
-    report |= {"folder": str(folder), "page": str(path)}
+    facts = facts_of(folder, options, measured, mistakes, report)
+    atomic_text(path, page(facts))
+    report["learning_rate"] = options.learning_rate
+    report["seed"] = options.seed
+    report["folder"] = str(folder)
+    report["page"] = str(path)
     atomic_json(folder / results.REPORT, report)

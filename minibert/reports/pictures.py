@@ -28,7 +28,19 @@ class Curve(NamedTuple):
 
 # -> (n,2)
 def points(lines: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
-    """Return steps and what was recorded of them under a name, of lines of `metrics.jsonl`."""
+    """Return steps and what was recorded of them under a name.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+        Those of `metrics.jsonl`; lines without the name are passed over.
+    name : str
+
+    Returns
+    -------
+    (n,2) float
+        A step and a value in each row.
+    """
     found = [(line["step"], line[name]) for line in lines if name in line]
     return np.array(found, float).reshape(-1, 2)
 
@@ -44,22 +56,47 @@ def picture(
     lines: Sequence[tuple[float, str]] = (),
     marks: Sequence[tuple[float, str]] = (),
 ) -> dict[str, Any] | None:
-    """Draw curves above one axis, which ends at `last`; None where they have no point that can be drawn.
+    """Draw curves above one axis.
 
-    The numbers at the other axis are `scale` times the values, which `words` writes out; it holds the ends of
-    the interval `band` and the values of `lines`, each with its name: what is small beside them is small in
-    the picture. A mark is a name at a place of the first axis.
+    What is small beside the interval `band` and the values of `lines` is small in the picture, too: the other
+    axis holds all of them.
+
+    Parameters
+    ----------
+    title : str
+    curves : sequence of Curve
+        Points that are not finite, or larger than LARGEST, are left out.
+    words : callable
+        Writes out a value.
+    last : float, default None
+        Where the axis ends; None: at the last point.
+    axis : str, default "step"
+        What the curves are over: "step", "tokens" or "minutes".
+    scale : float, default 1.0
+        The numbers at the other axis are so many times the values, 100 for percent.
+    band : (float, float, str), default None
+        Ends of an interval, and its name.
+    lines : sequence of (float, str)
+        Level lines: a value and its name.
+    marks : sequence of (float, str)
+        Upright lines: a place on the axis and its name.
+
+    Returns
+    -------
+    dict, or None
+        What the template fills in; None where no curve has a point that can be drawn.
     """
-    lines = [one for one in lines if abs(one[0]) < LARGEST]
-    curves = [one._replace(points=one.points[(np.abs(one.points) < LARGEST).all(1)]) for one in curves]
-    curves = [_thinned(one) for one in curves if len(one.points)]
+    lines = [line for line in lines if abs(line[0]) < LARGEST]
+    curves = _drawable(curves)
     if not curves:
         return None
-    last = max(1.0 if axis == "step" else 1e-9, last or max(one.points[:, 0].max() for one in curves))
-    drawn = [path for one in curves for path in _paths(one)]
-    shown = [value for _, points in drawn for value in points[:, 1]]
-    heights = ticks(*_room(np.array([*shown, *(band or ())[:2], *(value for value, _ in lines)])))
-    places = [one for one in ticks(0.0, last) if one <= last and (axis != "step" or one == int(one))]
+    shortest = 1.0 if axis == "step" else 1e-9
+    last = max(shortest, last or max(curve.points[:, 0].max() for curve in curves))
+    drawn = [path for curve in curves for path in _paths(curve)]
+    heights = _heights(drawn, band, lines)
+    places = [tick for tick in ticks(0.0, last) if tick <= last]
+    if axis == "step":
+        places = [tick for tick in places if tick == int(tick)]
     low, high = heights[0], heights[-1]
 
     def x(place: Any) -> Any:
@@ -69,16 +106,14 @@ def picture(
         return TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     paths = [("line", [(LEFT, y(value)), (WIDTH - RIGHT, y(value))]) for value, _ in lines]
-    paths += [("rule", [(x(place), TOP), (x(place), HEIGHT - BOTTOM)]) for place, _ in marks if place]
-    paths += [(kind, np.stack([x(points[:, 0]), y(points[:, 1])], 1).tolist()) for kind, points in drawn]
-    dots = []
-    for one in curves:
-        for place, value in one.points.tolist() if one.dots else ():
-            name = f"{one.name}, " * bool(one.name) + f"{axis} {_tick(place)}"
-            dots.append((one.kind, x(place), y(value), f"{name}: {words(value)}"))
-    ends = [f"{one.name} from {words(one.points[0, 1])} to {words(one.points[-1, 1])}" for one in curves]
+    for place, _ in marks:
+        if place:
+            paths.append(("rule", [(x(place), TOP), (x(place), HEIGHT - BOTTOM)]))
+    for kind, points in drawn:
+        in_picture = np.stack([x(points[:, 0]), y(points[:, 1])], 1)
+        paths.append((kind, in_picture.tolist()))
     return {
-        "label": f"{title} over {axis.rstrip('s')}s, {'; '.join(ends).strip()}",
+        "label": _label(title, curves, words, axis),
         "title": title,
         "axis": axis,
         "width": WIDTH,
@@ -89,40 +124,101 @@ def picture(
         "heights": [(_tick(scale * tick), y(tick)) for tick in heights],
         "places": [(_tick(place), x(place)) for place in places],
         "bands": [(y(band[0]), y(band[1]), band[2])] if band else [],
-        "texts": [*_beside([(y(value), name) for value, name in lines])]
-        + [*_above([(x(place), name) for place, name in marks])],
+        "texts": [
+            *_beside([(y(value), name) for value, name in lines]),
+            *_above([(x(place), name) for place, name in marks]),
+        ],
         "paths": paths,
-        "dots": dots,
+        "dots": [
+            (curve.kind, x(place), y(value), _dot_name(curve, axis, place, words(value)))
+            for curve in curves
+            if curve.dots
+            for place, value in curve.points.tolist()
+        ],
     }
+
+
+def _drawable(curves: Sequence[Curve]) -> list[Curve]:
+    """Return the curves that have points, without those that are beyond all bounds, and thinned."""
+    drawable = []
+    for curve in curves:
+        is_inside = (np.abs(curve.points) < LARGEST).all(1)
+        curve = curve._replace(points=curve.points[is_inside])
+        if len(curve.points):
+            drawable.append(_thinned(curve))
+    return drawable
+
+
+def _heights(
+    drawn: Sequence[tuple[str, np.ndarray]],
+    band: tuple[float, float, str] | None,
+    lines: Sequence[tuple[float, str]],
+) -> list[float]:
+    """Return round numbers for the upright axis, which holds all that is drawn."""
+    values = [value for _, points in drawn for value in points[:, 1]]
+    if band:
+        values += band[:2]
+    values += [value for value, _ in lines]
+    return ticks(*_room(np.array(values)))
+
+
+def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], axis: str) -> str:
+    """Say in a sentence what a picture shows, for who does not see it."""
+    ends = []
+    for curve in curves:
+        first = words(curve.points[0, 1])
+        last = words(curve.points[-1, 1])
+        ends.append(f"{curve.name} from {first} to {last}")
+    return f"{title} over {axis.rstrip('s')}s, {'; '.join(ends).strip()}"
+
+
+def _dot_name(curve: Curve, axis: str, place: float, value: str) -> str:
+    """Return what is read at a dot: its curve where there are several, its place and its value."""
+    where = f"{axis} {_tick(place)}: {value}"
+    if curve.name:
+        return f"{curve.name}, {where}"
+    return where
 
 
 def _parts(curve: Curve) -> list[np.ndarray]:
     """Divide the points of a curve where its smoothing begins anew."""
-    found = np.split(curve.points, np.searchsorted(curve.points[:, 0], curve.breaks, side="right"))
-    return [part for part in found if len(part)]
+    borders = np.searchsorted(curve.points[:, 0], curve.breaks, side="right")
+    return [part for part in np.split(curve.points, borders) if len(part)]
 
 
 def _thinned(curve: Curve) -> Curve:
     """Average neighbours where there are more than MOST_POINTS."""
-    if (count := len(curve.points)) <= MOST_POINTS:
+    count = len(curve.points)
+    if count <= MOST_POINTS:
         return curve
-    parts = [np.array_split(part, max(1, MOST_POINTS * len(part) // count)) for part in _parts(curve)]
-    return curve._replace(points=np.array([few.mean(0) for part in parts for few in part]))
+    means = []
+    for part in _parts(curve):
+        most = max(1, MOST_POINTS * len(part) // count)
+        means += [few.mean(0) for few in np.array_split(part, most)]
+    return curve._replace(points=np.array(means))
 
 
 def _paths(curve: Curve) -> list[tuple[str, np.ndarray]]:
+    """Return the lines of a curve, each with its class: as it is, or smoothed above all of its points."""
     if curve.dots:
         return [(curve.kind, curve.points)]
     window = max(1, len(curve.points) // 20)
-    smooth = (np.stack([part[:, 0], smoothed(part[:, 1], window)], 1) for part in _parts(curve))
-    return [(f"{curve.kind} raw", curve.points)] * curve.faint + [(curve.kind, one) for one in smooth]
+    paths = []
+    if curve.faint:
+        paths.append((f"{curve.kind} raw", curve.points))
+    for part in _parts(curve):
+        means = smoothed(part[:, 1], window)
+        paths.append((curve.kind, np.stack([part[:, 0], means], 1)))
+    return paths
 
 
 def _beside(lines: Sequence[tuple[float, str]]) -> Any:
     """Write the name of each line at its right end: above it, or where another is close above, below."""
     before = -math.inf
     for y, name in sorted(lines):
-        yield WIDTH - RIGHT, y + LINE - 5 if y - before < LINE else y - 5, "end", name
+        is_close = y - before < LINE
+        height = y + LINE - 5 if is_close else y - 5
+        yield WIDTH - RIGHT, height, "end", name
         before = y
 
 
@@ -130,20 +226,35 @@ def _above(marks: Sequence[tuple[float, str]]) -> Any:
     """Write the name of each mark beside its line, lower where another one stands."""
     ends: list[float] = []  # of the last name of each row
     for x, name in marks:
-        row = next((number for number, end in enumerate(ends) if end <= x), len(ends))
-        ends[row : row + 1] = [x + LETTER * (len(name) + 1)]
+        free = (row for row, end in enumerate(ends) if end <= x)
+        row = next(free, len(ends))
+        end = x + LETTER * (len(name) + 1)
+        ends[row : row + 1] = [end]
         yield x + 4, TOP + LINE * (row + 0.6), "start", name
 
 
 def _room(values: np.ndarray) -> tuple[float, float]:
     """Return lowest and highest, apart even where all are the same."""
-    low, high = float(values.min()), float(values.max())
-    apart = 0.0 if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.1 * abs(high), 1e-3)
+    low = float(values.min())
+    high = float(values.max())
+    if high - low > 1e-9 * max(abs(low), abs(high)):
+        return low, high
+    apart = max(0.1 * abs(high), 1e-3)
     return low - apart, high + apart
 
 
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers, some five of them, the outer ones at or beyond both ends.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends, the second of them larger.
+
+    Returns
+    -------
+    list of float
+        Multiples of 1, 2 or 5 times a power of ten.
 
     Examples
     --------
@@ -152,12 +263,17 @@ def ticks(low: float, high: float) -> list[float]:
     """
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(one * power for one in (1.0, 2.0, 5.0, 10.0) if one * power >= 0.999 * rough)
-    numbers = range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)
-    return [float(f"{number * step:.12g}") for number in numbers]
+    round_steps = [multiple * power for multiple in (1.0, 2.0, 5.0, 10.0)]
+    step = next(one for one in round_steps if one >= 0.999 * rough)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
 def _tick(value: float) -> str:
+    """Write a number at an axis."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:,g}M"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:g}"

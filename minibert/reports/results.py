@@ -61,17 +61,49 @@ PLAIN = ("total", "thresh", "rmse", "mae")  # how metrics end that are no shares
 
 
 def is_share(name: str) -> bool:
-    """Tell whether a metric is best read as a percentage."""
+    """Tell whether a metric is best read as a percentage.
+
+    Parameters
+    ----------
+    name : str
+        Of the metric, such as "accuracy" or "best_thresh".
+
+    Returns
+    -------
+    bool
+        False of counts, thresholds and errors of numbers.
+    """
     return not name.endswith(PLAIN)
 
 
 def metric_name(name: str) -> str:
-    """Name a metric as terminal and page do."""
+    """Name a metric as terminal and page do.
+
+    Parameters
+    ----------
+    name : str
+        With underscores; a class may be part of it.
+
+    Returns
+    -------
+    str
+        With spaces, and without what a terminal should not print.
+    """
     return printable(name.replace("_", " "))
 
 
 def metric_number(name: str, value: float) -> str:
     """Write a metric as people read it: shares of one in percent.
+
+    Parameters
+    ----------
+    name : str
+    value : float
+        As `Task.score` has it.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -88,8 +120,21 @@ def metric_number(name: str, value: float) -> str:
 
 
 def metrics_text(scores: Mapping[str, float]) -> str:
-    """Write the first shares in one line, R² too; some tasks have a metric for every type of answer."""
-    shares = [f"{metric_name(n)} {metric_number(n, value)}" for n, value in scores.items() if is_share(n)]
+    """Write the first shares in one line, R² too; some tasks have a metric for every type of answer.
+
+    Parameters
+    ----------
+    scores : dict of float
+
+    Returns
+    -------
+    str
+        At most IN_A_LINE of them.
+    """
+    shares = []
+    for name, value in scores.items():
+        if is_share(name):
+            shares.append(f"{metric_name(name)} {metric_number(name, value)}")
     return ", ".join(shares[:IN_A_LINE])
 
 
@@ -103,84 +148,144 @@ class Measured(NamedTuple):
     bag_of_words: BagOfWords | None = None  # learnt from what the model learnt from, where texts have classes
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
-        """Return every mistake, the worst first; these have marks where the model stopped reading."""
-        task, found = self.task, self.task.mistakes(self.examples, self.predictions)
-        for place, one in enumerate(found[:WORST]):
-            found[place] = task.as_read(one, self.examples[one.example], tokenizer, max_length)
-        return found
+        """Return every mistake, the worst first.
+
+        Parameters
+        ----------
+        tokenizer : Tokenizer
+        max_length : int
+            Tokens of a sequence that the model has read.
+
+        Returns
+        -------
+        list of Mistake
+            The first WORST have marks where the model stopped reading.
+        """
+        mistakes = self.task.mistakes(self.examples, self.predictions)
+        for place, mistake in enumerate(mistakes[:WORST]):
+            example = self.examples[mistake.example]
+            mistakes[place] = self.task.as_read(mistake, example, tokenizer, max_length)
+        return mistakes
 
 
 def report_of(
     measured: Measured, mistakes: Sequence[Mistake], scores: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
-    """Return metrics, interval and the worst mistakes, for JSON; `scores` where they are known already."""
+    """Return metrics, interval and the worst mistakes, for JSON.
+
+    Parameters
+    ----------
+    measured : Measured
+    mistakes : sequence of Mistake
+        The worst first; WORST of them are kept.
+    scores : dict of float, default None
+        The metrics where they are known already; None: they are computed.
+
+    Returns
+    -------
+    dict
+        Fields of `report.json` that do not depend on a run, with those of `compared_with_majority` and
+        `compared_with_constant`.
+    """
     task, labels, examples, predictions, _ = measured
     statistic = task.statistic(examples, predictions)
     low, high, method = metrics.interval(statistic, len(examples), lowest_of(task.metric))
-    baselines = task.baselines(examples)
+    if scores is None:
+        scores = task.score(examples, predictions)
     report = {
         "task": task.name,
         "title": task.title,
         "metric": task.metric,
-        "scores": dict(task.score(examples, predictions) if scores is None else scores),
+        "scores": dict(scores),
         "interval": [low, high],  # 95%, of the metric
         "interval_method": method,
         "examples": len(examples),
         "labels": list(labels),
-        "mistakes": [one._asdict() for one in mistakes[:WORST]],
+        "mistakes": [mistake._asdict() for mistake in mistakes[:WORST]],
     }
-    compared = compared_with_majority(measured) | compared_with_constant(measured)
-    return report | ({"baselines": baselines} if baselines else {}) | compared
+    baselines = task.baselines(examples)
+    if baselines:
+        report["baselines"] = baselines
+    return report | compared_with_majority(measured) | compared_with_constant(measured)
 
 
 def compared_with_constant(measured: Measured) -> dict[str, Any]:
-    """Return what errors of predicted numbers are to be read beside; nothing for other tasks.
+    """Return what errors of predicted numbers are to be read beside.
 
-    That is `constant`: the mean of the examples' numbers as `value`, the `scores` of predicting it for every
-    example, and whether it `is_beaten`: whether the model's squared errors are smaller with other examples,
-    too, as far as a bootstrap tells.
+    Parameters
+    ----------
+    measured : Measured
+
+    Returns
+    -------
+    dict
+        Empty for tasks without numbers. Else `constant`: the mean of the examples' numbers as `value`, the
+        `scores` of predicting it for every example, and whether it `is_beaten`: whether the model's squared
+        errors are smaller with other examples, too, as far as a bootstrap tells.
     """
     task, _, examples, predictions, _ = measured
-    if (value := task.constant(examples)) is None:
+    value = task.constant(examples)
+    if value is None:
         return {}
-    same = [{"value": value}] * len(examples)
     gold = np.array([example.label for example in examples], np.float64)
-    errors = np.square(gold - [one["value"] for one in predictions])
-    gain, _ = metrics.bootstrap(mean_of(np.square(gold - value) - errors), len(examples))
-    constant = {"value": value, "scores": dict(task.score(examples, same)), "is_beaten": bool(gain > 0)}
+    errors = np.square(gold - [prediction["value"] for prediction in predictions])
+    errors_of_mean = np.square(gold - value)
+    gain, _ = metrics.bootstrap(mean_of(errors_of_mean - errors), len(examples))
+    same = [{"value": value}] * len(examples)
+    constant = {
+        "value": value,
+        "scores": dict(task.score(examples, same)),
+        "is_beaten": bool(gain > 0),
+    }
     return {"constant": constant}
 
 
 def compared_with_majority(measured: Measured) -> dict[str, Any]:
-    """Return what metrics of classes of texts are to be read beside; nothing for other tasks.
+    """Return what metrics of classes of texts are to be read beside.
 
-    That is `macro_f1`; `classes`, how many examples each has; `majority`, the most frequent `label`, with the
-    `scores` and `macro_f1` of predicting it for every example; and `bag_of_words`, the `scores` and
-    `macro_f1` of naive Bayes over words, where it is known what the model has learnt from. Where several
-    classes apply, `majority` is the strongest constant answer, and `untuned` has the scores with a threshold
-    of one half.
+    Parameters
+    ----------
+    measured : Measured
+
+    Returns
+    -------
+    dict
+        Empty for tasks without classes of texts. Else `macro_f1`; `classes`, how many examples each has;
+        `majority`, the most frequent `label`, with the `scores` and `macro_f1` of predicting it for every
+        example; and `bag_of_words`, the `scores` and `macro_f1` of naive Bayes over words, where it is known
+        what the model has learnt from. Where several classes apply, `majority` is the strongest constant
+        answer, and `untuned` has the scores with a threshold of one half.
     """
     task, labels, examples, predictions, bag = measured
+    expected: Sequence[str]
     if isinstance(task, ManyLabels):
         label, same = task.strongest_constant(examples, predictions)
-        expected: Sequence[str] = [name for one in examples for name in one.label]
-        macro_f1, of_same = (task.score(examples, one)["macro_f1"] for one in (predictions, same))
-        more = {"untuned": task.score(examples, task.untuned(predictions))}
+        expected = [name for example in examples for name in example.label]
+        macro_f1 = task.score(examples, predictions)["macro_f1"]
+        macro_f1_of_same = task.score(examples, same)["macro_f1"]
     else:
         classes = task.classes(examples, predictions)
         if task.kind != "classify" or classes is None:
             return {}
-        expected, found = classes
-        same, more = submissions.majority(examples, len(examples)), {}
+        expected, predicted = classes
+        same = submissions.majority(examples, len(examples))
         label = same[0]["label"]
-        macro_f1, of_same = (metrics.macro_f1(expected, one) for one in (found, len(expected) * [label]))
-    return {
+        macro_f1 = metrics.macro_f1(expected, predicted)
+        macro_f1_of_same = metrics.macro_f1(expected, len(expected) * [label])
+    result: dict[str, Any] = {
         "macro_f1": macro_f1,
         "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
-        "majority": {"label": label, "scores": dict(task.score(examples, same)), "macro_f1": of_same},
-        **({} if bag is None else {"bag_of_words": _of_words(task, examples, bag)}),
-        **more,
+        "majority": {
+            "label": label,
+            "scores": dict(task.score(examples, same)),
+            "macro_f1": macro_f1_of_same,
+        },
     }
+    if bag is not None:
+        result["bag_of_words"] = _of_words(task, examples, bag)
+    if isinstance(task, ManyLabels):
+        result["untuned"] = task.score(examples, task.untuned(predictions))
+    return result
 
 
 def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> dict[str, Any]:
@@ -189,55 +294,100 @@ def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> dict[str,
     scores = dict(task.score(examples, predictions))
     if "macro_f1" in scores:
         return {"scores": scores, "macro_f1": scores["macro_f1"]}
-    expected, found = task.classes(examples, predictions) or ((), ())
-    return {"scores": scores, "macro_f1": metrics.macro_f1(expected, found)}
+    expected, predicted = task.classes(examples, predictions) or ((), ())
+    return {"scores": scores, "macro_f1": metrics.macro_f1(expected, predicted)}
 
 
 def load_report(folder: Path) -> dict[str, Any] | None:
-    """Return a finished run's report, with paths to where it is now, or None; raise InputError if damaged."""
+    """Return a finished run's report, with paths to where it is now.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run, which may have been moved.
+
+    Returns
+    -------
+    dict, or None
+        None of a run that is not finished.
+
+    Raises
+    ------
+    InputError
+        When the report is damaged.
+    """
+    path = folder / REPORT
     try:
-        report = read_json(folder / REPORT, FIELDS, ADVICE)
+        report = read_json(path, FIELDS, ADVICE)
     except MissingFile:
         return None
-    if wrong := _wrong(report):
-        raise InputError(f"{folder / REPORT} can't be read: {wrong}; {ADVICE}.")
-    report |= {"folder": str(folder), "page": str(folder / Path(report["page"]).name)}
-    for one in report.get("runs", ()):
-        one["folder"] = str(folder / Path(one["folder"]).name)
+    wrong = _wrong(report)
+    if wrong:
+        raise InputError(f"{path} can't be read: {wrong}; {ADVICE}.")
+    report["folder"] = str(folder)
+    report["page"] = str(folder / Path(report["page"]).name)
+    for run in report.get("runs", ()):
+        run["folder"] = str(folder / Path(run["folder"]).name)
     return report
 
 
 def _wrong(report: dict[str, Any]) -> str | None:
     """Return what is wrong with a report that has all of `FIELDS`; None if nothing is."""
-    scored = {"scores": {report["metric"]: float}}
-    if wrong := misfit(report, scored | {name: kind for name, kind in MORE.items() if name in report}):
+    scored: dict[str, Any] = {"scores": {report["metric"]: float}}
+    optional = {name: kind for name, kind in MORE.items() if name in report}
+    wrong = misfit(report, scored | optional)
+    if wrong:
         return wrong
     same = {"scores": dict.fromkeys(report["scores"], float)}
-    if "constant" in report and (wrong := misfit(report["constant"], same)):
-        return wrong
-    if "majority" in report and (wrong := misfit(report, {"macro_f1": float, "majority": same})):
-        return wrong
-    if "bag_of_words" in report and (wrong := misfit(report, {"bag_of_words": same})):
+    # What stands beside the metrics has to have the same ones.
+    if "constant" in report:
+        wrong = misfit(report["constant"], same)
+    if not wrong and "majority" in report:
+        wrong = misfit(report, {"macro_f1": float, "majority": same})
+    if not wrong and "bag_of_words" in report:
+        wrong = misfit(report, {"bag_of_words": same})
+    if wrong:
         return wrong
     runs = report.get("runs", [report])
-    if all("failed" in one for one in runs):
+    if all("failed" in run for run in runs):
         return "'runs' has none that is finished"
-    finished = RUN | scored | {"best_epoch": float}
-    kinds = (
-        (RUN if "failed" in one else finished) | {n: SETTING[n] for n in one if n in SETTING} for one in runs
-    )
-    return next(filter(None, map(misfit, runs, kinds)), None)
+    for run in runs:
+        fields: dict[str, Any] = dict(RUN)
+        if "failed" not in run:
+            fields |= scored | {"best_epoch": float}
+        fields |= {name: SETTING[name] for name in run if name in SETTING}
+        wrong = misfit(run, fields)
+        if wrong:
+            return wrong
+    return None
 
 
 def finished_report(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished run, or None; remove what it was made with, if that is still there."""
-    if (report := load_report(folder)) is not None:
+    """Return the report of a finished run; remove what it was made with, if that is still there.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Returns
+    -------
+    dict, or None
+        As `load_report` does.
+    """
+    report = load_report(folder)
+    if report is not None:
         remove_spent(folder)
     return report
 
 
 def remove_spent(folder: Path) -> None:
-    """Remove what a run needs only on its way; warn where the system refuses."""
+    """Remove what a run needs only on its way; warn where the system refuses.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run, which is finished.
+    """
     for path in (folder / name for name in SPENT):
         try:
             if path.exists():
@@ -248,61 +398,126 @@ def remove_spent(folder: Path) -> None:
 
 
 def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the names of what was measured on held-out text and is known, with the numbers as text."""
+    """Return what was measured on held-out text and is known.
+
+    Parameters
+    ----------
+    found : dict
+        `held_out` of a report, with all fields of HELD_OUT and `targets`, how many were predicted.
+
+    Returns
+    -------
+    list of (str, str)
+        What each number is, and the number as text.
+    """
     rows = [("targets", f"{found['targets']:,}")]
     for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
-        rows += [(text, f"{found[name]:{form}}") for name, text in names.items() if found[name] is not None]
+        for name, text in names.items():
+            if found[name] is not None:
+                rows.append((text, f"{found[name]:{form}}"))
     return rows
 
 
 def measured_text(report: Mapping[str, Any]) -> str:
-    """Format the metrics of some examples, with the interval of the main one."""
-    return "\n".join([f"{report['title']}, {counted(report['examples'], 'example')}", *metric_lines(report)])
+    """Format the metrics of some examples, with the interval of the main one.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`.
+
+    Returns
+    -------
+    str
+        Several lines.
+    """
+    head = f"{report['title']}, {counted(report['examples'], 'example')}"
+    return "\n".join([head, *metric_lines(report)])
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return a line for each metric; of classes also the metrics of the majority, and the counts of each."""
-    interval, lines = report.get("interval"), []
-    rows = [(name, *(f"{number:>7}" for number in numbers)) for name, *numbers in metric_rows(report)]
+    """Return a line for each metric; of classes also the metrics of the majority, and the counts of each.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`; the interval, and with it the main metric's name, may be missing.
+
+    Returns
+    -------
+    list of str
+    """
+    interval = report.get("interval")
+    rows = []
+    for name, *numbers in metric_rows(report):
+        rows.append((name, *(f"{number:>7}" for number in numbers)))
+    lines = []
     for line, (name, *_) in zip(aligned(rows, left=1), rows, strict=True):
-        lines.append(f"  {line}")
         if interval and name == metric_name(report["metric"]):
             low, high = (metric_number(report["metric"], end) for end in interval)
-            lines[-1] += f"   {interval_name(report)}: {low} to {high}"
-    lines += [f"  {remark}" for remark in remarks(report)]
-    return [*lines, f"  {_counts(report)}"] if "classes" in report else lines
+            line += f"   {interval_name(report)}: {low} to {high}"
+        lines.append(f"  {line}")
+    for remark in remarks(report):
+        lines.append(f"  {remark}")
+    if "classes" in report:
+        lines.append(f"  {_counts(report)}")
+    return lines
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return names and metrics as text, under a head where others stand beside them.
 
-    Those are, of classes, the majority's and, where the report has them, those of a bag of words and of
-    untuned thresholds; of numbers, those of their mean.
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`.
+
+    Returns
+    -------
+    list of tuple of str
+        A row for each metric: its name, the model's and, of classes, the majority's and, where the report has
+        them, those of a bag of words and of untuned thresholds; of numbers, those of their mean.
     """
-    scores, majority = report["scores"], report.get("majority")
-    if (constant := report.get("constant")) is not None:
-        both = scores, constant["scores"]
-        rows = [(metric_name(name), *(metric_number(name, one[name]) for one in both)) for name in scores]
-        return [("", "model", f"always {constant['value']:.6g}"), *rows]
-    if majority is None:
-        return [(metric_name(name), metric_number(name, value)) for name, value in scores.items()]
-    columns = {
-        "model": scores | {"macro_f1": report["macro_f1"]},
-        f"always {majority['label']!r}": majority["scores"] | {"macro_f1": majority["macro_f1"]},
-    }
-    if bag := report.get("bag_of_words"):
-        columns["bag of words"] = bag["scores"] | {"macro_f1": bag["macro_f1"]}
-    if untuned := report.get("untuned"):
-        columns["threshold 0.5"] = untuned
-    rows = [
-        (metric_name(name), *(metric_number(name, column[name]) for column in columns.values()))
-        for name in columns["model"]
-    ]
-    return [("", *columns), *rows]
+    columns = {"model": report["scores"]}
+    constant = report.get("constant")
+    majority = report.get("majority")
+    if constant is not None:
+        columns[f"always {constant['value']:.6g}"] = constant["scores"]
+    elif majority is not None:
+        columns["model"] = _with_macro_f1(report)
+        columns[f"always {majority['label']!r}"] = _with_macro_f1(majority)
+        if bag := report.get("bag_of_words"):
+            columns["bag of words"] = _with_macro_f1(bag)
+        if untuned := report.get("untuned"):
+            columns["threshold 0.5"] = untuned
+    rows: list[tuple[str, ...]] = []
+    if len(columns) > 1:
+        rows.append(("", *columns))
+    for name in columns["model"]:
+        numbers = [metric_number(name, scores[name]) for scores in columns.values()]
+        rows.append((metric_name(name), *numbers))
+    return rows
+
+
+def _with_macro_f1(part: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scores of a report, or of a part of it, with the macro F1 that stands beside them."""
+    scores: dict[str, float] = part["scores"] | {"macro_f1": part["macro_f1"]}
+    return scores
 
 
 def interval_name(report: Mapping[str, Any]) -> str:
-    """Return what the interval of a report is; reports of earlier versions have that of the bootstrap."""
+    """Return what the interval of a report is.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`; of an earlier version without `interval_method` and with the interval of a
+        bootstrap.
+
+    Returns
+    -------
+    str
+    """
     method = report.get("interval_method")
     if method == WILSON:
         return "95% interval (Wilson)"
@@ -312,18 +527,35 @@ def interval_name(report: Mapping[str, Any]) -> str:
 
 
 def has_head(report: Mapping[str, Any]) -> bool:
-    """Tell whether the first of `metric_rows` says what stands in each column."""
+    """Tell whether the first of `metric_rows` says what stands in each column.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`.
+
+    Returns
+    -------
+    bool
+    """
     return "majority" in report or "constant" in report
 
 
 def remarks(report: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the metrics: that what is simpler is as good, and what baselines reach."""
-    baselines = report.get("baselines", {}).items()
-    notes = [
-        trivial_remark(report),
-        bag_of_words_remark(report),
-        *(f"{name}: {metrics_text(scores)}." for name, scores in baselines),
-    ]
+    """Return sentences about the metrics: that what is simpler is as good, and what baselines reach.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`.
+
+    Returns
+    -------
+    list of str
+    """
+    notes = [trivial_remark(report), bag_of_words_remark(report)]
+    for name, scores in report.get("baselines", {}).items():
+        notes.append(f"{name}: {metrics_text(scores)}.")
     return [note for note in notes if note]
 
 
@@ -332,24 +564,52 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
 
     Of classes, that is one whose interval does not lie above the majority's metric; of numbers, one whose
     squared errors are not smaller than those of the mean.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`.
+
+    Returns
+    -------
+    str
+        A sentence, or "".
     """
     constant = report.get("constant")
     if constant is not None:
+        if constant["is_beaten"]:
+            return ""
         mean = f"the mean of these examples, {constant['value']:.6g}"
-        worse = f"Not better than always answering {mean}, as far as these examples show."
-        return "" if constant["is_beaten"] else worse
-    majority, interval = report.get("majority"), report.get("interval")
+        return f"Not better than always answering {mean}, as far as these examples show."
+    majority = report.get("majority")
+    interval = report.get("interval")
     if majority is None or interval is None or majority["scores"][report["metric"]] < interval[0]:
         return ""
     return f"Not better than always answering {majority['label']!r}, as far as these examples show."
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:
-    """Say so of a model whose interval does not lie above the metric of a bag of words."""
-    bag, interval = report.get("bag_of_words"), report.get("interval")
-    if bag is None or interval is None or bag["scores"][report["metric"]] < interval[0]:
+    """Say so of a model whose interval does not lie above the metric of a bag of words.
+
+    Parameters
+    ----------
+    report : dict
+        A result of `report_of`.
+
+    Returns
+    -------
+    str
+        A sentence, or "".
+    """
+    bag = report.get("bag_of_words")
+    interval = report.get("interval")
+    if bag is None or interval is None:
         return ""
-    if bag["scores"][report["metric"]] > interval[1]:
+    score = bag["scores"][report["metric"]]
+    low, high = interval
+    if score < low:
+        return ""
+    if score > high:
         return "A bag of words (naive Bayes) is better: is BERT worth it here?"
     return (
         "Not better than a bag of words (naive Bayes), as far as these examples show: is BERT worth it here?"
@@ -358,22 +618,42 @@ def bag_of_words_remark(report: Mapping[str, Any]) -> str:
 
 def _counts(report: Mapping[str, Any]) -> str:
     """Return how many examples each of the most frequent classes has."""
-    measured, learnt = report["classes"], report.get("train_classes")
+    measured = report["classes"]
+    learnt = report.get("train_classes")
     names = sorted(measured, key=lambda name: -measured[name])
-    counts = [
-        f"{name!r} {measured[name]:,}" + ("" if learnt is None else f" ({learnt.get(name, 0):,})")
-        for name in names[:CLASSES_IN_A_LINE]
-    ]
+    counts = []
+    for name in names[:CLASSES_IN_A_LINE]:
+        count = f"{name!r} {measured[name]:,}"
+        if learnt is not None:
+            count += f" ({learnt.get(name, 0):,})"
+        counts.append(count)
+    what = "examples measured"
+    if learnt is not None:
+        what += " (and learnt from)"
+    text = f"{what}: {', '.join(counts)}"
     rest = len(names) - len(counts)
-    text = f"examples measured{'' if learnt is None else ' (and learnt from)'}: {', '.join(counts)}"
-    return text + f", and {rest:,} more class{'es' * (rest > 1)}" * bool(rest)
+    if rest:
+        text += f", and {rest:,} more {'class' if rest == 1 else 'classes'}"
+    return text
 
 
 def report_text(report: dict[str, Any]) -> str:
-    """Write the report of a run, or of a sweep, for a person."""
+    """Write the report of a run, or of a sweep, for a person.
+
+    Parameters
+    ----------
+    report : dict
+        Of `load_report`.
+
+    Returns
+    -------
+    str
+        Several lines, for a terminal.
+    """
     counts = length_text(report)
     if report["training_seconds"]:  # rounded: next to nothing can't be divided by
-        counts += f", {report['tokens'] / report['training_seconds']:,.0f} tokens/s"
+        speed = report["tokens"] / report["training_seconds"]
+        counts += f", {speed:,.0f} tokens/s"
     setting = ", ".join(f"{metric_name(name)} {report[name]:.12g}" for name in SETTING if name in report)
     lines = [
         measured_text(report),
@@ -383,46 +663,116 @@ def report_text(report: dict[str, Any]) -> str:
     ]
     if "runs" in report:
         lines += ["", sweep_text(report), ""]
-    return "\n".join([*lines, f"Run folder: {report['folder']}", f"Report: {report['page']}"])
+    lines.append(f"Run folder: {report['folder']}")
+    lines.append(f"Report: {report['page']}")
+    return "\n".join(lines)
 
 
 def length_text(report: Mapping[str, Any]) -> str:
-    """Say how many steps a run had, and how many tokens in all."""
+    """Say how many steps a run had, and how many tokens in all.
+
+    Parameters
+    ----------
+    report : dict
+        With `steps` and `tokens`.
+
+    Returns
+    -------
+    str
+    """
     return f"{counted(report['steps'], 'step')}, {counted(report['tokens'], 'token')}"
 
 
 def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
-    """Say how many examples there are to learn from, and of several tasks how many of each."""
-    each = ", ".join(f"{count:,} of {name}" for name, count in tasks.items())
-    return f"{counted(sum(tasks.values()), what)} to learn from" + f" ({each})" * (len(tasks) > 1)
+    """Say how many examples there are to learn from, and of several tasks how many of each.
+
+    Parameters
+    ----------
+    tasks : dict of int
+        How many, by the name of the task.
+    what : str, default "example"
+        Their name, of one.
+
+    Returns
+    -------
+    str
+    """
+    text = f"{counted(sum(tasks.values()), what)} to learn from"
+    if len(tasks) > 1:
+        each = ", ".join(f"{count:,} of {name}" for name, count in tasks.items())
+        text += f" ({each})"
+    return text
 
 
 def together(report: Mapping[str, Any]) -> list[str]:
-    """Say of a run that has learnt several tasks together how many examples of each it had."""
+    """Say of a run that has learnt several tasks together how many examples of each it had.
+
+    Parameters
+    ----------
+    report : dict
+        With `train_tasks`, where there were several.
+
+    Returns
+    -------
+    list of str
+        One sentence, or none.
+    """
     tasks = report.get("train_tasks", {})
-    return [f"{learnt_text(tasks)}."] * (len(tasks) > 1)
+    if len(tasks) > 1:
+        return [f"{learnt_text(tasks)}."]
+    return []
 
 
 def settings(runs: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """Return of each setting of a sweep `mean` and `sd` of the metric over its `runs`; of one run no `sd`."""
-    found: dict[Any, list[float]] = {}
-    for run in (run for run in runs if "failed" not in run):
-        setting = tuple((name, run[name]) for name in SETTING if name in run)
-        found.setdefault(setting, []).append(run["scores"][metric])
-    return [
-        {**dict(setting), "runs": len(scores), "mean": statistics.mean(scores)}
-        | ({"sd": statistics.stdev(scores)} if len(scores) > 1 else {})
-        for setting, scores in found.items()
-    ]
+    """Return the mean and the standard deviation of each setting of a sweep.
+
+    Parameters
+    ----------
+    runs : sequence of dict
+        `runs` of a report; those that failed are left out.
+    metric : str
+
+    Returns
+    -------
+    list of dict
+        The fields of SETTING that the runs have, how many `runs` there are of it, and `mean` and `sd` of the
+        metric over these; no `sd` of one run.
+    """
+    scores_of: dict[Any, list[float]] = {}
+    for run in runs:
+        if "failed" not in run:
+            setting = tuple((name, run[name]) for name in SETTING if name in run)
+            scores_of.setdefault(setting, []).append(run["scores"][metric])
+    result = []
+    for setting, scores in scores_of.items():
+        row = {**dict(setting), "runs": len(scores), "mean": statistics.mean(scores)}
+        if len(scores) > 1:
+            row["sd"] = statistics.stdev(scores)
+        result.append(row)
+    return result
 
 
 def sweep_text(report: Mapping[str, Any]) -> str:
-    """Write the runs of a sweep and, where settings have several runs, means with standard deviations."""
+    """Write the runs of a sweep and, where settings have several runs, means with standard deviations.
+
+    Parameters
+    ----------
+    report : dict
+        Of a sweep, with `runs`.
+
+    Returns
+    -------
+    str
+        One table or two.
+    """
     metric, runs = report["metric"], report["runs"]
+    means = settings(runs, metric)
     rows: list[Sequence[str]] = []
-    for one in (means := settings(runs, metric)):
-        spread = f" +- {metric_number(metric, one['sd'])}" if "sd" in one else ""
-        rows.append([*_setting(one).values(), f"{one['runs']}", metric_number(metric, one["mean"]) + spread])
+    for row in means:
+        mean = metric_number(metric, row["mean"])
+        if "sd" in row:
+            mean += f" +- {metric_number(metric, row['sd'])}"
+        rows.append([*_setting(row).values(), f"{row['runs']}", mean])
     text = sweep_table(runs, metric)
     if len(rows) < len(runs):
         head = [*_setting(means[0]), "runs", f"{metric}, mean +- s.d."]
@@ -436,14 +786,30 @@ def _setting(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """Write a line for each run of a sweep: a star marks the best, a dash what a failed one lacks."""
-    best = max((run for run in runs if "failed" not in run), key=lambda run: run["scores"][metric])
+    """Write a line for each run of a sweep: a star marks the best, a dash what a failed one lacks.
+
+    Parameters
+    ----------
+    runs : sequence of dict
+        `runs` of a report; one of them at least has not failed.
+    metric : str
+        By which the best is chosen; of several the first.
+
+    Returns
+    -------
+    str
+    """
+    finished = [run for run in runs if "failed" not in run]
+    best = max(finished, key=lambda run: run["scores"][metric])
     rows = [[*_setting(best), "seed", metric, "best epoch", "folder"]]
     for run in runs:
         if "failed" in run:
-            score = "failed", "-"
+            score, epoch = "failed", "-"
         else:
-            star = " *" if run is best else ""
-            score = metric_number(metric, run["scores"][metric]) + star, f"{run['best_epoch']:g}"
-        rows.append([*_setting(run).values(), str(run["seed"]), *score, Path(run["folder"]).name])
+            score = metric_number(metric, run["scores"][metric])
+            epoch = f"{run['best_epoch']:g}"
+        if run is best:
+            score += " *"
+        name = Path(run["folder"]).name
+        rows.append([*_setting(run).values(), str(run["seed"]), score, epoch, name])
     return "\n".join(aligned(rows))

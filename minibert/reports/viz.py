@@ -8,6 +8,7 @@ import numpy as np
 INK, PALE, BLUE, RED = "#333333", "#9ab8d8", "#1f5f99", "#c0392b"
 PIECE_COLOURS = ("#dbe7f3", "#f6e3c5", "#dcefd9", "#f3d9e1", "#e4def2")
 ROW_CHARACTERS = 60  # of pieces in a row
+Piece = tuple[str, int, int, int, int]  # its text, id, number of its word, left edge and width
 
 
 # values (n,) -> (n,)
@@ -16,17 +17,32 @@ def smoothed(values: np.ndarray, window: int) -> np.ndarray:
 
     Where a window holds a value that is not finite, the mean is not a number.
 
+    Parameters
+    ----------
+    values : (n,) float
+    window : int
+        How many values are averaged, at least 1.
+
+    Returns
+    -------
+    (n,) float
+
     Examples
     --------
     >>> smoothed(np.array([0.0, 3.0, 6.0]), 3).tolist()
     [1.5, 3.0, 4.5]
     """
     finite = np.isfinite(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(finite, values, 0.0))])
+    known = np.where(finite, values, 0.0)
+    # Of all values before each place, and how many of them are not finite.
+    sums = np.concatenate([[0.0], np.cumsum(known)])
     gaps = np.concatenate([[0], np.cumsum(~finite)])
-    at = np.arange(len(values))
-    low, high = np.maximum(at - window // 2, 0), np.minimum(at + (window + 1) // 2, len(values))
-    return np.where(gaps[high] > gaps[low], np.nan, (sums[high] - sums[low]) / (high - low))
+    places = np.arange(len(values))
+    low = np.maximum(places - window // 2, 0)
+    high = np.minimum(places + (window + 1) // 2, len(values))
+    means = (sums[high] - sums[low]) / (high - low)
+    has_gap = gaps[high] > gaps[low]
+    return np.where(has_gap, np.nan, means)
 
 
 # maps (A,n,n)
@@ -35,19 +51,34 @@ def draw_attention(
 ) -> Any:
     """Draw the attention of every head of one layer for one sequence of n tokens.
 
-    Row i of `maps` (A,n,n) is what token i attends to. The darkest colour is the probability `darkest`, the
-    same for pictures that are to be compared; without it the largest of these maps.
+    Parameters
+    ----------
+    maps : (A,n,n) float
+        Row i is what token i attends to.
+    tokens : sequence of str
+        The n pieces.
+    title : str
+        Above the picture.
+    darkest : float, default None
+        The probability that has the darkest colour, the same for pictures that are to be compared; None: the
+        largest of these maps.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
     from matplotlib import pyplot
 
     A, n, _ = maps.shape
-    darkest = max(float(maps.max()), 1e-9) if darkest is None else darkest
+    if darkest is None:
+        darkest = max(float(maps.max()), 1e-9)
     figure = pyplot.figure(figsize=(1.2 + 2.6 * A, 3.4), layout="constrained")
     for number, axes in enumerate(figure.subplots(1, A, squeeze=False)[0]):
         axes.imshow(maps[number], cmap="Blues", vmin=0, vmax=darkest)
         axes.set_title(f"head {number + 1}", fontsize=9)
+        names = tokens if number == 0 else [""] * n
         axes.set_xticks(range(n), tokens, rotation=90, fontsize=7, parse_math=False)
-        axes.set_yticks(range(n), tokens if number == 0 else [""] * n, fontsize=7, parse_math=False)
+        axes.set_yticks(range(n), names, fontsize=7, parse_math=False)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
     figure.suptitle(title, fontsize=11, parse_math=False)  # dollars in a text are dollars
@@ -55,7 +86,17 @@ def draw_attention(
 
 
 def draw_pieces(tokenizer: Any, text: str) -> Any:
-    """Draw any text as the pieces that a `Tokenizer` cuts it into, one colour a word, each with its id."""
+    """Draw any text as the pieces that a `Tokenizer` cuts it into, one colour a word, each with its id.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+    text : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
     from matplotlib import pyplot
     from matplotlib.patches import Rectangle
 
@@ -67,17 +108,19 @@ def draw_pieces(tokenizer: Any, text: str) -> Any:
     for height, row in enumerate(rows):
         for piece, number, word, left, width in row:
             colour = PIECE_COLOURS[word % len(PIECE_COLOURS)]
-            axes.add_patch(Rectangle((left, -height), width, 0.9, facecolor=colour, edgecolor="white"))
-            axes.text(left + width / 2, 0.62 - height, piece, family="monospace", **centred)
-            axes.text(left + width / 2, 0.2 - height, number, fontsize=7, color=INK, **centred)
+            box = Rectangle((left, -height), width, 0.9, facecolor=colour, edgecolor="white")
+            axes.add_patch(box)
+            middle = left + width / 2
+            axes.text(middle, 0.62 - height, piece, family="monospace", **centred)
+            axes.text(middle, 0.2 - height, number, fontsize=7, color=INK, **centred)
     axes.set(xlim=(0, ROW_CHARACTERS + 4), ylim=(-len(rows) + 1, 1))
     axes.set_axis_off()
     return figure
 
 
-def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[tuple[str, int, int, int, int]]]:
-    """Break (piece, id, number of its word, left edge, width) of every piece into rows between words."""
-    rows: list[list[tuple[str, int, int, int, int]]] = [[]]
+def _rows_of_pieces(ids: Sequence[int], vocab: Sequence[str]) -> list[list[Piece]]:
+    """Break the pieces of a text into rows, between words."""
+    rows: list[list[Piece]] = [[]]
     left, word = 0, -1
     for number in ids:
         piece = vocab[number]
