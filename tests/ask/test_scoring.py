@@ -145,6 +145,22 @@ def test_gaps_that_cannot_be_filled_are_refused(model, tokenizer, texts, asked, 
         fill_texts(model, texts, **asked)
 
 
+def test_a_tokenizer_that_reads_letters_in_data_reads_a_gap_as_one(model, tokenizer, folder):
+    vocab = tokenizer.vocab
+    letters = Tokenizer(vocab, split_special_tokens=True)
+    other = Bert(model.config, model.params, model.ops, letters)
+    text = "the [MASK] sat."
+    for asked in ({}, {"pieces": 2}, {"targets": ["cat", "[MASK]"]}):
+        assert fill_texts(other, [text], **asked) == fill_texts(model, [text], **asked)
+    assert other.fill_mask(text) == model.fill_mask(text)
+    for read in (text, (text, "the [SEP]")):
+        assert other.encode(read).tokens == model.encode(read).tokens
+    # Texts that are scored are data.
+    (score,) = score_texts(other, [text])
+    pieces = [piece for _, word in score.words for piece, _ in word]
+    assert pieces == letters.tokenize(text) and "[MASK]" not in pieces
+
+
 # How likely texts are
 
 

@@ -102,6 +102,7 @@ def printing(source):
 # Who may: the function itself; `say`, above progress bars; and the one sentence that is ready for an abort of
 # JAX's.
 MAY_PRINT = {"base/terminal.py", "training/runlog.py", "engines/jax/cluster.py"}
+MAY_PRINT |= {"core/__main__.py", "core/gradcheck/__main__.py"}  # which know nothing of the others
 MAY_PRINT |= {f"course/{file}.py" for file in ("lesson", "running", "showing")}  # into notebooks
 
 

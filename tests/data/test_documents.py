@@ -7,12 +7,13 @@ import sys
 import tracemalloc
 import warnings
 
+import pandas
 import pytest
 from paths import TESTS
 
 from minibert import cli
 from minibert.base.errors import InputError
-from minibert.data import wikipedia
+from minibert.data import tables, wikipedia
 from minibert.data.corpus import find_files, sentences
 from minibert.data.documents import format_of, text_of
 from minibert.pretraining.preparation import count_corpus, watched
@@ -264,6 +265,68 @@ def test_unquoted_commas_are_refused_by_their_line(tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,One.\n2,Well, no.\n")
     with pytest.raises(InputError, match=r"a\.csv, line 3 has 3 columns where the first row has 2; write a"):
         list(sentences(tmp_path / "a.csv"))
+
+
+TEXTS_OF_CELLS = [
+    ["first line.\nsecond line.", "All is well."],  # a cell with a line end
+    ['He said "no".', '"No," he said.', "", "One\ttab."],
+    ['"Quoted" at the beginning.', 'Two lines\nand "marks".', "Plain."],
+    ['""', '"', "a\r\nb"],
+]
+
+
+@pytest.mark.parametrize("columns", [["text"], ["id", "text"], ["text", "label"]])
+@pytest.mark.parametrize("texts", TEXTS_OF_CELLS)
+def test_a_table_gives_the_same_texts_as_csv_and_tsv_and_to_fine_tuning(tmp_path, texts, columns):
+    table = pandas.DataFrame({"text": texts, "id": range(len(texts)), "label": "x"})[columns]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_csv(tmp_path / "a.tsv", index=False, sep="\t")
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";")
+    table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    expected = list(sentences(tmp_path / "a.jsonl"))
+    for name in ("a.csv", "a.tsv", "b.csv"):
+        assert list(sentences(tmp_path / name)) == expected
+        filled = table[table.text.str.strip() != ""]
+        separator = "\t" if name == "a.tsv" else ";" if name == "b.csv" else ","
+        filled.to_csv(tmp_path / name, index=False, sep=separator)
+        found = [one.first for one in tables.read_texts(tmp_path / name, label=None)]
+        assert [one.replace("\r\n", "\n") for one in found] == [
+            text.replace("\r\n", "\n") for text in texts if text
+        ]
+
+
+def test_bare_quotation_marks_between_tabs_are_text(tmp_path):
+    (tmp_path / "a.tsv").write_text('id\ttext\n1\t"No," he said.\n2\tShe "left".\n')
+    assert list(sentences(tmp_path / "a.tsv")) == ['"No," he said.', None, 'She "left".']
+
+
+@pytest.mark.parametrize("cell", ["A passage of some words.", '"A ""passage"" of\nsome words."'])
+def test_memory_does_not_grow_with_the_table(tmp_path, cell):
+    def peak(rows):
+        file = tmp_path / f"{rows}.tsv"
+        file.write_text("id\ttext\n" + f"1\t{cell}\n" * rows)
+        tracemalloc.start()
+        assert sum(map(len, text_of(file))) > 20 * rows
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(1)
+    assert peak(80_000) < 2 * peak(10_000)
+
+
+def test_progress_of_a_table_ends_at_its_size(tmp_path):
+    (tmp_path / "a.tsv").write_text('text\n"first line.\nsecond line."\n')
+    heard = []
+    list(text_of(tmp_path / "a.tsv", progress=heard.append))
+    assert heard == sorted(heard) and heard[-1] == (tmp_path / "a.tsv").stat().st_size
+
+
+def test_a_header_in_quotation_marks_shows_its_delimiter(tmp_path):
+    (tmp_path / "a.csv").write_text('"id";"text"\n"1";"One, two."\n')
+    assert list(sentences(tmp_path / "a.csv")) == ["One, two."]
+    (tmp_path / "b.csv").write_text('"a;text"\n"One; two."\n')
+    assert list(sentences(tmp_path / "b.csv", column="a;text")) == ["One; two."]
 
 
 def test_vocabulary_of_a_table_has_no_commas_of_its_own(tmp_path):

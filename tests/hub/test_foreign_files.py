@@ -109,6 +109,14 @@ def test_other_architecture_without_model_type_is_refused(folder, name):
         hub.load(folder)
 
 
+def test_a_bert_of_somebody_s_own_class_is_told_what_its_file_lacks(folder):
+    change(folder, model_type=None, architectures=["MyModel"])
+    with pytest.raises(InputError, match=r'; if it is one, add "model_type": "bert" to config\.json\.$'):
+        hub.load(folder)
+    change(folder, model_type="bert")
+    assert hub.load(folder)[0].H == CONFIG.H
+
+
 @pytest.mark.parametrize(
     "names", [None, [], ["BertModel"], ["TFBertForMaskedLM"], ["BertForTokenClassification"]]
 )

@@ -251,6 +251,28 @@ def test_a_special_token_is_one_piece_everywhere(token, model, tmp_path):
     np.testing.assert_allclose(new["embeddings.word"][len(VOCAB)], mean, rtol=1e-6)
 
 
+def test_a_word_that_is_given_as_a_special_token_too_is_one_piece(model, tmp_path):
+    words = words_in(tmp_path, "dog", "Dog", "Ort", "house")
+    with pytest.warns(UserWarning, match="3 words of .* left out, as the vocabulary has them already: dog"):
+        report = extend(model, tmp_path / "out", words=words, special_tokens=["dog", "Ort"], show=False)
+    assert report["pieces"] == ["dog", "Ort", "house"]
+    assert report["known"] == ["dog", "Dog", "Ort"]
+    assert Tokenizer.from_pretrained(tmp_path / "out").vocab == [*VOCAB, "dog", "Ort", "house"]
+    with pytest.warns(UserWarning, match="1 word of .* left out"):
+        report = extend(
+            model, tmp_path / "one", words=words_in(tmp_path, "dog"), special_tokens=["dog"], show=False
+        )
+    assert report["pieces"] == report["known"] == ["dog"]
+
+
+def test_what_is_learned_is_not_given_as_a_special_token_too(model, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("Dog house\n" * 60)  # not "dog", which the special token takes
+    report = extend(model, tmp_path / "out", learn_from=[text], n=3, special_tokens=["dog"], show=False)
+    vocab = Tokenizer.from_pretrained(tmp_path / "out").vocab
+    assert report["pieces"][0] == "dog" and len(set(vocab)) == len(vocab) == len(VOCAB) + 4
+
+
 def test_a_piece_becomes_a_special_token_without_a_new_id(model, tmp_path):
     report = extend(model, tmp_path / "out", special_tokens=["the", "[A]", "[A]"], show=False)
     after = Tokenizer.from_pretrained(tmp_path / "out")

@@ -210,3 +210,14 @@ def test_layout_is_that_of_each_text(tmp_path):
         minibert.pretrain(whole, **SMALL, out=tmp_path / "refused")
     run = minibert.pretrain(whole, **SMALL, layout="continuous", out=tmp_path / "run")
     assert json.loads((run.folder / "shards" / "meta.json").read_text())["documents"] == 9
+
+
+def test_advice_for_texts_is_not_that_for_files(tmp_path):
+    whole = ["The cat sleeps.\nThe dog runs.\n" * 9]
+    with pytest.raises(minibert.InputError) as caught:
+        minibert.pretrain(whole, **SMALL, layout="documents", out=tmp_path / "refused")
+    said = str(caught.value)
+    assert "each text of a list, row of a table or line of JSON is one" in said
+    assert "in plain text with blank lines between documents or layout='documents' where each" in said
+    with pytest.warns(UserWarning, match="the texts follow one another, layout='continuous' joins them"):
+        minibert.pretrain(TWO * 20, **SMALL | {"vocab_size": 60}, out=tmp_path / "run")

@@ -46,6 +46,22 @@ def test_next_sentences_are_off_without_pairs(tmp_path, pairs):
     assert all("nsp_loss" not in line for line in read_metrics(tmp_path / "run"))
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "advice"),
+    [
+        ("a.csv", "{}", "where the rows follow one another, the layout continuous joins"),
+        ("a.jsonl", '{{"text": "{}"}}', "where the rows follow one another, the layout continuous joins"),
+        ("a.txt", "{}\n", "need blank lines only between documents, or the layout continuous"),
+    ],
+)
+def test_advice_is_for_the_kind_of_file(tmp_path, name, row, advice):
+    rows = [row.format(f"The printer number {number} is broken.") for number in range(100)]
+    header = ["text"] if name == "a.csv" else []
+    (tmp_path / name).write_text("\n".join([*header, *rows]))
+    with pytest.warns(UserWarning, match=advice):
+        prepare_text(small_options(tmp_path / name), tmp_path / "run", show=False)
+
+
 def test_switched_off_pairs_equal_no_nsp(tmp_path):
     text = write_tickets(tmp_path / "tickets.txt")
     with pytest.warns(UserWarning, match=WARNING):

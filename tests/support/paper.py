@@ -202,8 +202,8 @@ ROWS = (
         "3.1-a", "“we mask 15% of all WordPiece tokens in each sequence at random”",
         "data/instances.py:Instances._mask",
         "data/test_instances.py::test_masking_rates_are_fifteen_percent_and_eighty_ten_ten",
-        "np.rint(np.diff(block.begins) * options.masked_lm_prob)",
-        "np.floor(np.diff(block.begins) * options.masked_lm_prob)",
+        "np.rint(lengths * options.masked_lm_prob)",
+        "np.floor(lengths * options.masked_lm_prob)",
         note="As in the released code, 15% of all positions, [CLS] and [SEP] counted.",
     ),
     Row(
@@ -257,7 +257,7 @@ ROWS = (
         "3.1-i", "“50% of the time it is a random sentence from the corpus (labeled as NotNext)”",
         "data/nsp_spans.py:span_pairs",
         "data/test_instances.py::test_is_next_is_what_follows_and_not_next_is_from_another_document",
-        "*borders(other)", "*borders(document)",
+        "borders(_other_document(document, documents, rng))", "borders(document)",
         note="As in the released code, from another document.",
     ),
     Row(
@@ -290,7 +290,7 @@ ROWS = (
         "3.1-n", "“For Wikipedia we extract only the text passages and ignore lists, tables, and headers”",
         "data/wikipedia.py:_seen",
         "data/test_documents.py::test_a_dump_gives_the_passages_of_its_articles_and_nothing_else",
-        r'return "\n\n" if kind == "Heading" else ""', "return str(node)",
+        'if kind == "Heading":\n        return "\\n\\n"', 'if kind == "Heading":\n        return str(node)',
     ),
     Row(
         "3.1-o", "“critical to use a document-level corpus … to extract long contiguous sequences”",
@@ -301,8 +301,8 @@ ROWS = (
     Row(
         "3.1-p", "“the [MASK] token does not appear during fine-tuning”",
         note=(
-            "Nothing puts it there. Where a text has it written, it is read as such, as by transformers, and a "
-            "warning counts it; a tokenizer with `split_special_tokens` reads its letters."
+            "Nothing puts it there. Where a text has it written, it is read as such, as by transformers, and "
+            "a warning counts it; a tokenizer with `split_special_tokens` reads its letters."
         ),
     ),
     Row(
@@ -642,7 +642,7 @@ ROWS = (
         "5.1-c", "“a standard LTR LM”: the label of a token is the one after it",
         "data/layout.py:Block.predict_next_tokens",
         "data/test_instances.py::test_left_to_right_predicts_every_next_token_and_masks_none",
-        "np.flatnonzero(asked) + 1", "np.flatnonzero(asked)",
+        "np.flatnonzero(is_asked) + 1", "np.flatnonzero(is_asked)",
     ),
     Row(
         "5.1-d", "“The left-only constraint was also applied at fine-tuning”",
@@ -775,7 +775,7 @@ ROWS = (
         "5.3-k", "“Hyperparameters were selected using the Dev set … averaged over 5 random restarts”",
         "experiments/verdicts.py:_interval",
         "experiments/test_verdicts.py::test_estimates_cover_the_true_metric_about_19_times_in_20",
-        "parts.mean(), float(parts.mean())", "parts.mean(), float(of_seeds.max())",
+        "mean = float(parts.mean())", "mean = float(of_seeds.max())",
         note="Three seeds at the scale of a laptop, five on a larger machine. Rates are of the scale.",
     ),
     Row(
@@ -802,7 +802,7 @@ ROWS = (
         "A.1-b", "“Input = [CLS] the man went to [MASK] store [SEP] he bought a gallon [MASK] milk [SEP]”",
         "data/layout.py:lay_out",
         "data/test_instances.py::test_two_tiny_documents_give_what_one_can_work_out_by_hand",
-        "begins[:-1] + a_length + 2]", "begins[:-1] + a_length + 1]",
+        "begins[:-1] + a_length + 2", "begins[:-1] + a_length + 1",
     ),
     Row(
         "A.1-c",
@@ -828,7 +828,7 @@ ROWS = (
         "A.2-c", "“sampled such that the combined length is ≤ 512 tokens”",
         "data/nsp_spans.py:truncated",
         "data/test_instances.py::test_truncation_leaves_the_lengths_that_one_by_one_removal_leaves",
-        "excess = a + b - room", "excess = a + b - room - 1",
+        "excess = a_length + b_length - room", "excess = a_length + b_length - room - 1",
     ),
     Row(
         "A.2-d",
@@ -1080,7 +1080,7 @@ ROWS = (
         "C.2-b", "RND: “replace the target token with another random token”",
         "data/masking.py:visible_tokens",
         "data/test_instances.py::test_random_tokens_come_from_the_whole_vocabulary_special_tokens_too",
-        "original, token)", "original, original)",
+        "original, random_token)", "original, original)",
         note="As in the released code, any of the vocabulary, the token itself included.",
     ),
     Row(

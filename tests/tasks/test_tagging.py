@@ -19,8 +19,9 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.tasks import registry
 from minibert.tasks.contexts import Window, longest_word, windows
+from minibert.tasks.metrics import entities, schemes
 from minibert.tasks.metrics.entities import chunks
-from minibert.tasks.tagging import NO_PIECE, Tagging, entities_text, tag_numbers
+from minibert.tasks.tagging import NO_PIECE, Tagging, comparable, entities_text, tag_numbers
 from minibert.tasks.words import word_spans
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
@@ -322,6 +323,57 @@ def test_entities_are_scored_in_their_scheme(tags):
         "PER Anna Smith; LOC Oslo",
     )
     assert Tagging("tag").classes(gold, found)[0] == ["PER", "PER", "O", "LOC", "LOC"]
+
+
+STRAYS = ["S-PER", "E-PER", "E-MAIL", "L-PER", "U-PER"]
+
+
+@pytest.mark.parametrize("side", ["gold", "predicted", "both"])
+@pytest.mark.parametrize("stray", STRAYS)
+def test_a_stray_tag_leaves_all_other_entities(stray, side):
+    gold = [*GOLD * 20, sentence("Anna", tags="O" if side == "predicted" else stray)]
+    found = [*[list(one.tags) for one in GOLD * 20], ["O" if side == "gold" else stray]]
+    task = Tagging("tag")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scores = task.score(gold, found)
+        assert task.statistic(gold, found)(np.arange(len(gold))) == pytest.approx(scores["f1"])
+        mistakes = list(task.mistakes(gold, found))
+        expected, predicted = comparable(gold, found)
+    assert scores["recall"] == pytest.approx(60 / 61 if side == "gold" else 1)
+    assert scores["precision"] == pytest.approx(60 / 61 if side == "predicted" else 1)
+    assert len(mistakes) == (side != "both")
+    assert (expected.scheme == predicted.scheme) == (side == "both" or side == "gold")
+    assert not expected.scheme.is_strict and not predicted.scheme.is_strict
+    told = [str(one.message) for one in caught]
+    assert len(told) == (side != "predicted")
+    assert all(" of 81 gold tags of entities belong to no whole entity" in one for one in told)
+
+
+def test_the_schemes_are_chosen_once():
+    gold = [sentence("a b c", tags="B-PER E-PER O"), sentence("d e", tags="S-LOC NOUN")]
+    sides = comparable(gold, [["B-PER", "I-PER", "O"], ["B-LOC", "NOUN"]])
+    assert sides.gold.scheme == sides.predicted.scheme == schemes.scheme_named("BIOES")
+    assert entities.both_schemes(*sides) == (sides.gold.scheme, sides.predicted.scheme)
+    assert (sides.gold[1], sides.predicted[1]) == (["S-LOC", "S-NOUN"], ["B-LOC", "S-NOUN"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_strict"),
+    [
+        ("O B-PER I-PER B-LOC I-LOC", False),
+        ("O B-PER I-PER B-LOC I-LOC S-PER", False),
+        ("O B-PER I-PER B-LOC I-LOC E-MAIL", False),
+        ("O B-PER I-PER B-LOC I-LOC E-MAIL S-PER", False),
+        ("O B-PER I-PER B-LOC L-LOC U-LOC", False),
+        ("O B-PER I-PER E-PER S-PER S-LOC", True),
+        ("O B-PER I-PER L-PER U-PER", True),
+    ],
+)
+def test_entities_of_a_text_need_to_be_whole_only_where_they_can(labels, is_strict):
+    scheme = schemes.entity_scheme(labels.split())
+    assert scheme.is_strict == is_strict
+    assert len(chunks(["B-PER", "O", "O", "B-LOC"], scheme)) == (0 if is_strict else 2)
 
 
 @pytest.mark.parametrize("tags", ["X-PER O", "B_PER O", "PER-B O", "b-per O", "S-PER U-PER O"])

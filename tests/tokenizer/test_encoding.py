@@ -352,6 +352,34 @@ def test_encodings_are_read_by_hugging_face_names(numbered, pairs):
             one["labels"]
 
 
+@pytest.mark.parametrize("pairs", [None, ["w3", "w4 w5"]])
+def test_encodings_are_gone_through_as_a_mapping(numbered, pairs):
+    batch = numbered(["w1 w2", "w3"], pairs)
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    for one in (batch, batch[0], numbered("w1")):
+        found = {name: values.tolist() for name, values in one.items()}
+        assert list(found) == list(one.keys()) == names
+        assert [found[name] for name in names] == [one[name].tolist() for name in names]
+        assert [values.tolist() for values in one.values()] == [*found.values()]
+        assert one.get("input_ids").tolist() == one["input_ids"].tolist()
+        assert one.get("labels") is None and one.get("labels", 3) == 3
+        assert all(name in one for name in names) and "labels" not in one and 0 not in one
+
+
+def test_a_slice_of_a_batch_is_a_list_of_its_sequences(numbered):
+    batch = numbered(["w1", "w2 w3", "w4"])
+    for part in (slice(0, 1), slice(1, None), slice(None, None, -1), slice(5, 9)):
+        expected = [one.tokens for one in list(batch)[part]]
+        assert [one.tokens for one in batch[part]] == expected
+    assert batch[np.int64(1)].tokens == batch[1].tokens
+    told = "is no number of a sequence; give a whole number, a slice, or one of input_ids, token_type_ids"
+    for number in (1.0, None, (0, 1)):
+        with pytest.raises(InputError, match=told):
+            batch[number]
+    with pytest.raises(InputError, match=r"slice\(0, 1, None\) is not what a tokenizer returns; ask"):
+        batch[0][0:1]
+
+
 # Places in the text
 
 

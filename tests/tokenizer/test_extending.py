@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer, count_words
+from minibert.tokenizer.added import AddedToken
 from minibert.tokenizer.extending import changed_words, extended, learn_pieces, lone_characters
 
 LETTERS = "abcdefghilnoprstuwy"
@@ -61,3 +62,17 @@ def test_words_without_a_new_piece_are_cut_as_before():
 def test_characters_without_a_piece_of_their_own_inside_of_words_are_found():
     assert lone_characters(Tokenizer([*SPECIAL_TOKENS, "c", "a", "##at", "##a", "cab"])) == ["b", "t"]
     assert lone_characters(Tokenizer(VOCAB)) == []
+
+
+def test_characters_of_special_and_added_tokens_go_on_no_word():
+    vocab = [*VOCAB, "«Ort»", "<zz>"]
+    added = {len(vocab): AddedToken("µ=5"), len(vocab) - 1: AddedToken("<zz>")}
+    tokenizer = Tokenizer(vocab, additional_special_tokens=["«Ort»"], added_tokens=added)
+    assert lone_characters(tokenizer) == []
+
+
+def test_a_learned_piece_is_no_special_token_a_second_time():
+    tokenizer = Tokenizer(VOCAB)
+    words = count_words([TEXT, *MORE], tokenizer.basic_tokenizer)
+    first, second, third = learn_pieces(tokenizer, words, 3)
+    assert learn_pieces(tokenizer, words, 2, special=[first.piece]) == [second, third]

@@ -1,6 +1,7 @@
 """Chunks and their figures as conlleval counts them, by hand and as recorded; `minibert score conll`."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from minibert import cli
 from minibert.base.errors import InputError
 from minibert.tasks.metrics import bootstrap
 from minibert.tasks.metrics.entities import Chunk, chunks, conlleval, f1_of, report, sentence_counts
+from minibert.tasks.metrics.schemes import scheme_named
 
 OUTSIDE = "O"
 tags = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-LOC", "S-PER"])
@@ -91,22 +93,100 @@ def test_chunks_are_read_back_from_every_scheme(scheme, sentence):
         ("B-A I-B I-B", ["A 0 1", "B 1 3"]),  # another type begins another chunk
         ("I-A O-A I-A", ["A 0 1", "A 2 3"]),  # outside, whatever stands behind the hyphen
         ("B-A E-A B-A E-A", ["A 0 2", "A 2 4"]),
-        ("S-A S-A I-A", ["A 0 1", "A 1 2"]),  # in BIOES an entity has a beginning and an end
-        ("I-A S-A B-A I-A", ["A 1 2"]),
-        ("B-A E-A I-A E-A", ["A 0 2"]),
-        ("B-A I-B E-A B-A E-A", ["A 3 5"]),  # which are of one type
+        ("B-A E-A I-A E-A B-A", ["A 0 2", "A 2 4", "A 4 5"]),  # without S, as conlleval has it
+        ("S-A I-A O B-A", ["A 0 1", "A 1 2", "A 3 4"]),  # S is one word, whatever stands beside it
+        ("I-A U-A I-A", ["A 0 1", "A 1 2", "A 2 3"]),
+        ("B-A L-A I-A", ["A 0 2", "A 2 3"]),  # L ends
         ("U-A U-A B-A I-A L-A", ["A 0 1", "A 1 2", "A 2 5"]),
-        ("B-A U-A L-A", ["A 1 2"]),
-        ("B-A B-A L-A L-A", ["A 1 3"]),
         ("B-A M-A E-A W-A", ["A 0 3", "A 3 4"]),
         ("B-A M-A E-A S-A", ["A 0 3", "A 3 4"]),
         ("B-x-y I-x-y I-x", ["x-y 0 2", "x 2 3"]),  # the first hyphen counts
         ("B I O I", [" 0 2", " 3 4"]),  # tags without types
+        ("B M E S B E", [" 0 3", " 3 4", " 4 6"]),
+        ("B M E W W", [" 0 3", " 3 4", " 4 5"]),
         ("NOUN VERB", []),  # no tags of chunks
     ],
 )
 def test_chunks_by_hand(tags, found):
     assert [f"{chunk.kind} {chunk.start} {chunk.end}" for chunk in chunks(tags.split())] == found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "found"),
+    [
+        ("BIOES", "S-A S-A I-A", ["A 0 1", "A 1 2"]),  # an entity has a beginning and an end
+        ("BIOES", "I-A S-A B-A I-A", ["A 1 2"]),
+        ("BIOES", "B-A E-A I-A E-A", ["A 0 2"]),
+        ("BIOES", "B-A I-B E-A B-A E-A", ["A 3 5"]),  # which are of one type
+        ("BILOU", "B-A U-A L-A", ["A 1 2"]),
+        ("BILOU", "B-A B-A L-A L-A", ["A 1 3"]),
+    ],
+)
+def test_entities_of_a_known_scheme_are_whole(scheme, tags, found):
+    whole = chunks(tags.split(), scheme_named(scheme))
+    assert [f"{chunk.kind} {chunk.start} {chunk.end}" for chunk in whole] == found
+
+
+BIO = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O", "B-ORG"]] * 50
+WHOLE = [["B-PER", "E-PER", "O", "S-LOC"], ["S-LOC", "O", "S-ORG"]] * 50
+STRAYS = ["S-PER", "E-PER", "E-MAIL", "L-PER", "U-PER"]
+
+
+def strayed(sentences, *strays):
+    """The sentences, the first of which have one more word with such a tag."""
+    return [[*tags, *strays[n : n + 1]] for n, tags in enumerate(sentences)]
+
+
+@pytest.mark.parametrize("side", ["gold", "predicted", "both"])
+@pytest.mark.parametrize("strays", [*[[stray] for stray in STRAYS], ["S-PER", "E-MAIL"]], ids=str)
+def test_a_stray_tag_changes_no_scheme(strays, side):
+    outside = ["O"] * len(strays)
+    gold = strayed(BIO, *(outside if side == "predicted" else strays))
+    predicted = strayed(BIO, *(outside if side == "gold" else strays))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figures = conlleval(gold, predicted)
+        counts = sentence_counts(gold, predicted)
+    n = len(strays)
+    expected = {"gold": (200 + n, 200), "predicted": (200, 200 + n), "both": (200 + n, 200 + n)}[side]
+    correct = 200 + n * (side == "both")
+    assert (figures["gold"], figures["found"], figures["correct"]) == (*expected, correct)
+    assert counts.sum(axis=0).tolist() == [*expected, correct]
+    told = [str(one.message) for one in caught]
+    assert len(told) == (side != "predicted")
+    n_broken = 250 + n - strays.count("S-PER") - strays.count("U-PER")
+    of_tags = f"{n_broken} of {250 + n} gold tags of entities belong to no whole entity"
+    assert not told or (told[0].startswith(of_tags) and f"{strays[0][0]} (1)" in told[0])
+
+
+def test_a_few_broken_entities_leave_a_scheme_strict():
+    gold = [*WHOLE, ["B-PER", "O"]]
+    with pytest.warns(UserWarning, match=r"^1 of 251 gold tags of entities .* in BIOES, so"):
+        figures = conlleval(gold, [*WHOLE, ["S-PER", "O"]])
+    assert (figures["gold"], figures["found"], figures["correct"]) == (200, 201, 200)
+    figures = conlleval(WHOLE, [["B-PER"] * len(tags) for tags in WHOLE])
+    assert (figures["gold"], figures["found"]) == (200, 0)
+    with pytest.warns(UserWarning, match="S .*; all are read as conlleval reads them"):
+        figures = conlleval(mixed := WHOLE[:80] + BIO[80:], mixed)  # of two sources: too many are broken
+    assert figures["gold"] == 200
+
+
+def test_beginnings_and_ends_without_single_words_are_read_as_conlleval_does():
+    mixed = [["B-A", "I-A", "O", "I-A", "E-A", "I-A"], ["B-A", "E-A"]] * 20
+    with pytest.warns(UserWarning, match="^100 of 140 gold"):
+        assert conlleval(mixed, mixed)["gold"] == 80
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert conlleval([["B-A", "E-A"]], [["B-A", "O"]])["found"] == 1
+        assert conlleval([["I-A", "E-A", "I-A"]], [["I-A", "O", "E-A"]])["gold"] == 2
+
+
+@pytest.mark.parametrize("tags", [["B_PER", "I_PER", "O"], ["b:PER", "O"], ["PER_B", "O"]])
+def test_tags_that_are_none_of_entities_are_named(tags):
+    outside = ["O"] * len(tags)
+    for gold, predicted in ((tags, tags), (tags, outside), (outside, tags)):
+        with pytest.warns(UserWarning, match=f"^The tags {tags[0]}.* follow no scheme .* are outside"):
+            assert conlleval([gold], [predicted])["gold"] == 0
 
 
 def test_predicted_tags_are_of_the_gold_scheme():
@@ -119,7 +199,7 @@ def test_predicted_tags_are_of_the_gold_scheme():
     assert (figures["gold"], figures["found"]) == (0, 1)
 
 
-@pytest.mark.parametrize("tags", [["X-PER", "O"], ["S-PER", "U-PER"], ["NOUN-x", "O"]])
+@pytest.mark.parametrize("tags", [["X-PER", "O"], ["S-PER", "U-PER"], ["NOUN-x", "O"], ["PER-B", "O"]])
 def test_an_unknown_scheme_is_named(tags):
     with pytest.raises(InputError, match=rf"{tags[0]}.* no scheme that is known: IOB \(O B I\), IOE"):
         conlleval([tags], [["O", "O"]])
