@@ -362,7 +362,12 @@ class TaskBatch(Batch):
         )
 
 
-def _check_paired(sequence: Sequence, number: int, first: str, second: str) -> None:
+def _check_paired(
+    sequence: Sequence,
+    number: int,
+    first: str,
+    second: str,
+) -> None:
     """Check that two parts of a sequence have one entry for each other."""
     n = len(getattr(sequence, first))
     m = len(getattr(sequence, second))

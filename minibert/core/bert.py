@@ -272,7 +272,11 @@ def pretraining_loss(
 
 
 # -> (S+M,) rows of the batch, or None for all; (S,) and (M,): where among them each head reads
-def _last_layer_rows(ops: Ops, config: BertConfig, batch: Batch) -> tuple[Array | None, Array, Array]:
+def _last_layer_rows(
+    ops: Ops,
+    config: BertConfig,
+    batch: Batch,
+) -> tuple[Array | None, Array, Array]:
     """Return the rows of the last layer that the heads read: each sequence's first and the masked ones."""
     first, masked = batch.first_rows, batch.masked_rows
     if config.is_decoder or len(first) + len(masked) >= len(batch.positions):

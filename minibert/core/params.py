@@ -22,7 +22,11 @@ Initial: TypeAlias = Callable[[np.random.Generator, tuple[int, ...], float], Any
 
 
 # -> (shape)
-def normal(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
+def normal(
+    generator: np.random.Generator,
+    shape: tuple[int, ...],
+    spread: float,
+) -> np.ndarray:
     """Draw from a normal distribution of standard deviation `spread`, cut off at two of them.
 
     Parameters

@@ -188,7 +188,12 @@ class HostSteps:
         """
         return False
 
-    def step(self, micro_batches: tuple[Batch, ...], number: int, rate: float) -> dict[str, float]:
+    def step(
+        self,
+        micro_batches: tuple[Batch, ...],
+        number: int,
+        rate: float,
+    ) -> dict[str, float]:
         """Take one step: gradients, their norm, clipping, update.
 
         Parameters

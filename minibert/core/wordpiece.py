@@ -136,7 +136,11 @@ def neighbours(symbols: Sequence[Symbol]) -> Iterator[tuple[Symbol, Symbol]]:
             yield pair
 
 
-def join(symbols: Sequence[Symbol], pair: tuple[Symbol, Symbol], merged: Symbol) -> list[Symbol]:
+def join(
+    symbols: Sequence[Symbol],
+    pair: tuple[Symbol, Symbol],
+    merged: Symbol,
+) -> list[Symbol]:
     """Return the symbols with `merged` in place of each pair, from the left.
 
     Parameters

@@ -129,15 +129,7 @@ def extend(
     measured_words = counted and counted.held_out
     if measure_on:
         measured_words = count(measure_on, longer.special_tokens).words
-    report: dict[str, Any] = {
-        "pieces_added": len(pieces),
-        "vocab_size": longer.vocab_size,
-        "pieces": [piece.piece for piece in pieces],
-        "special_tokens": list(longer.additional_special_tokens),
-        "known": known,
-        "were_unknown": sum(old_pieces == [tokenizer.unk_id] for old_pieces in replaced),
-        "measured": _measured(tokenizer, longer, measured_words) if measured_words else None,
-    }
+    report = _report(tokenizer, longer, pieces, known, measured_words)
     fills_gaps = not config.is_decoder and "cls.predictions.bias" not in loaded.missing
 
     def fill(folder: Path) -> None:
@@ -152,6 +144,25 @@ def extend(
 
     write_folder_atomically(out, fill)
     return report
+
+
+def _report(
+    tokenizer: Tokenizer,
+    longer: Tokenizer,
+    pieces: list[extending.NewPiece],
+    known: list[str],
+    words: WordCounts | None,
+) -> dict[str, Any]:
+    """Return what `extend` has done, for JSON; the loss of whole words is measured later."""
+    return {
+        "pieces_added": len(pieces),
+        "vocab_size": longer.vocab_size,
+        "pieces": [piece.piece for piece in pieces],
+        "special_tokens": list(longer.additional_special_tokens),
+        "known": known,
+        "were_unknown": sum(piece.replaces == [tokenizer.unk_id] for piece in pieces),
+        "measured": _measured(tokenizer, longer, words) if words else None,
+    }
 
 
 def _check_arguments(

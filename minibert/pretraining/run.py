@@ -444,7 +444,7 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     return [
         {"text": text, "answer": answer, "guesses": model.fill_mask(text)[0]}
         for text, answer in gaps
-        if len(model.tokenizer(text).ids) <= model.config.P
+        if len(model.tokenizer(text, special=True).ids) <= model.config.P
     ]
 
 

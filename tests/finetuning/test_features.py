@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture)
+from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture), environment
 from small_entities import write_model
 from text_vectors import vectors_of
 
@@ -255,6 +255,7 @@ def test_a_full_disk_is_no_finished_array(folder, tmp_path, pool, room):
     process = start(
         *("features", "--model", folder, "--file", text, "--out", out, "--pool", pool, "--quiet"),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        env=environment() | {"PYTHONDONTWRITEBYTECODE": "1"},  # which would be cut as well, and kept
     )
     output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and "v.npy could not be written" in errors, errors

@@ -79,7 +79,11 @@ def pretraining_losses(
     ]
 
 
-def task_losses(size: Size, rng: np.random.Generator, prepare: Prepare = as_it_is) -> list[Case]:
+def task_losses(
+    size: Size,
+    rng: np.random.Generator,
+    prepare: Prepare = as_it_is,
+) -> list[Case]:
     """Build the losses of fine-tuning, on an encoder of one layer.
 
     Parameters

@@ -390,7 +390,12 @@ class Blocks(Attention, Losses):
         return self.take_rows_backward(dx, saved.rows), grads, dtable
 
     # x (T,H) -> (T,H), or (R,H) where the last layer computes some rows
-    def layers(self, layer: Callable[..., Any], params: list[Params], x: Array) -> tuple[Array, Saved]:
+    def layers(
+        self,
+        layer: Callable[..., Any],
+        params: list[Params],
+        x: Array,
+    ) -> tuple[Array, Saved]:
         """Send x through all layers, one after another.
 
         Parameters

@@ -293,15 +293,7 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
 # length ()  dy q (n,D)  k v (pairs,2,D)  logarithms levels (n,)  keys (n,) twice or never
 # -> dq (n,D)  dk dv (pairs,2,D)
 def _backward_kernel(
-    length: Any,
-    dy: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    logarithms: Any,
-    levels: Any,
-    *rest: Any,
-    site: _Site,
+    length: Any, dy: Any, q: Any, k: Any, v: Any, logarithms: Any, levels: Any, *rest: Any, site: _Site
 ) -> None:
     *keys, dq, dk, dv = rest
     real = logarithms.dtype
@@ -423,8 +415,9 @@ def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[An
     }
     if not plan.rate:
         return site, options, padded, []
+    keys = keys[:, None]
     heads = jnp.arange(A, dtype=jnp.uint32)[:, None]
-    keys = random.fold(jnp, keys[:, None], heads)
+    keys = random.fold(jnp, keys, heads)
     keys = jnp.pad(keys, (nothing, nothing, behind, nothing))
     return site, options, padded, [keys[..., word] for word in (0, 1)]
 
