@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from command import PATIENCE, ends_badly, notice, start  # noqa: F401 (a fixture), environment
+from command import PATIENCE, ends_badly, environment, notice, start  # noqa: F401 (a fixture)
 from small_entities import write_model
 from text_vectors import vectors_of
 
