@@ -220,8 +220,7 @@ class Batch:
         ------
         InputError
             When an id is outside the vocabulary or the segments, a masked row outside the batch, a
-                next-sentence
-            label is unknown, or a sequence is longer than the positions.
+            next-sentence label is unknown, or a sequence is longer than the positions.
         """
         tokenize = "tokenize with this model's own vocabulary"
         segments = "give segments that it has"
