@@ -149,7 +149,8 @@ class BertConfig:
         ------
         InputError
             When `model_type` is not "bert" or, where it is missing as before 2020, none of the
-            `architectures` is a BERT; when the file asks for arithmetic that is not BERT's; when a field is out of range.
+            `architectures` is a BERT; when the file asks for arithmetic that is not BERT's; when a field is
+            out of range.
         """
         if not isinstance(values, dict):
             raise InputError(f"The configuration is a {type(values).__name__}, not a JSON object of fields.")

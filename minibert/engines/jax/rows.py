@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from minibert.core.arrays import Array
-from minibert.core.batch import Batch
-from minibert.model.batch import BatchPart, TaskBatch, VectorBatch
+from minibert.core.batch import Batch, TaskBatch
+from minibert.model.batch import BatchPart, VectorBatch
 
 COLUMNS = 8  # the shortest row, and the unit of the shorter ones
 STEPS = 4  # sizes between a power of two and the next: at most a quarter of a size is pads
