@@ -12,6 +12,8 @@ from paths import PACKAGE
 from small_corpus import write_corpus
 
 import minibert
+from minibert.core import __main__ as road
+from minibert.core.gradcheck import __main__ as sheet
 from minibert.core.params import FlatParameters
 
 
@@ -90,3 +92,17 @@ def test_road_refuses_in_one_sentence(alone, arguments, sentence):
     assert done.returncode != 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_road_runs_in_this_process(alone, tmp_path, monkeypatch, capsys):
+    words = ["core", alone / "text.txt", "--steps", 6, "--out", tmp_path / "m"]
+    monkeypatch.setattr(sys, "argv", list(map(str, words)))
+    road.main()
+    assert "6 steps" in capsys.readouterr().out
+    assert minibert.load(tmp_path / "m").config.L == 2
+
+
+def test_every_gradient_of_the_core_is_within_its_bound(monkeypatch, capsys):
+    monkeypatch.setattr(sheet, "SIZES", {"aligned": sheet.SIZES["aligned"]})
+    assert sheet.main() == 0
+    assert "FAIL" not in capsys.readouterr().out
