@@ -27,10 +27,8 @@ from minibert.base.errors import (
     InputError,
     Interrupted,
     did_you_mean,
-    flags_as_arguments,
     naming,
     warn,
-    wording,
 )
 from minibert.base.files import atomic_json, atomic_text, sole_writer
 from minibert.base.foreign_names import advice_for
@@ -265,7 +263,7 @@ class Estimator(ABC):
         if not resume and data.exists():
             raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
         in_rows = functools.partial(_of_rows, data=os.path.abspath(data))  # whoever calls this has no file
-        with sole_writer(data), wording(in_rows):  # the folder goes at the end if nothing is left in it
+        with sole_writer(data):  # the folder goes at the end if nothing is left in it
             try:
                 for name, text in texts.items():
                     atomic_text(data / f"{name}.jsonl", text)
@@ -276,7 +274,7 @@ class Estimator(ABC):
                 advice = "call fit again with the same data and it goes on from there."
                 raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
             except InputError as error:
-                raise InputError(in_rows(error.message), **error.arguments) from error
+                raise InputError(in_rows(str(error)), **error.arguments) from error
             finally:
                 if not (folder / OPTIONS_FILE).exists():  # it has not begun
                     for name in texts:
@@ -332,7 +330,7 @@ class Estimator(ABC):
         scratch = getattr(self, "_scratch", None)
         out = self.out
         if out == "":
-            raise InputError("$out names no folder; give one, or leave it out.", out=out)
+            raise InputError(f"{out=} names no folder; give one, or leave it out.", out=out)
         folder = Path(out or ".")
         if scratch and out is None:
             folder = Path(scratch.name)
@@ -344,7 +342,7 @@ class Estimator(ABC):
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             return Path(self._scratch.name), False
         if begun:
-            raise InputError("$out already holds a run; load it, or choose another folder.", out=str(out))
+            raise InputError(f"out={str(out)!r} already holds a run; load it, or choose another folder.", out=str(out))
         return folder, False
 
     # Asking
@@ -670,5 +668,5 @@ def _of_rows(message: str, data: str) -> str:
         part = "dev: " if match[2] == "dev" else ""
         return f"{part}{match[1]} of y "
 
-    marked = flags_as_arguments(message).replace(data, "\0")
+    marked = message.replace(data, "\0")
     return _ANSWER.sub(of_y, _PLACE.sub(in_rows, marked))

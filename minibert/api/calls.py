@@ -3,12 +3,11 @@
 import dataclasses
 import functools
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
-from minibert.base.errors import InputError, RunError, did_you_mean, flags_as_arguments
+from minibert.base.errors import did_you_mean
 from minibert.base.foreign_names import advice_for
 from minibert.base.options import RunOptions
 
@@ -39,11 +38,7 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             require_known(function.__name__, kwargs, signature.parameters)
-            try:
-                return function(arguments(*args, **kwargs))
-            except (InputError, RunError) as error:
-                error.args = (flags_as_arguments(str(error)),)
-                raise
+            return function(arguments(*args, **kwargs))
 
         returned = inspect.signature(function).return_annotation
         vars(call)["__signature__"] = signature.replace(return_annotation=returned)
@@ -120,19 +115,11 @@ def description(options: type[RunOptions], name: str) -> str:
     str
         A sentence or two, with the default at the end where there is one.
     """
-    flags = {}
-    for field in dataclasses.fields(options):
-        flag = options.about(field.name).get("flag", "--" + field.name.replace("_", "-"))
-        flags[flag] = field.name
-
-    def in_python(text: str) -> str:
-        return re.sub(r"--[a-z][a-z-]*", lambda flag: f"`{flags.get(flag[0], flag[0])}`", text)
-
     about = options.about(name)
     default = getattr(options, name, dataclasses.MISSING)
-    text = in_python(about.get("in_python") or about.get("help", ""))
+    text = about.get("in_python") or about.get("help", "")
     in_words = options.UNDECIDED if default is None else repr(default)
     usual = about.get("default", in_words)
     if usual and default is not dataclasses.MISSING:
-        return f"{text} (default: {in_python(usual)})."
+        return f"{text} (default: {usual})."
     return f"{text}."

@@ -71,7 +71,7 @@ def column(data: Any, name: str, role: str) -> list[Any]:
     names = column_names(data) or {}
     if name not in names:
         there = ", ".join(names) or "none"
-        message = f"The table has no column for ${role}, only {there}; name one of these."
+        message = f"The table has no column for {role}={name!r}, only {there}; name one of these."
         raise InputError(message, **{role: name})
     values = data[names[name]]
     if column_names(values) is not None:  # as pandas has it
@@ -157,7 +157,7 @@ def text_pairs(data: Any, text: str, second: str | None, *roles: str) -> list[tu
         if second is not None:
             seconds = column(data, second, second_role)
             if len(rows) != len(seconds):
-                both = f"{len(rows):,} texts and {len(seconds):,} of ${second_role}"
+                both = f"{len(rows):,} texts and {len(seconds):,} of {second_role}={second!r}"
                 raise InputError(f"The table has {both}; give each text one.", **{second_role: second})
             rows = list(zip(rows, seconds, strict=True))
     if not rows:
@@ -382,6 +382,6 @@ def seed_of(random_state: Any) -> int:
         return int(draw(2**31 - 1))
     is_whole = isinstance(random_state, int | np.integer | None)
     if not is_whole or (random_state or 0) < 0:
-        message = "$random_state is no seed; give a whole number, 0 or more, or a generator of NumPy's."
+        message = f"{random_state=} is no seed; give a whole number, 0 or more, or a generator of NumPy's."
         raise InputError(message, random_state=random_state)
     return int(random_state or 0)

@@ -91,7 +91,7 @@ class Run:
                 raise absent
             return cls(folder, finetuned)
         path = folder / "report.json"
-        again = "let --resume write it again"
+        again = "let `resume` write it again"
         try:
             report = read_json(path, PRETRAINED, again)
         except MissingFile as error:
@@ -185,7 +185,7 @@ class PretrainCall(_Call, PretrainOptions):
     def __post_init__(self) -> None:
         texts, names = texts_or_names(self.corpus, self.column)
         if isinstance(names, list) and not names:  # as a glob without a match
-            raise InputError("$corpus names no file; give one, or leave it out for the books.", corpus=[])
+            raise InputError("corpus=[] names no file; give one, or leave it out for the books.", corpus=[])
         if texts is not None:
             vars(self)["texts"] = texts
             names = name_of_texts(texts)
@@ -322,7 +322,7 @@ def run_folder(
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
-        raise InputError("There is no run in runs/ to go on with; name its folder with $out.", out="runs/...")
+        raise InputError("There is no run in runs/ to go on with; name its folder with out='runs/...'.", out="runs/...")
     return started[-1].parent
 
 

@@ -85,11 +85,11 @@ def fill_texts(
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     for name, value in {"top": top, "pieces": pieces}.items():
         if not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"${name} is not possible; give a whole number, 1 or more.", **{name: value})
+            raise InputError(f"{name}={value!r} is not possible; give a whole number, 1 or more.", **{name: value})
     tokenizer = model.tokenizer
     words = {} if targets is None else _target_ids(tokenizer, targets)
     if words and pieces > 1:
-        raise InputError("$pieces is for guesses, but targets were given; leave one out.", pieces=pieces)
+        raise InputError(f"{pieces=} is for guesses, but targets were given; leave one out.", pieces=pieces)
     require_masked_lm(model)
     sequences = [tokenizer(text, special=True).ids for text in texts]
     places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in sequences]
@@ -231,22 +231,22 @@ def _probabilities(logits: Array) -> Array:
 def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Pieces]:
     """Return the pieces of each target."""
     if isinstance(targets, str):
-        raise InputError("$targets is one string; give a list of words.", targets=targets)
+        raise InputError(f"{targets=} is one string; give a list of words.", targets=targets)
     targets = list(targets)
     strange = [short(word) for word in targets if not isinstance(word, str)]
     if strange:
-        raise InputError(f"$targets: {strange[0]} is no word; give strings.", targets=targets)
+        raise InputError(f"{targets=}: {strange[0]} is no word; give strings.", targets=targets)
     if not targets:
-        raise InputError("$targets has no word; give one, or leave it out.", targets=targets)
+        raise InputError(f"{targets=} has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]
     words = {}
     for word in targets:
         words[word] = tuple(tokenizer.encode(word, add_special_tokens=False, special=True))
     for number, word in enumerate(targets):
         if not words[word] or tokenizer.unk_id in words[word]:
-            raise InputError(f"$targets: {word!r} is not in the vocabulary; leave it out.", targets=targets)
+            raise InputError(f"{targets=}: {word!r} is not in the vocabulary; leave it out.", targets=targets)
         if word in targets[:number]:
-            raise InputError(f"$targets: {word!r} is given twice; give it once.", targets=targets)
+            raise InputError(f"{targets=}: {word!r} is given twice; give it once.", targets=targets)
     return words
 
 

@@ -158,7 +158,7 @@ class Encoded:
             return np.maximum.reduceat(last, begins, axis=0)
         if pool == "pooled" and self.pooled is not None:
             return self.pooled
-        text = "$pool is not possible; choose cls, mean, max, or pooled of a model with a trained pooler."
+        text = f"{pool=} is not possible; choose cls, mean, max, or pooled of a model with a trained pooler."
         raise InputError(text, pool=pool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -782,7 +782,7 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
     if not numbers or len(distinct) < len(numbers) or not distinct <= set(range(count + 1)):
         numbered = f"0 (the embeddings) to {count} or from -1 back to {-count - 1} with commas between"
         advice = f"give different numbers from {numbered}, all, or embeddings."
-        raise InputError(f"$layers are not hidden states of this model; {advice}", layers=layers)
+        raise InputError(f"{layers=} are not hidden states of this model; {advice}", layers=layers)
     return numbers
 
 

@@ -79,7 +79,7 @@ def score_texts(model: Bert, texts: Iterable[str], within_word: str = "token") -
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     if within_word not in ("token", "l2r"):
-        raise InputError("$within_word is unknown; choose token or l2r.", within_word=within_word)
+        raise InputError(f"{within_word=} is unknown; choose token or l2r.", within_word=within_word)
     require_masked_lm(model)
     return _scores(model, model.tokenizer, iter(texts), within_word)
 

@@ -1,111 +1,70 @@
 """How a command can end badly: errors, told apart by whose fault it was, warnings, and signals."""
 
-import re
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Any
 
 from minibert.core.errors import InputError as InputError
 
 
-class Arguments(dict[str, Any]):
-    """Arguments by name, which a sentence lists one after another as name=value."""
-
-    is_sentence = True
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.items())
-
-
-class Differences(dict[str, tuple[Any, Any]]):
-    """Options that a run can't go on with, by name: the value asked for, and the run's own."""
-
-    is_sentence = True
-
-    def __str__(self) -> str:
-        parts = [f"{name}={wanted!r} (the run has {stored!r})" for name, (wanted, stored) in self.items()]
-        return ", ".join(parts)
-
-
 class MissingFile(InputError):
     """A file is not there: another matter than one that is there and can't be read."""
 
 
-def flags_as_arguments(text: str) -> str:
-    """Return a sentence with `out` for --out and batch=8 for --batch 8.
+class OtherOptions(InputError):
+    """Report options that a run can't be resumed with.
 
     Parameters
     ----------
-    text : str
-        A message; one with a whole command, "minibert ...", stays as it is.
-
-    Returns
-    -------
-    str
+    differing : dict of str to (object, object)
+        The options, by name: the value asked for, and that of the run.
     """
 
-    def argument(flag: re.Match[str]) -> str:
-        name = flag[1].replace("-", "_")
-        value = flag[2]
-        return f"{name}={value}" if value else f"`{name}`"
-
-    if "minibert " in text:
-        return text
-    return re.sub(r"(?<!\S)--([a-z][a-z-]*)(?: (\d+))?", argument, text)
+    def __init__(self, differing: Mapping[str, tuple[Any, Any]]) -> None:
+        parts = [f"{name}={wanted!r} (the run has {stored!r})" for name, (wanted, stored) in differing.items()]
+        advice = "leave that out, or start a new run in another folder."
+        wanted_alone = {name: wanted for name, (wanted, _) in differing.items()}
+        super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **wanted_alone)
+        self.differing = dict(differing)
 
 
-class Advice(UserWarning):
-    """A warning that names flags, as the command line shows it; to Python they are arguments."""
-
-    def __str__(self) -> str:
-        return flags_as_arguments(str(self.args[0]))
-
-
-_wording: ContextVar[Callable[[str], str]] = ContextVar("wording", default=str)
-
-
-@contextmanager
-def wording(words: Callable[[str], str]) -> Iterator[None]:
-    """Let `words` rewrite the text of every warning that is given by the block.
+class InputWarning(UserWarning):
+    """Warn of something that was given and can be used, though hardly as it was meant.
 
     Parameters
     ----------
-    words : function of str to str
-        Called with each text by `warn`, in this context alone; an inner block replaces it for its own
-        warnings.
-
-    Yields
-    ------
-    None
+    message : str
+        A sentence, which names arguments as that of an `InputError` does.
+    **arguments
+        The arguments whose values stand in it, by name.
     """
-    token = _wording.set(words)
-    try:
-        yield
-    finally:
-        _wording.reset(token)
+
+    def __init__(self, message: str, **arguments: Any) -> None:
+        super().__init__(message)
+        self.arguments = arguments
 
 
-def warn(text: str) -> None:
-    """Warn whoever has called the package, with an `Advice` that shows their line and not one of ours.
+def warn(message: str, **arguments: Any) -> None:
+    """Warn whoever has called the package, by an `InputWarning` that shows their line and not one of ours.
 
     Parameters
     ----------
-    text : str
-        The warning, with flags as the command line has them; `wording` may rewrite it.
+    message : str
+        The warning.
+    **arguments
+        The arguments whose values stand in it, by name.
     """
-    text = _wording.get()(text)
     level = 2
     caller = sys._getframe(1)
     while caller.f_back and caller.f_globals.get("__name__", "").startswith(("minibert.", "contextlib")):
         level += 1
         caller = caller.f_back
-    warnings.warn(Advice(text), stacklevel=level)
+    warnings.warn(InputWarning(message, **arguments), stacklevel=level)
 
 
 def did_you_mean(
@@ -144,12 +103,13 @@ def did_you_mean(
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """Begin what an InputError from here says with the source of the data.
+    """Say of an InputError from here where it happened.
 
     Parameters
     ----------
     source : str
-        Of what is read in the block, such as the name of a file; with "" the message stays as it is.
+        Of what is read in the block, such as the name of a file. It goes before the place that the error has
+        already.
 
     Yields
     ------
@@ -158,13 +118,13 @@ def naming(source: str) -> Iterator[None]:
     Raises
     ------
     InputError
-        In place of each that the block raises, with the same arguments.
+        The same one, with `where`.
     """
     try:
         yield
     except InputError as error:
-        message = f"{source}: {error.message}" if source else error.message
-        raise InputError(message, **error.arguments) from error
+        error.where = ": ".join(filter(None, (source, error.where)))
+        raise
 
 
 class RunError(RuntimeError):

@@ -126,9 +126,9 @@ def page_path(out: str | Path) -> Path:
     """
     path = Path(out)
     if path.is_dir():
-        raise InputError("$out is a folder; give the name of a page in it.", out=str(out))
+        raise InputError(f"out={str(out)!r} is a folder; give the name of a page in it.", out=str(out))
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError("$out is no name of a page; give one that ends in .html.", out=str(out))
+        raise InputError(f"out={str(out)!r} is no name of a page; give one that ends in .html.", out=str(out))
     return path
 
 
@@ -246,14 +246,14 @@ def nearest_folder(folder: Path, instead: str) -> Path:
     return there
 
 
-def require_folder(folder: str | Path, instead: str = "another --out") -> None:
+def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
     """Check that files could be written into a folder, there yet or not; nothing is left behind.
 
     Parameters
     ----------
     folder : str or path
         Where a command is to write.
-    instead : str, default "another --out"
+    instead : str, default "another `out`"
         What the error advises to choose.
 
     Raises
@@ -332,7 +332,7 @@ def require_same(path: Path, opened: os.stat_result) -> None:
         same = False
     if not same:
         what = f"{path} was removed, moved or replaced while a run was writing into it"
-        advice = "go on with --resume if the checkpoints are there, or start again."
+        advice = "go on with `resume` if the checkpoints are there, or start again."
         raise RunError(f"{what}, so that what is there now is not whole; {advice}")
 
 
@@ -349,7 +349,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"Another process is writing into {folder}; wait for it, or choose another --out."
+            message = f"Another process is writing into {folder}; wait for it, or choose another `out`."
             raise InputError(message) from None
         except OSError:  # a network drive without locks
             pass
@@ -454,14 +454,14 @@ def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "")
     checksums : mapping of str to int
         Their names, and what `crc32_of` gave for each.
     advice : str, optional
-        How the error ends; left out, to remove the folder and go on with --resume.
+        How the error ends; left out, to remove the folder and go on with `resume`.
 
     Raises
     ------
     InputError
         When a file is gone or altered.
     """
-    advice = advice or f"remove {folder} and go on with --resume, which makes it again."
+    advice = advice or f"remove {folder} and go on with `resume`, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
         if not os.path.isfile(path):
@@ -532,7 +532,7 @@ def require_own(folder: str | Path) -> None:
         place = Path(os.path.realpath(home / name))
         if not place.is_relative_to(home):
             what = f"a link to {place}, outside the run's folder, where the run would write and remove files"
-            raise InputError(f"{Path(folder) / name} is {what}; remove it or choose another --out.")
+            raise InputError(f"{Path(folder) / name} is {what}; remove it or choose another `out`.")
 
 
 def atomic_text(path: str | Path, text: str) -> None:

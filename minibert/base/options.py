@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
 
-from minibert.base.errors import Differences, InputError, MissingFile, did_you_mean
+from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_mean
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import misfit, misfit_of, read_json
@@ -84,10 +84,10 @@ class RunOptions:
     # model
     attention_dropout: float | None = option(
         None,
-        "dropout rate of the attention probabilities alone; 0 lets --engine jax use the fastest kernel on a "
+        "dropout rate of the attention probabilities alone; 0 lets `engine` jax use the fastest kernel on a "
         "GPU",
         RATE,
-        default="that of --dropout",
+        default="that of `dropout`",
     )
     extend_positions: int | None = option(
         None,
@@ -138,7 +138,7 @@ class RunOptions:
         both_ways=True,
     )
     checkpoint_steps: int = option(
-        0, "steps between checkpoints; 0: only by --save-seconds", COUNT, flag="--save-every"
+        0, "steps between checkpoints; 0: only by `checkpoint_seconds`", COUNT, flag="--save-every"
     )
     checkpoint_seconds: float = option(
         300.0, "seconds between checkpoints", NOT_NEGATIVE, flag="--save-seconds"
@@ -185,7 +185,7 @@ class RunOptions:
             if is_none or is_no_string:
                 rules = self.about(name).get("rules", ())
                 wanted = next((what for what, _ in rules), "a string")
-                raise InputError(f"${name} is not valid; give {wanted}.", **{name: value})
+                raise InputError(f"{name}={value!r} is not valid; give {wanted}.", **{name: value})
             object.__setattr__(self, name, value)
 
     def _check(self) -> None:
@@ -197,7 +197,7 @@ class RunOptions:
                 except (AttributeError, TypeError, ValueError):  # a string where a number should be
                     valid = False
                 if not valid:
-                    raise InputError(f"${name} is not valid; give {what}.", **{name: value})
+                    raise InputError(f"{name}={value!r} is not valid; give {what}.", **{name: value})
         # Tensors must not be cut that the update needs whole.
         needs_whole = {
             "optimizer": self.optimizer != "adamw",
@@ -207,7 +207,7 @@ class RunOptions:
             if self.fsdp and asked:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
                 given = {name: getattr(self, name), "fsdp": True}
-                raise InputError(f"${name} can't be had with $fsdp, {why}", **given)
+                raise InputError(f"{name}={getattr(self, name)!r} can't be had with fsdp=True, {why}", **given)
 
     def save(self, path: str | Path) -> None:
         """Write as JSON.
@@ -241,7 +241,7 @@ class RunOptions:
         try:
             stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
-            raise InputError(f"{path} is missing: there is no run to resume; leave out --resume.") from error
+            raise InputError(f"{path} is missing: there is no run to resume; leave out `resume`.") from error
         try:
             stored = cls._renamed(stored)
             wrong = misfit_of(cls, stored)
@@ -376,7 +376,7 @@ class RunOptions:
         common = RunOptions.__dataclass_fields__
         fields = list(vars(self))
         names = sorted(fields, key=lambda name: (name in common, fields.index(name)))
-        differing = Differences()
+        differing = {}
         for name in names:
             if name in self.FREE or name in self.MACHINE:
                 continue
@@ -385,8 +385,7 @@ class RunOptions:
             if wanted != before:
                 differing[name] = (wanted, before)
         if differing:
-            advice = "leave that out, or start a new run in another folder."
-            raise InputError(f"The run cannot go on with $differing; {advice}", differing=differing)
+            raise OtherOptions(differing)
 
 
 def _plain(value: Any) -> Any:

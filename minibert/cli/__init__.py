@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 
 from minibert.base.errors import STOPPED_BY, InputError, RunError, handle_signals, restore_signals
 from minibert.base.terminal import emit, flush_errors, flush_output, printable, write_what_can_be_written
+from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import parse_arguments
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -81,14 +82,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     """Run a command; return its status, or raise what went wrong."""
     arguments = parse_arguments(argv)
+
+    def show(warning: Any, *_: Any) -> None:
+        _complain(on_command_line(warning, arguments.parser))
+
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = cast(Any, lambda warning, *_: _complain(warning.args[0]))
+            warnings.showwarning = cast(Any, show)
             if "device" in arguments:
                 import_module("minibert.engines").force_device(arguments.device)
             return arguments.run(arguments) or arguments.status
-    except InputError as error:
-        return _complain(arguments.parser.as_typed(error), BAD_INPUT)
+    except (InputError, RunError) as error:
+        status = BAD_INPUT if isinstance(error, InputError) else FAILED
+        return _complain(on_command_line(error, arguments.parser), status)
 
 
 def _status_of(work: Callable[[], int | None]) -> int:
@@ -101,7 +107,7 @@ def _status_of(work: Callable[[], int | None]) -> int:
         return _complain(text, BAD_INPUT)
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
         return FAILED
-    except (RunError, MemoryError) as error:
+    except MemoryError as error:
         return _complain(str(error) or "there is not enough memory", FAILED)
     except OSError as error:
         where = f"{error.filename} could" if error.filename else "The output, or a file, could"

@@ -109,7 +109,7 @@ def run(arguments: Namespace) -> None:
     if not 0 <= arguments.show <= MOST:
         raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
     if arguments.seed < 0:
-        raise InputError("$seed is negative; give 0 or more.", seed=arguments.seed)
+        raise InputError(f"seed={arguments.seed!r} is negative; give 0 or more.", seed=arguments.seed)
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)

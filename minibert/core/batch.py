@@ -245,7 +245,7 @@ class Batch:
         if longest > config.P:
             raise InputError(
                 f"A sequence of {longest} tokens is longer than the model's {config.P} positions; "
-                "shorten the input or pre-train with $max_positions.",
+                f"shorten the input or pre-train with max_positions={longest!r}.",
                 max_positions=longest,
             )
         config.warn_untrained(longest)

@@ -1,52 +1,32 @@
 """The error that says: what was given cannot be used. The core raises it, and all that stands on the core."""
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 
 class InputError(ValueError):
-    """What was given can't be used: a file, an argument, a configuration. The command line exits with 2.
+    """Report that what was given can't be used: a file, an argument, a configuration.
+
+    The message is a sentence for whoever calls from Python. It writes an argument as `name` in backticks or,
+    with its value, as name=value, which is what f"{name=}" makes. The same arguments are kept as data, so that
+    the command line can write flags in their place (`minibert/cli/shared/messages.py`); it exits with 2.
 
     Parameters
     ----------
-    message : a sentence, in which `$name` stands for one of the arguments with its value: as `name=value` in
-        Python, as its flag on the command line.
-    **arguments : the arguments that the sentence is about, by name.
+    message : str
+        The sentence.
+    where : str, default ""
+        The place in the data, such as a file and a line; it stands before the sentence.
+    **arguments
+        The arguments whose values stand in the sentence, by name.
     """
 
-    def __init__(self, message: str = "", /, **arguments: Any) -> None:
+    def __init__(self, message: str = "", /, *, where: str = "", **arguments: Any) -> None:
+        super().__init__(message)
         self.message = message
+        self.where = where
         self.arguments = arguments
-        super().__init__(self.formatted(in_python))
 
-    def formatted(self, shown: Callable[[str, Any], str]) -> str:
-        """Return the message with each argument as `shown` writes its name and value.
-
-        Parameters
-        ----------
-        shown : `shown(name, value)` writes an argument: `in_python`, or the command line's way.
-
-        Returns
-        -------
-        str. A `$name` that is none of the arguments stays as it is.
-        """
-
-        def put(match: re.Match[str]) -> str:
-            name = match[1]
-            if name not in self.arguments:
-                return match[0]
-            return shown(name, self.arguments[name])
-
-        return re.sub(r"\$(\w+)", put, self.message)
-
-
-def in_python(name: str, value: Any) -> str:
-    """Write an argument as Python has it; several, or differences between two runs, are sentences already.
-
-    Parameters
-    ----------
-    name : of the argument.
-    value : its value. One with an attribute `is_sentence` that is true is written by itself.
-    """
-    return str(value) if getattr(value, "is_sentence", False) else f"{name}={value!r}"
+    def __str__(self) -> str:
+        if self.where:
+            return f"{self.where}: {self.message}"
+        return self.message

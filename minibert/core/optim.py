@@ -196,12 +196,12 @@ def optimizer_for(params: Any, kind: str, **given: Any) -> Optimizer:
         When there is no such optimizer, or Muon has no matrix of a layer to train.
     """
     if kind not in KINDS:
-        raise InputError(f"$optimizer does not exist; use one of {', '.join(KINDS)}.", optimizer=kind)
+        raise InputError(f"optimizer={kind!r} does not exist; use one of {', '.join(KINDS)}.", optimizer=kind)
     optimizer_class = KINDS[kind]
     ranges = getattr(params, optimizer_class.RANGES)
     optimizer = optimizer_class(params.flat, ranges, **given)
     if optimizer_class is Muon and not optimizer.ranges[:, 4].any():
-        message = "$optimizer updates matrices of layers, and none is trained here; use adamw."
+        message = f"optimizer={kind!r} updates matrices of layers, and none is trained here; use adamw."
         raise InputError(message, optimizer=kind)
     return optimizer
 

@@ -322,7 +322,7 @@ def layouts_text(found: Mapping[str, int]) -> str:
         if len(found) > 1:
             way = f"{counted(count, 'file')} with {way}"
         ways.append(way)
-    return f"Read as {'; '.join(ways)}; --layout reads the text otherwise."
+    return f"Read as {'; '.join(ways)}; `layout` reads the text otherwise."
 
 
 def split_sentences(text: str) -> list[str]:

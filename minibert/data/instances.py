@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibert.base.errors import Arguments, InputError
+from minibert.base.errors import InputError
 from minibert.base.terminal import counted
 from minibert.core.batch import Sequence
 from minibert.core.draws import draw, key, permutation
@@ -69,7 +69,8 @@ class InstanceOptions:
 
     def _check(self, name: str, holds: bool, expected: str) -> None:
         if not holds:
-            raise InputError(f"${name} is not possible; give {expected}.", **{name: getattr(self, name)})
+            value = getattr(self, name)
+            raise InputError(f"{name}={value!r} is not possible; give {expected}.", **{name: value})
 
     @property
     def pairs(self) -> bool:
@@ -139,13 +140,13 @@ class Instances:
         if self.options.pairs and len(self.documents) == 1:
             raise InputError(
                 "One document alone has no other to take a random next sentence from; "
-                "give more documents (blank lines divide them) or set $next_sentence.",
+                "give more documents (blank lines divide them) or set next_sentence=False.",
                 next_sentence=False,
             )
         if self.options.pairs and self.shards.sentence_counts[self.documents].max() < 2:
             raise InputError(
                 "No document has two sentences; give longer documents (one sentence a line, blank lines only "
-                "between documents) or set $next_sentence.",
+                "between documents) or set next_sentence=False.",
                 next_sentence=False,
             )
         self._lengths = self.shards.document_lengths[self.documents]
@@ -403,7 +404,7 @@ def split_documents(
         When there are too few documents, or the share is out of range.
     """
     if not 0 < held_out < 1:
-        raise InputError("$held_out is not possible; give a share above 0 and below 1.", held_out=held_out)
+        raise InputError(f"{held_out=} is not possible; give a share above 0 and below 1.", held_out=held_out)
     least = 2 if next_sentence else 1
     if n_documents < 2 * least:
         raise _too_few_documents(n_documents, least, next_sentence)
@@ -419,14 +420,12 @@ def _too_few_documents(n_documents: int, least: int, next_sentence: bool) -> Inp
         why = ", as next sentences are also drawn from other documents"
     instead = ""
     if next_sentence and n_documents > 1:
-        instead = ", or set $next_sentence"
+        instead = ", or set next_sentence=False"
     return InputError(
         f"The text is {counted(n_documents, 'document')}, which is too few: "
         f"{least} to learn from and {least} to hold out are needed{why}; "
         "give more text (each text of a list, row of a table or line of JSON is one document), in plain text "
-        "with blank lines between documents or $lines where each line is a document, "
-        f"$continuous to have it cut into documents{instead}.",
+        "with blank lines between documents or layout='documents' where each line is a document, "
+        f"layout='continuous' to have it cut into documents{instead}.",
         next_sentence=False,
-        lines=Arguments(layout="documents"),
-        continuous=Arguments(layout="continuous"),
     )

@@ -268,7 +268,7 @@ def _sentence_a_row(
     if len(sentences) > 1 and not has_lists and all(len(sentence.words) == 1 for sentence in sentences):
         warn(
             f"{path}: all {len(sentences):,} sentences have one word. Where each row is a word of a "
-            "sentence, name the column that numbers the sentences, such as --column sentence=sentence_id."
+            "sentence, name the column that numbers the sentences, such as columns={'sentence': 'sentence_id'}."
         )
     return sentences
 
@@ -352,7 +352,7 @@ def _sentences_of_rows(
     if not filled:
         raise InputError(f"{path} has no rows; check the file.")
     if sentence is None and not has_blank:
-        advice = "name the column that numbers them, --column sentence=NAME, or put a blank row between them"
+        advice = "name the column that numbers them, columns={'sentence': 'NAME'}, or put a blank row between them"
         raise InputError(
             f"{path} has a word in each row, and nothing tells where its sentences end; {advice}."
         )
@@ -553,7 +553,7 @@ def _place(
     advice = "name a column or give its number, from 1."
     if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
         advice = (
-            f"its columns look parted by {other!r} and not {delimiter!r}: give --column delimiter={other!r}."
+            f"its columns look parted by {other!r} and not {delimiter!r}: give columns={{'delimiter': {other!r}}}."
         )
     raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
 
@@ -582,7 +582,7 @@ def _delimiter(path: Path, delimiter: str | None, columns: Iterable[Column | Non
     if delimiter is None:
         next(byte_pieces(path))  # names a spreadsheet as what it is
         none = f"none of the suffixes {' '.join([*DELIMITERS, *JSON_LINES])}"
-        raise InputError(f"{path.name} has {none}; give its delimiter (--column delimiter=,).")
+        raise InputError(f"{path.name} has {none}; give its delimiter (columns={{'delimiter': ','}}).")
     if delimiter == r"\t":  # as a shell hands it on
         delimiter = "\t"
     if len(delimiter) != 1 or delimiter in '"\r\n':

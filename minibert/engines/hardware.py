@@ -145,7 +145,7 @@ def require_threads(threads: int | None) -> None:
     problem = "not a positive whole number"
     if is_whole and threads > 1:
         problem = f"more than {MOST_THREADS:,}"
-    raise InputError(f"$threads is {problem}; leave it out for one thread a core.", threads=threads)
+    raise InputError(f"{threads=} is {problem}; leave it out for one thread a core.", threads=threads)
 
 
 def keep_freed_memory() -> bool:

@@ -165,12 +165,12 @@ def choose(
     """
     require_threads(threads)
     if name not in ("auto", *TABLE):
-        raise InputError(f"$engine is not an engine; use auto or one of {', '.join(TABLE)}.", engine=name)
+        raise InputError(f"engine={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.", engine=name)
     able = [engine for engine in TABLE if dtype in TABLE[engine].dtypes]
     if not able:
-        raise InputError("$dtype is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
+        raise InputError(f"{dtype=} is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
     if name not in ("auto", *able):
-        message = f"$dtype is not one that $engine computes in; {', '.join(able)} can."
+        message = f"{dtype=} is not one that engine={name!r} computes in; {', '.join(able)} can."
         raise InputError(message, dtype=dtype, engine=name)
     options = {}
     for option, value in extras.items():
@@ -286,8 +286,9 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
         if not engines:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")
         if name not in engines:
-            arguments = {option: value, "engine": " or ".join(engines)}
-            raise InputError(f"${option} is for $engine; leave it out or choose that.", **arguments)
+            able = " or ".join(engines)
+            message = f"{option}={value!r} is for engine={able!r}; leave it out or choose that."
+            raise InputError(message, **{option: value, "engine": able})
 
 
 def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
@@ -296,7 +297,7 @@ def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) ->
     try:
         return engine.make(threads or cores(), dtype, **extras)
     except ImportError as error:
-        raise _MissingEngine(f"$engine is not installed ({error}): {engine.lacking}.", engine=name) from None
+        raise _MissingEngine(f"engine={name!r} is not installed ({error}): {engine.lacking}.", engine=name) from None
 
 
 def _described(ops: Ops) -> str:
@@ -342,7 +343,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         _jax_module("cluster").join(coordinator, processes, process_id)
     except ImportError as error:
         lacking = TABLE["jax"].lacking
-        raise _MissingEngine(f"$engine is not installed ({error}): {lacking}.", engine="jax") from None
+        raise _MissingEngine(f"engine='jax' is not installed ({error}): {lacking}.", engine="jax") from None
 
 
 @contextmanager

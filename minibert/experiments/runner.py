@@ -94,7 +94,7 @@ def reproduce(
             names = ", ".join(table.name for table in tables)
             few = f"too little for {names} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
-            raise InputError(f"$minutes is {few}: about {needed} would be needed; {advice}", minutes=minutes)
+            raise InputError(f"{minutes=} is {few}: about {needed} would be needed; {advice}", minutes=minutes)
         if not all(plan.brings(row.model) for table in tables for row in table.rows):
             plan.prepare_text(show)
         results.require_same(cells)
@@ -123,7 +123,7 @@ def _check_folder(out: Path) -> None:
     if not begun and (out / ASKED).exists():
         begun = "vocab_size" in read_json(out / ASKED)
     if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
-        raise InputError(f"{out} holds {some_of(held)} of something else; choose another --out.")
+        raise InputError(f"{out} holds {some_of(held)} of something else; choose another `out`.")
 
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
@@ -189,7 +189,7 @@ class Results:
         for cell in cells:
             if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
                 held = f"{cell.name} of other settings (scale, text, data or model)"
-                advice = "choose another --out, or the same settings to go on with it."
+                advice = "choose another `out`, or the same settings to go on with it."
                 raise InputError(f"{self.out / RESULTS} holds {held}; {advice}")
 
     def __getitem__(self, cell: str) -> Result:

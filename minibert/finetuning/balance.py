@@ -31,7 +31,7 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
         if value is not None and task.kind not in KINDS:
-            message = f"${name} is for classes of texts, and {task.name} has none; leave it out."
+            message = f"{name}={value!r} is for classes of texts, and {task.name} has none; leave it out."
             raise InputError(message, **{name: value})
 
 
@@ -80,7 +80,7 @@ def class_weights(
     unknown = [name for name in given if name not in labels]
     if unknown:
         what = f"{unknown[0]!r}, which is no class of the examples to learn from"
-        message = f"$class_weights names {what}; there are {', '.join(labels[:16])}."
+        message = f"class_weights={options.class_weights!r} names {what}; there are {', '.join(labels[:16])}."
         raise InputError(message, class_weights=options.class_weights)
     return np.array([given.get(name, 1.0) for name in labels])
 

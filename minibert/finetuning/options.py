@@ -126,7 +126,7 @@ class FinetuneOptions(RunOptions):
         (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
     )
     also_examples: int | None = option(
-        None, "learn from N examples of each task of --also, always the same", WHOLE, default="all"
+        None, "learn from N examples of each task of `also`, always the same", WHOLE, default="all"
     )
     train_examples: int | None = option(
         None,
@@ -151,7 +151,7 @@ class FinetuneOptions(RunOptions):
     )
     long: str = option(
         "cut",
-        "what becomes of texts longer than --max-length: their ends are cut, or they are read in overlapping "
+        "what becomes of texts longer than `max_length`: their ends are cut, or they are read in overlapping "
         "windows (tasks with one answer for a text or pair)",
         one_of(LONG),
         choices=LONG,
@@ -258,28 +258,32 @@ class FinetuneOptions(RunOptions):
         runs = (self.restarts or 1) * settings
         if runs > MOST_RUNS:
             advice = f"give so few of them, or of the values to try, that a sweep has {MOST_RUNS:,} at most."
-            raise InputError(f"$restarts would make {runs:,} runs; {advice}", restarts=self.restarts)
+            raise InputError(f"restarts={self.restarts!r} would make {runs:,} runs; {advice}", restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
             both = {"max_steps": self.max_steps, "epochs": self.epochs}
-            raise InputError("$max_steps would end runs of $epochs alike; leave one of them out.", **both)
+            shown = f"max_steps={self.max_steps} would end runs of epochs={self.epochs} alike"
+            raise InputError(f"{shown}; leave one of them out.", **both)
         if self.also_examples is not None and not self.also:
-            both = {"also_examples": self.also_examples, "also": {"snli": "pairs"}}
-            raise InputError("$also_examples is of other tasks; name them in $also or leave it out.", **both)
+            advice = "name them in `also` or leave it out."
+            message = f"also_examples={self.also_examples} is of other tasks; {advice}"
+            raise InputError(message, also_examples=self.also_examples)
         for name in ("stride", "pool", "most_windows"):
             value = getattr(self, name)
             if self.long == "cut" and value is not None:
-                advice = "ask for windows with $long, or leave it out."
-                message = f"${name} is of windows, and long texts are cut; {advice}"
+                advice = "ask for windows with long='windows', or leave it out."
+                message = f"{name}={value!r} is of windows, and long texts are cut; {advice}"
                 raise InputError(message, **{name: value, "long": "windows"})
         if self.feature_based and self.long != "cut":
-            message = "$long is for tasks with one answer for a text, not for $feature_based; leave it out."
+            asked = f"feature_based={self.feature_based!r}"
+            message = f"long={self.long!r} is for tasks with one answer for a text, not for {asked}; leave it out."
             raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling", "extend_positions"):
             value = getattr(self, name)
             if self.feature_based and value != getattr(FinetuneOptions, name):
-                where = "where $feature_based leaves the whole model as it is; leave one of them out."
                 both = {name: value, "feature_based": self.feature_based}
-                raise InputError(f"${name} has no meaning {where}", **both)
+                where = f"where feature_based={self.feature_based!r} leaves the whole model as it is"
+                message = f"{name}={value!r} has no meaning {where}; leave one of them out."
+                raise InputError(message, **both)
 
     def _normalise(self) -> None:
         """Bring values that may be given in several forms to one of them: whole paths, tuples, strings."""
@@ -291,7 +295,7 @@ class FinetuneOptions(RunOptions):
             try:
                 as_strings = tuple((str(key), str(value)) for key, value in pairs)
             except (TypeError, ValueError):
-                raise InputError(f"${name} are not names with {what}.", **{name: given}) from None
+                raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
         also = tuple((name, os.path.abspath(path)) for name, path in self.also)
         object.__setattr__(self, "also", also)
@@ -398,11 +402,11 @@ class FinetuneOptions(RunOptions):
             When it has fewer.
         """
         if self.freeze is not None and self.freeze > layers:
-            message = f"$freeze is more than the {layers} layers of {folder}; give at most {layers}."
+            message = f"freeze={self.freeze!r} is more than the {layers} layers of {folder}; give at most {layers}."
             raise InputError(message, freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
-            long = f"$max_length is longer than the {positions} positions of {folder}"
-            more = f"or give the model more with --extend-positions {self.max_length}"
+            long = f"max_length={self.max_length!r} is longer than the {positions} positions of {folder}"
+            more = f"or give the model more with extend_positions={self.max_length}"
             raise InputError(f"{long}; give at most {positions}, {more}.", max_length=self.max_length)
 
 

@@ -237,7 +237,8 @@ def _of_other(
     other = registry.create(name) if name in alike else None
     if other is None or other.kind != task.kind:
         what = f"{task.name} is learnt with tasks of the same answers alone; name one of {', '.join(alike)}."
-        raise InputError(f"$also: {what}", also={name: folder})
+        also = {name: folder}
+        raise InputError(f"{also=}: {what}", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     examples = subset(other.read(Path(folder), "train"), options.also_examples)
@@ -295,7 +296,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
     data = Path(options.data)
     if options.split_dev is None:
         if data.is_file():
-            advice = "say which share of it to measure on, such as $split_dev"
+            advice = "say which share of it to measure on, such as split_dev=0.1"
             message = f"{data} is one file; {advice}, or name a folder with train and dev files."
             raise InputError(message, split_dev=0.1)
         try:
@@ -329,7 +330,7 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         if data.is_file() and labelled:
             break
     if len(labelled) == 2:
-        both = "examples to learn from and others to measure on, which $split_dev would not look at"
+        both = f"examples to learn from and others to measure on, which split_dev={options.split_dev!r} would not look at"
         advice = "leave it out, or name one of the two files."
         raise InputError(f"{data} has {both}; {advice}", split_dev=options.split_dev)
     if not labelled:
@@ -432,7 +433,7 @@ def _asked(
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        advice = "name the folder that they are in with --data."
+        advice = "name the folder that they are in with `data`."
         raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
@@ -489,7 +490,7 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
         count = round(share * len(examples))
         held_out = set(_drawn(examples, count, SPLIT_SEED, TOGETHER))
     if not 0 < len(held_out) < len(examples):
-        empty = f"$split_dev of {len(examples):,} examples leaves one part empty; give another"
+        empty = f"split_dev={share!r} of {len(examples):,} examples leaves one part empty; give another"
         why = _why_undivided(examples, stratified)
         raise InputError(f"{empty}{why}, or give files of train and dev.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held_out]

@@ -103,13 +103,13 @@ def finetune(
             if report is not None:
                 return report
         elif (out / OPTIONS_FILE).exists():
-            advice = "go on with it by --resume, or choose another --out."
+            advice = "go on with it by `resume`, or choose another `out`."
             raise InputError(f"{out} already holds a run: {advice}")
         for place in places:
             present = [name for name in RUN_FILES if (place / name).exists()]
             if present and not resume:
                 raise InputError(
-                    f"{place} holds {', '.join(present)} of something else; choose another --out."
+                    f"{place} holds {', '.join(present)} of something else; choose another `out`."
                 )
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
@@ -339,7 +339,7 @@ def _majority(model: Any, data: str | Path | None, own: bool, count: int) -> Ite
     """Return so many times the most frequent class of the examples that a model has learnt from."""
     if model.head.kind != "classify":
         what = f"one class of each text, which {model.task.name} does not ask for"
-        raise InputError(f"$majority is for {what}; leave it out.", majority=True)
+        raise InputError(f"majority=True is for {what}; leave it out.", majority=True)
     folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
     learnt = asked_examples(model.task, model.folder, folder, "train", own=own)
     return iter(submissions.majority(learnt, count))

@@ -166,13 +166,14 @@ class WholeRun(Run):
             what = "has one pair to learn from, and none to tell it from; give more."
             raise InputError(f"{options.data} {what}")
         if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-            why = "$batch_size leaves a pair no other to be told from; give 2 or more."
+            why = "batch_size=1 leaves a pair no other to be told from; give 2 or more."
             raise InputError(why, batch_size=1)
         splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
         for name, does_split in splits.items():
             if does_split:
-                why = f"${name} would split the pairs of a batch, each contrasted with all others; give 1."
-                raise InputError(why, **{name: getattr(options, name) or mesh.size})
+                value = getattr(options, name) or mesh.size
+                why = f"{name}={value} would split the pairs of a batch, each contrasted with all others; give 1."
+                raise InputError(why, **{name: value})
         return prepared
 
     @property
@@ -374,7 +375,7 @@ class WholeRun(Run):
         if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
             often = f", {evaluations} times," if evaluations > 1 else ""
             costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
-            lines.append(f"Measuring takes most of the time: {costs}; --dev-examples N measures on fewer.")
+            lines.append(f"Measuring takes most of the time: {costs}; `dev_examples` N measures on fewer.")
         return "\n".join(lines)
 
     def _model_text(self, state: State) -> str:

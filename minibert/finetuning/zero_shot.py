@@ -68,7 +68,7 @@ def zero_shot(
     classes = [name.strip() for name in _strings("classes", classes)]
     _check_classes(classes, several)
     if template.count("{}") != 1:
-        raise InputError("$template needs {} once; write it where the class stands.", template=template)
+        raise InputError(f"{template=} needs {{}} once; write it where the class stands.", template=template)
     if not all(map(str.strip, texts)):
         raise InputError("A text is empty; give one with words in it.")
     if not isinstance(model, Finetuned):
@@ -123,7 +123,7 @@ def _check_classes(classes: list[str], several: bool) -> None:
         (len(classes) < 2 - several, "leaves nothing to choose from; give at least two"),
     ):
         if wrong:
-            raise InputError(f"$classes {message}.", classes=classes)
+            raise InputError(f"{classes=} {message}.", classes=classes)
 
 
 def _pieces_cut(feature: Feature) -> int:

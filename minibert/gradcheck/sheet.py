@@ -148,7 +148,7 @@ def proof_sheet(
     wanted = known if operations is None else set(operations)
     unknown = wanted - known
     if unknown:
-        message = f"$operation is not on the sheet; choose from {', '.join(sorted(known))}."
+        message = f"operation={', '.join(sorted(unknown))!r} is not on the sheet; choose from {', '.join(sorted(known))}."
         raise InputError(message, operation=", ".join(sorted(unknown)))
     engines = list(engines)
     dtypes = list(dtypes)

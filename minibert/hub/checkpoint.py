@@ -208,7 +208,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         advice = "remove it or use an earlier one."
         raise InputError(f"{path} cannot be read as a checkpoint ({error}); {advice}") from error
     if text is None:
-        advice = "it is not a checkpoint of minibert. To start from its weights, use --model with its folder."
+        advice = "it is not a checkpoint of minibert. To start from its weights, use `model` with its folder."
         raise InputError(f"{path} holds no training state; {advice}")
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT:
@@ -341,7 +341,7 @@ def latest(
             _require_config(path, checkpoint.params.config, config)
             return checkpoint
     if paths:
-        advice = f"start anew in another folder, with --model {Path(folder).parent} if its model is good."
+        advice = f"start anew in another folder, with model={Path(folder).parent} if its model is good."
         raise RunError(f"None of the {len(paths)} checkpoints in {folder} can be read; {advice}")
     return None
 

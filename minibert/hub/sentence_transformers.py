@@ -357,11 +357,11 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
     """
     folder = Path(folder)
     if pool not in POOLS:
-        raise InputError(f"$pool is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
+        raise InputError(f"{pool=} is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
     config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
     most = config["max_position_embeddings"]
     if not 2 <= length <= most:
-        raise InputError(f"$length is not possible; give 2 to the model's {most} positions.", length=length)
+        raise InputError(f"{length=} is not possible; give 2 to the model's {most} positions.", length=length)
     modules = [_module(0, "", "Transformer"), _module(1, POOLING, "Pooling")]
     pooling = {
         "pooling_mode_cls_token": pool == "cls",

@@ -87,7 +87,7 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     count = runtime_of(task.ops).world_size
     if count > 1:
-        message = f"$minutes can't be had with {count} processes, whose clocks differ; give --steps instead."
+        message = f"{minutes=} can't be had with {count} processes, whose clocks differ; give `steps` instead."
         raise InputError(message, minutes=minutes)
     return minutes
 
@@ -159,7 +159,7 @@ def plan_steps(
             state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
             state.plan["held_out_share"] = afforded.held_out_share
         if timetable.total < state.step:
-            message = f"$steps is less than the {counted(state.step, 'step')} done by this run; give more."
+            message = f"steps={timetable.total!r} is less than the {counted(state.step, 'step')} done by this run; give more."
             raise InputError(message, steps=timetable.total)
         _decide(state, timetable)
         if runtime_of(task.ops).is_main_process:

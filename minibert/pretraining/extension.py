@@ -97,7 +97,7 @@ def extend(
     """
     out = Path(out)
     if isinstance(special_tokens, str):
-        raise InputError("$special_tokens is one string; give a list.", special_tokens=special_tokens)
+        raise InputError(f"{special_tokens=} is one string; give a list.", special_tokens=special_tokens)
     special_tokens = list(special_tokens)
     _check_arguments(out, words, learn_from, n, special_tokens)
     config, params, loaded = load(model)
@@ -176,14 +176,14 @@ def _check_arguments(
     if words is not None and learn_from:
         raise InputError("Both words and learn_from say where new pieces come from; give one of them.")
     if words is None and not learn_from and not special_tokens:
-        raise InputError("Nothing says which pieces are new; give --words, --learn-from or --special-token.")
+        raise InputError("Nothing says which pieces are new; give `words`, `learn_from` or `special_token`.")
     if not learn_from and n is not None:
-        what = "$n says how many pieces to learn, and there is no text to learn from"
+        what = f"{n=} says how many pieces to learn, and there is no text to learn from"
         raise InputError(f"{what}; leave it out.", n=n)
     if n is not None and n < 1:
-        raise InputError("$n asks for no piece; give at least 1.", n=n)
+        raise InputError(f"{n=} asks for no piece; give at least 1.", n=n)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists and is not empty; choose another --out.")
+        raise InputError(f"{out} exists and is not empty; choose another `out`.")
     require_folder(out)
 
 

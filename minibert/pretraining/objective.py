@@ -220,7 +220,7 @@ class Pretraining:
         o = self.options
         count = max(1, o.tokens_per_step // seq_length)
         if count < world_size:
-            leaves = f"leaves some of {world_size} processes without any; raise --batch-size or start fewer."
+            leaves = f"leaves some of {world_size} processes without any; raise `batch_size` or start fewer."
             raise InputError(f"A step of {count} sequences of {seq_length} tokens {leaves}")
         first = count * rank // world_size
         last = count * (rank + 1) // world_size
@@ -417,16 +417,16 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         stored = params.config
     if stored.max_position_embeddings < options.longest:
         positions = f"the {stored.max_position_embeddings} positions of {source}"
-        more = f"give it more with --extend-positions {options.longest}"
-        message = f"$seq_length is longer than {positions}; choose shorter sequences, or {more}."
+        more = f"give it more with extend_positions={options.longest}"
+        message = f"seq_length={options.longest!r} is longer than {positions}; choose shorter sequences, or {more}."
         raise InputError(message, seq_length=options.longest)
     for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
         asked = getattr(options, name)
         if asked not in (kept, getattr(PretrainOptions, name)):
             more = ""
             if name == "max_positions":
-                more = " or give more positions with --extend-positions"
-            message = f"${name} is not what {source} has, {kept}, which stays; leave it out{more}."
+                more = " or give more positions with `extend_positions`"
+            message = f"{name}={asked!r} is not what {source} has, {kept}, which stays; leave it out{more}."
             raise InputError(message, **{name: asked})
     new_head = any(name.startswith("cls.predictions") for name in report.missing)
     if new_head:

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
 from typing import Any
 
-from minibert.base.errors import Arguments, InputError
+from minibert.base.errors import InputError
 from minibert.base.options import (
     AT_MOST,
     COUNT,
@@ -54,7 +54,7 @@ class PretrainOptions(RunOptions):
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
     lower_case: bool = option(
         True,
-        "keep case and accents, with --vocab too",
+        "keep case and accents, with `vocab` too",
         flag="--cased",
         in_python="lower-case the text and strip accents",
     )
@@ -82,12 +82,12 @@ class PretrainOptions(RunOptions):
     model: str | None = option(
         None,
         "a trained BERT to train further, Hugging Face's too, or RUN@STEP; its shape and vocabulary are "
-        "used, and --size only chooses defaults",
+        "used, and `size` only chooses defaults",
         metavar="MODEL",
         default="",
     )
     hidden_act: str = option("gelu", "gelu: with the error function; gelu_new: with tanh", choices=GELU_FORMS)
-    max_positions: int = option(512, "longest sequence the model can ever read; at least --seq-length", WHOLE)
+    max_positions: int = option(512, "longest sequence the model can ever read; at least `seq_length`", WHOLE)
     dropout: float | None = option(None, "dropout rate of embeddings, sublayers and attention", RATE)
     unigram_bias: bool | None = option(
         None,
@@ -103,7 +103,7 @@ class PretrainOptions(RunOptions):
         POSITIVE,
         default=f"{MINUTES:g}",
     )
-    steps: int | None = option(None, "number of updates, instead of --minutes", WHOLE, default="")
+    steps: int | None = option(None, "number of updates, instead of `minutes`", WHOLE, default="")
     # batches and optimizer
     seq_length: str | None = option(
         None,
@@ -127,7 +127,7 @@ class PretrainOptions(RunOptions):
         default="0.8,0.1,0.1",
     )
     max_predictions_per_seq: int | None = option(
-        None, "most tokens to predict in a sequence", AT_MOST, default="--masked-lm-prob of --seq-length"
+        None, "most tokens to predict in a sequence", AT_MOST, default="`masked_lm_prob` of `seq_length`"
     )
     whole_word_mask: bool = option(False, "mask all pieces of a word or none")
     dupe_factor: int = option(
@@ -168,7 +168,8 @@ class PretrainOptions(RunOptions):
             BertConfig.from_size(self.size)  # complains of what is none
         if self.steps is not None and self.minutes is not None:
             both = {"steps": self.steps, "minutes": self.minutes}
-            raise InputError("$steps and $minutes are both given; give one of them.", **both)
+            message = f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
+            raise InputError(message, **both)
         self._check()
         if self.seq_length is not None:
             object.__setattr__(self, "seq_length", str(self.seq_length))
@@ -180,17 +181,19 @@ class PretrainOptions(RunOptions):
         if self.shards is not None:
             given = [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]
             if given:
-                arguments = Arguments({name: getattr(self, name) for name in given})
-                what = "$shards brings text and vocabulary, so $given can't be given beside it"
-                raise InputError(f"{what}; leave one out.", shards=self.shards, given=arguments)
+                arguments = {name: getattr(self, name) for name in given}
+                listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+                what = f"shards={self.shards!r} brings text and vocabulary, so {listed} can't be given beside it"
+                raise InputError(f"{what}; leave one out.", shards=self.shards, **arguments)
             object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
-            what = f"$vocab_size is of a vocabulary that is learned, and ${source} brings one"
+            bringing = f"{source}={both[source]!r}"
+            what = f"vocab_size={self.vocab_size} is of a vocabulary that is learned, and {bringing} brings one"
             raise InputError(f"{what}; leave one of them out.", **both)
         if self.model and self.unigram_bias:
-            what = "$unigram_bias sets the output bias, and $model brings a trained one"
+            what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"
             raise InputError(f"{what}; leave one of them out.", unigram_bias=True, model=self.model)
 
     def resolved(self) -> "PretrainOptions":
@@ -225,12 +228,12 @@ class PretrainOptions(RunOptions):
             When it was given fewer, or when `extend_positions` is given, which is for a trained model.
         """
         if self.extend_positions and not self.model:
-            advice = "name one with --model, or give --max-positions."
-            message = f"$extend_positions is for a trained model; {advice}"
+            advice = "name one with `model`, or give `max_positions`."
+            message = f"extend_positions={self.extend_positions!r} is for a trained model; {advice}"
             raise InputError(message, extend_positions=self.extend_positions)
         if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
-            message = f"$max_positions is {less}, or shorter sequences with --seq-length."
+            message = f"max_positions={self.max_positions!r} is {less}, or shorter sequences with `seq_length`."
             raise InputError(message, max_positions=self.max_positions)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:

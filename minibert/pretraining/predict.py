@@ -116,14 +116,14 @@ def evaluate(
         is longer than the model's positions, or `targets` is less than 1.
     """
     if targets < 1:
-        raise InputError("$targets leaves nothing to score; give at least 1.", targets=targets)
+        raise InputError(f"{targets=} leaves nothing to score; give at least 1.", targets=targets)
     with _measured(run, (corpus, layout, column), engine, threads) as (model, text, options):
         config, ops, tree = model.config, model.ops, model.params.tree
         length = seq_length
         if length is None:
             length = options.longest if options else min(128, config.P)
         if length > config.P:
-            message = f"$seq_length is longer than the model's {config.P} positions; choose less."
+            message = f"seq_length={length!r} is longer than the model's {config.P} positions; choose less."
             raise InputError(message, seq_length=length)
         mask_id = None if config.is_decoder else text.tokenizer.mask_id
         instances = text.held_out(length, _is_paired(model, text, options), config.is_decoder)

@@ -116,7 +116,7 @@ def pretrain(
     runtime = runtime_of(ops)
     runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
     if trace and ops.name == "jax":
-        message = "$trace watches each operation, and JAX compiles them into one; leave it out."
+        message = "trace=True watches each operation, and JAX compiles them into one; leave it out."
         raise InputError(message, trace=True)
     fresh = not run.exists()
     show = show and runtime.is_main_process
@@ -187,19 +187,19 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
-            advice = f"start a new run from its weights: --model {run} and another --out."
+            advice = f"start a new run from its weights: model={run} and another `out`."
             raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
     if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
-        raise InputError(f"{run} already holds a run: go on with it by --resume, or choose another --out.")
+        raise InputError(f"{run} already holds a run: go on with it by `resume`, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
             what = f"{', '.join(present)} of something that is no run"
-            raise InputError(f"{run} holds {what}; choose another --out.") from error
+            raise InputError(f"{run} holds {what}; choose another `out`.") from error
     # A run that never got to its first step left them, perhaps of another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
     remove_leftovers(run)
@@ -242,7 +242,7 @@ def _train(
         task.options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, timetable))
     if state.step == timetable.total:
-        tell("All of these steps are done; give more --steps or --minutes to go on.")
+        tell("All of these steps are done; give more `steps` or `minutes` to go on.")
     peak = _peak(task, tell)
     with ExitStack() as contexts:
         log: Log = NoLog()
@@ -315,7 +315,7 @@ def _saved(
     for folder in (run / "shards", task.text.shards.folder):
         if not folder.exists():
             what = f"{folder} was removed or moved while the run was reading its token shards"
-            advice = "put the folder back, or let --resume make it again."
+            advice = "put the folder back, or let `resume` make it again."
             raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 

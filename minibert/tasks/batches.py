@@ -379,5 +379,5 @@ def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float
     """
     if not all(np.isfinite(scores).all() for scores in outputs):
         problem = f"what the model says of dev is no finite number, with learning rates of up to {rate:.2e}"
-        advice = "Start again in another --out with a lower one or a longer warm-up."
+        advice = "Start again in another `out` with a lower one or a longer warm-up."
         raise DivergedError(f"After step {step} {problem}. {advice}")

@@ -106,19 +106,19 @@ def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
     longer = _longer(max_length, positions, lengths)
     if long:
         limit = f"fit into {long.most_windows:,} windows of {max_length:,} tokens"
-        offers = [f"--most-windows {lengths.max()} would read more"]
+        offers = [f"most_windows={lengths.max()} would read more"]
     if long and len(lengths) == 1:
         text = f"The text does not {limit}; the model does not read its last {cut[0]:,} tokens."
     elif len(lengths) == 1:
         text = f"The text has {lengths[0]:,} tokens, of which the model reads {max_length:,}."
-        offers = [f"--max-length {n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
+        offers = [f"max_length={n} would read {min(n, lengths[0]):,}" for n in longer[-1:]]
     else:
         shares = " and ".join(_share_cut(split, summary) for split, summary in summaries.items())
         problem = f"do not {limit}" if long else f"are longer than {max_length:,} tokens"
         lost = _percent(cut.sum() / (read + cut).sum())
         text = f"{shares} {problem} and lose their ends, {lost} of all tokens."
         if not long:
-            offers = [f"--max-length {n} would cut {_percent((lengths > n).mean())}" for n in longer]
+            offers = [f"max_length={n} would cut {_percent((lengths > n).mean())}" for n in longer]
     if offers:
         text += f" When fine-tuning, {', '.join(offers)}."
     else:

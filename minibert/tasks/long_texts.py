@@ -43,14 +43,14 @@ class LongTexts(NamedTuple):
             piece.
         """
         if self.pool not in POOLS:
-            raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
+            raise InputError(f"pool={self.pool!r} is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
         room = max_length - SINGLE
         stride = room // 4 if self.stride is None else self.stride
         whole_number("stride", stride, 0)
         whole_number("most_windows", self.most_windows, 1)
         if stride >= room:
-            problem = f"$stride leaves no new piece to a window that has room for {room}"
-            advice = "give less, or raise $max_length."
+            problem = f"{stride=} leaves no new piece to a window that has room for {room}"
+            advice = f"give less, or raise {max_length=}."
             raise InputError(f"{problem}; {advice}", stride=stride, max_length=max_length)
         return self._replace(stride=stride)
 

@@ -161,9 +161,9 @@ def create(
     """
     if name not in TASKS:
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
-        raise InputError(f"$task is not known; {advice}", task=name)
+        raise InputError(f"task={name!r} is not known; {advice}", task=name)
     if columns and name not in OWN_TABLES:
-        message = f"$columns are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
+        message = f"columns={dict(columns)!r} are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
         raise InputError(message, columns=dict(columns))
     module = TASKS[name].module
     if long and module not in ("sentences", "multilabel"):
@@ -172,7 +172,7 @@ def create(
             "similarity": "compares vectors of whole texts",
         }
         reason = reasons.get(module, "has windows already")
-        problem = f"$long is for tasks with one answer for a text, such as classify, and {name} {reason}"
+        problem = f"long='windows' is for tasks with one answer for a text, such as classify, and {name} {reason}"
         raise InputError(f"{problem}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
@@ -189,6 +189,6 @@ def _yes_or_no(header: Any) -> bool:
     answers = {"yes": True, "true": True, "no": False, "false": False}
     answer = str(header).lower()
     if answer not in answers:
-        message = "$columns: header is neither yes nor no; give one of them."
+        message = "columns={'header': header}!r}: header is neither yes nor no; give one of them."
         raise InputError(message, columns={"header": header})
     return answers[answer]

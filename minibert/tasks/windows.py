@@ -260,7 +260,7 @@ def _encode(
     if len(without_room):
         number = without_room[0]
         problem = f"Question {block[number].id!r} has {n_pieces[number]} pieces, which leaves no room for its"
-        advice = "paragraph in windows of $max_length; make them longer, or ask briefly."
+        advice = f"paragraph in windows of {max_length=}; make them longer, or ask briefly."
         raise InputError(f"{problem} {advice}", max_length=max_length)
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)

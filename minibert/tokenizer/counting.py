@@ -281,7 +281,7 @@ def count_files(
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     is_possible = isinstance(held_out, int | np.integer) and (held_out == 0 or 2 <= held_out <= MAX_MODULUS)
     if not is_possible:
-        raise InputError("$held_out is not possible; give 2 to 2**31, or 0 for none.", held_out=held_out)
+        raise InputError(f"{held_out=} is not possible; give 2 to 2**31, or 0 for none.", held_out=held_out)
     try:
         sizes = [file.stat().st_size for file in files]
     except OSError as error:

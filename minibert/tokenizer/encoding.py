@@ -31,7 +31,7 @@ class LongPair(InputError):
     pair : int
         Number of the pair, from 0.
     reason : str
-        The rest of the sentence that begins with "pair N"; may name arguments, as in "$max_length".
+        The rest of the sentence that begins with "pair N"; may name arguments, as in "max_length=8".
     **arguments
         Values of the arguments that the reason names.
     """
@@ -428,24 +428,24 @@ class Limit(NamedTuple):
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
         if truncation == "only_second" and not pairs:
-            raise InputError("$truncation needs pairs; give them, or choose only_first.", **given)
+            raise InputError(f"{truncation=} needs pairs; give them, or choose only_first.", **given)
         if max_length is None:
             if stride is not None:
-                message = "$stride makes windows of a length that is not told; give one, such as $max_length."
+                message = f"{stride=} makes windows of a length that is not told; give one, such as max_length=128."
                 raise InputError(message, stride=stride, max_length=128)
             return None
         whole_number("max_length", max_length, 0)
         room = max_length - extra
         if room < 0:
-            raise InputError(f"$max_length has no room for special tokens; give at least {extra}.", **given)
+            raise InputError(f"{max_length=} has no room for special tokens; give at least {extra}.", **given)
         if stride is not None:
             whole_number("stride", stride, 0)
             if pairs and truncation == "longest_first":
                 needed = "choose truncation only_first or only_second with it."
-                raise InputError(f"$stride makes windows of one text of a pair; {needed}", **given)
+                raise InputError(f"{stride=} makes windows of one text of a pair; {needed}", **given)
             if stride >= room:
                 small = f"leaves no new piece to a window that has room for {room}"
-                raise InputError(f"$stride {small}; give less, or raise $max_length.", **given)
+                raise InputError(f"{stride=} {small}; give less, or raise {max_length=}.", **given)
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
     # first (N,) second (N,) -> (N,) (N,)
@@ -478,10 +478,10 @@ class Limit(NamedTuple):
         too_long = np.flatnonzero((shortened > left) & (left < needed))
         if len(too_long):
             pair = int(too_long[0])
-            windows = " for windows with $stride" if self.stride is not None else ""
-            cause = f"with $truncation the other text keeps all its {whole[pair]} pieces, which leaves"
+            windows = f" for windows with stride={self.stride}" if self.stride is not None else ""
+            cause = f"with truncation={self.truncation!r} the other text keeps all its {whole[pair]} pieces, which leaves"
             advice = "raise that length, or truncate longest_first."
-            reason = f"does not fit $max_length: {cause} {max(0, left[pair])}{windows}; {advice}"
+            reason = f"does not fit max_length={self.max_length}: {cause} {max(0, left[pair])}{windows}; {advice}"
             raise LongPair(pair, reason, **self._asdict())
         kept = np.minimum(shortened, left)
         return (kept, whole) if cuts_first else (whole, kept)
@@ -650,7 +650,7 @@ def whole_number(name: str, value: Any, least: int) -> None:
     """
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < least:
-        raise InputError(f"${name} is not possible; give a whole number, at least {least}.", **{name: value})
+        raise InputError(f"{name}={value!r} is not possible; give a whole number, at least {least}.", **{name: value})
 
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:

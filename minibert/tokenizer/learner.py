@@ -121,7 +121,7 @@ def learn_vocab(
     ['##e', '##l', '##o', '##r', '##w', 'e', 'l', 'o', 'r', 'w', '##ow', 'low']
     """
     if objective not in OBJECTIVES:
-        raise InputError(f"$objective is unknown; choose {' or '.join(OBJECTIVES)}.", objective=objective)
+        raise InputError(f"{objective=} is unknown; choose {' or '.join(OBJECTIVES)}.", objective=objective)
     whole_number("vocab_size", vocab_size, 1)
     whole_number("min_frequency", min_frequency, 1)
     whole_number("alphabet_limit", alphabet_limit, 1)
@@ -139,9 +139,9 @@ def learn_vocab(
         fewer = "keep fewer characters (--alphabet-limit of minibert vocab)"
         if unused > len(seen):
             needed = f"special tokens, {counted(unused, 'unused piece')}"
-            fewer = "for less than $unused"
+            fewer = f"for less than {unused=}"
         raise InputError(
-            f"$vocab_size is too small: {needed} and alphabet alone take {vocab_size - room:,}"
+            f"{vocab_size=} is too small: {needed} and alphabet alone take {vocab_size - room:,}"
             f"; ask for as many pieces, or {fewer}.",
             vocab_size=vocab_size,
             unused=unused,
@@ -190,15 +190,15 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     """
     whole_number("unused", unused, 0)
     if unused > MOST_UNUSED:
-        raise InputError(f"$unused is more than {MOST_UNUSED:,}; give fewer (BERT: 994).", unused=unused)
+        raise InputError(f"{unused=} is more than {MOST_UNUSED:,}; give fewer (BERT: 994).", unused=unused)
     pieces = [*SPECIAL_TOKENS, *(f"[unused{i}]" for i in range(unused))]
     seen = set(pieces)
     for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:
         if not isinstance(token, str) or not token or token.split() != [token]:
-            message = "$user_token is no token; give a string without white space, not empty."
+            message = f"user_token={token!r} is no token; give a string without white space, not empty."
             raise InputError(message, user_token=token)
         if token in seen:
-            message = "$user_token is in the vocabulary already, or given twice; leave it out."
+            message = f"user_token={token!r} is in the vocabulary already, or given twice; leave it out."
             raise InputError(message, user_token=token)
         seen.add(token)
         pieces.append(token)
@@ -217,7 +217,7 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     is_full = len(kept) == alphabet_limit
     if n_kept_words == 0 and n_words and is_full:
         why = "every word has a character beyond the most frequent ones that it keeps"
-        message = f"$alphabet_limit leaves no word to learn from, as {why}; raise it."
+        message = f"{alphabet_limit=} leaves no word to learn from, as {why}; raise it."
         raise InputError(message, alphabet_limit=alphabet_limit)
     if n_kept_words == 0:
         raise InputError("there is no word to learn a vocabulary from; give text with words in it.")

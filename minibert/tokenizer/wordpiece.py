@@ -482,7 +482,7 @@ class Tokenizer:
         stored = formats.read(Path(path))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
-            warn(f"{what}: words with capitals become [UNK]. Leave out --cased, or take a cased vocabulary.")
+            warn(f"{what}: words with capitals become [UNK]. Leave out `cased`, or take a cased vocabulary.")
         with naming(str(stored.source)):
             return cls(stored.vocab, **{**stored.options, **overrides})
 

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from minibert.base.errors import InputError
 from minibert.base.options import OPTIMIZERS, RunOptions
+from minibert.cli.shared.messages import ALONE
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 
@@ -266,7 +267,25 @@ def add_options(group: Any, options: type[RunOptions], names: str) -> None:
         usual = _usual(options, about, kind, default)
         if usual not in (None, "") and (kind is not bool or "default" in about):
             text += f" (default: {usual})"
-        group.add_argument(about.get("flag", flag_of(name)), dest=name, help=text, **shown)
+        text = ALONE.sub(lambda match: flag_of_field(options, match[1]), text)
+        group.add_argument(flag_of_field(options, name), dest=name, help=text, **shown)
+
+
+def flag_of_field(options: type[RunOptions], name: str) -> str:
+    """Return the flag that a field of a run's options has.
+
+    Parameters
+    ----------
+    options : type
+        A dataclass under `RunOptions`.
+    name : str
+        The field.
+
+    Returns
+    -------
+    str
+    """
+    return str(options.about(name).get("flag", flag_of(name)))
 
 
 def _shown(about: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from minibert import __version__
-from minibert.base.errors import Arguments, Differences, InputError, did_you_mean
+from minibert.base.errors import did_you_mean
 from minibert.base.terminal import emit, printable
 
 FOLDER = Path(__file__).parent.parent
@@ -112,72 +112,12 @@ class Parser(argparse.ArgumentParser):
                 suggestion = _suggestion(flag, known)
         self.error(f"{' '.join(words)} is not known here{suggestion}")
 
-    def as_typed(self, error: InputError) -> str:
-        """Return what an error says, with arguments as the command has them: `--batch-size 0`, `TASK x`.
-
-        Parameters
-        ----------
-        error : InputError
-            Whose arguments have the names of Python.
-
-        Returns
-        -------
-        str
-        """
-        actions = {action.dest: action for action in self._actions}
-
-        def typed(name: str, value: Any) -> str:
-            if isinstance(value, Differences):
-                parts = [differing(option, wanted, stored) for option, (wanted, stored) in value.items()]
-                return ", ".join(dict.fromkeys(parts))
-            if isinstance(value, Arguments):
-                return ", ".join(typed(argument, part) for argument, part in value.items())
-            if name not in actions:
-                return f"{name}={value!r}"
-            action = actions[name]
-            flag = str(next(iter(action.option_strings), action.metavar))
-            if action.nargs == 0:
-                return flag
-            return f"{flag} {shell(value)}"
-
-        def differing(name: str, wanted: Any, stored: Any) -> str:
-            if name in ("bias_correction", "google_decay"):  # both are --optimizer
-                is_paper = (name == "google_decay") == bool(wanted)
-                name = "optimizer"
-                wanted = "paper" if is_paper else "adamw"
-                stored = "adamw" if is_paper else "paper"
-            return f"{typed(name, wanted)} (the run has {shell(stored)})"
-
-        return error.formatted(typed)
-
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
     """Ask whether the nearest of the known words was meant, if one is near."""
     by_bare = {name.lstrip("-"): name for name in known}  # without what all flags have in common
     question = did_you_mean(word.lstrip("-"), by_bare, cutoff=0.7)
     return f" ({question})" if question else ""
-
-
-def shell(value: Any) -> str:
-    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2), a=b for {'a': 'b'}.
-
-    Parameters
-    ----------
-    value : object
-        Of a flag.
-
-    Returns
-    -------
-    str
-        A string with a blank in it stays in quotes.
-    """
-    if isinstance(value, dict):
-        value = [f"{name}={part}" for name, part in value.items()]
-    if value and isinstance(value, list | tuple):
-        return ",".join(map(shell, value))
-    if isinstance(value, str) and value and " " not in value:
-        return value
-    return repr(value)
 
 
 class PrintCompletion(argparse.Action):

@@ -60,7 +60,7 @@ class Part(NamedTuple):
             part = cls(int(match[1]), int(match[2]))
         if not 1 <= part.number <= part.parts <= MOST:
             raise InputError(
-                "$part is not possible; "
+                f"part={text!r} is not possible; "
                 f"give I/N with I from 1 to N, such as 2/3, and at most {MOST:,} parts.",
                 part=text,
             )
@@ -144,11 +144,11 @@ class Manifest:
         """
         for field, what in (
             ("corpus_sha256", "another corpus (other files, or other sizes of them)"),
-            ("layout", f"--layout {other.layout} instead of {self.layout}"),
+            ("layout", f"layout={other.layout} instead of {self.layout}"),
             ("tokenizer_sha256", "another vocabulary"),
         ):
             if getattr(self, field) != getattr(other, field):
-                advice = "make all parts with one corpus, layout and vocabulary, or choose another --out."
+                advice = "make all parts with one corpus, layout and vocabulary, or choose another `out`."
                 raise InputError(f"{folder} was made with {what}; {advice}")
 
 
@@ -274,13 +274,13 @@ def finished_part(folder: Path, planned: Manifest) -> Manifest | None:
         parts = parts_in(folder)
         if _visible_in(folder) > len(parts):
             raise InputError(
-                f"{folder} holds something else than parts of token shards; choose another --out."
+                f"{folder} holds something else than parts of token shards; choose another `out`."
             )
         for other, beside in parts.items():
             if other.parts != planned.parts:
                 raise InputError(
                     f"{folder} holds part {other}, which can't stand beside part {part}; "
-                    "make all parts with the same N, or choose another --out."
+                    "make all parts with the same N, or choose another `out`."
                 )
             planned.require_same_source(Manifest.read(beside), beside)
     elif not (folder / MANIFEST).exists():
@@ -319,9 +319,9 @@ def require_free(folder: Path) -> None:
         count = next(iter(parts)).parts
         raise InputError(
             f"{folder} holds parts of token shards ({len(parts)} of {count}); "
-            "go on with --part, or choose another --out."
+            "go on with `part`, or choose another `out`."
         )
-    raise InputError(f"{folder} is there and is no empty folder; choose another --out.")
+    raise InputError(f"{folder} is there and is no empty folder; choose another `out`.")
 
 
 def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Manifest) -> Manifest:

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from jax._src import distributed  # what there is of it in public only works where all are alive
 
-from minibert.base.errors import Arguments, InputError, RunError
+from minibert.base.errors import InputError, RunError
 from minibert.base.terminal import emit
 
 BEAT, SILENCE = 2, 30  # seconds between signs of life, and without one until a process counts as gone
@@ -28,7 +28,7 @@ ABORT = 100  # seconds until JAX itself ends a process that lost the others, wit
 WAIT = 120  # seconds in which all processes have to come
 LOOK = 0.05  # seconds between two checks whether all have met
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # exit status of the command line; 1 after other errors
-ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with --resume."
+ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with `resume`."
 _barriers = itertools.count()
 _over = threading.Event()  # set when this process no longer watches the others
 _last_words: list[str] = []  # the sentence to print when JAX aborts
@@ -74,8 +74,8 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
     except ValueError as error:
         problem = "the environment says too little" if auto else "it can't be used"
         raise InputError(
-            f"$coordinator: {problem} ({error}); "
-            "give --coordinator HOST:PORT --processes N --process-id I to every process.",
+            f"{coordinator=}: {problem} ({error}); "
+            "give `coordinator` HOST:PORT `processes` N `process_id` I to every process.",
             coordinator=coordinator,
         ) from error
     except RuntimeError as error:  # the type of XLA's own errors
@@ -94,7 +94,7 @@ def _require_free(coordinator: str) -> None:
     try:
         socket.create_server(("", int(port))).close()
     except (OSError, ValueError, OverflowError) as error:
-        message = f"$coordinator: process 0 can't listen there ({error}); choose another port."
+        message = f"{coordinator=}: process 0 can't listen there ({error}); choose another port."
         raise InputError(message, coordinator=coordinator) from error
 
 
@@ -135,11 +135,10 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
         other = by_rank[rank]
         names = [name for name in sorted(first | other) if first.get(name) != other.get(name)]
         if names:
-            raise InputError(
-                f"Process 0 has $first, and process {rank} $other; give all of them the same.",
-                first=Arguments({name: first.get(name) for name in names}),
-                other=Arguments({name: other.get(name) for name in names}),
-            )
+            of_first = ", ".join(f"{name}={first.get(name)!r}" for name in names)
+            of_other = ", ".join(f"{name}={other.get(name)!r}" for name in names)
+            both = f"Process 0 has {of_first}, and process {rank} has {of_other}"
+            raise InputError(f"{both}; give all of them the same.")
 
 
 def leave(error: BaseException) -> None:

@@ -40,7 +40,7 @@ def use(device: str | None) -> None:
     advice = "leave it out."
     if device in REMEDIES:
         advice = f"{REMEDIES[device]} where there is one, or leave it out."
-    message = f"$device is not what JAX computes on here: it sees only {present}{setting}; {advice}"
+    message = f"{device=} is not what JAX computes on here: it sees only {present}{setting}; {advice}"
     raise InputError(message, device=device)
 
 

@@ -49,12 +49,12 @@ class JaxRuntime(Runtime):
         count = most if devices is None else devices
         if not 1 <= count <= most:
             kinds = ", ".join(sorted({device.platform for device in available}))
-            raise InputError(f"$devices: JAX sees {most} ({kinds}); give as many.", devices=devices)
+            raise InputError(f"{devices=}: JAX sees {most} ({kinds}); give as many.", devices=devices)
         self.rank = jax.process_index()
         self.world_size = jax.process_count()
         if self.world_size > 1 and count < most:
             raise InputError(
-                f"$devices with {self.world_size} processes: all {most} of theirs train; "
+                f"{devices=} with {self.world_size} processes: all {most} of theirs train; "
                 "leave it out, or let JAX see fewer of them.",
                 devices=devices,
             )

@@ -91,11 +91,11 @@ def layers_of(name: str, count: int) -> Layers:
     """
     if name not in COMBINATIONS:
         known = ", ".join(COMBINATIONS)
-        raise InputError(f"$feature_based is unknown; choose one of {known}.", feature_based=name)
+        raise InputError(f"feature_based={name!r} is unknown; choose one of {known}.", feature_based=name)
     _, layers, mixed = COMBINATIONS[name]
     if not isinstance(layers, str) and count < len(layers):
         wanted = len(layers)
-        text = f"$feature_based takes {wanted} layers, and the model has {count}; choose another combination."
+        text = f"feature_based={name!r} takes {wanted} layers, and the model has {count}; choose another combination."
         raise InputError(text, feature_based=name)
     return Layers(layer_numbers(layers, count), mixed)
 

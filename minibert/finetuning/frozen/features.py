@@ -94,12 +94,13 @@ class Extractor:
         if self.pool is None and self._modules is None:
             self.pool = "mean"
         if self.pool is not None and self.pool not in POOLS:
-            raise InputError(f"$pool is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
+            raise InputError(f"pool={self.pool!r} is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
         if self.pool == "pooled" and any("pooler" in name for name in self.model.missing):
-            raise InputError("$pool: this model has no pooler; choose another pool.", pool=self.pool)
+            raise InputError(f"pool={self.pool!r}: this model has no pooler; choose another pool.", pool=self.pool)
         if self.pool == "pooled" and self.numbers != (config.L,):
             given = {"pool": self.pool, "layers": self.layers}
-            raise InputError("$pool reads the last layer; leave out $layers.", **given)
+            message = f"pool={self.pool!r} reads the last layer; leave out layers={self.layers!r}."
+            raise InputError(message, **given)
         if self.pool == "cls" and config.is_decoder:
             why = "is the same vector for every text: left to right, [CLS] sees only itself"
             raise InputError(f"pool='cls' {why}; choose 'mean' or 'pooled'.")
@@ -107,7 +108,7 @@ class Extractor:
             self.max_length = config.P if self._reading is None else self._reading.max_length
         if not 2 <= self.max_length <= config.P:
             advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
-            raise InputError(f"$max_length is not possible; {advice}", max_length=self.max_length)
+            raise InputError(f"max_length={self.max_length!r} is not possible; {advice}", max_length=self.max_length)
 
     @property
     def width(self) -> int:
@@ -277,9 +278,9 @@ def check_format(out: Path) -> None:
         When its suffix is another one, or it is a folder.
     """
     if out.suffix not in FORMATS:
-        raise InputError("$out is no file of features; give it the suffix .npy or .jsonl.", out=str(out))
+        raise InputError(f"out={str(out)!r} is no file of features; give it the suffix .npy or .jsonl.", out=str(out))
     if out.is_dir():
-        raise InputError("$out is a folder; name a file in it.", out=str(out))
+        raise InputError(f"out={str(out)!r} is a folder; name a file in it.", out=str(out))
 
 
 def borders_file(out: Path) -> Path:

@@ -1,0 +1,119 @@
+"""What errors and warnings say on the command line: flags in place of the arguments of Python."""
+
+import argparse
+import re
+from ast import literal_eval
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from minibert.base.errors import OtherOptions
+
+# name=value in a sentence, where the value is a dictionary, a string in quotes, a number or a word.
+WITH_VALUE = re.compile(r"""(?<![\w.=`-])([a-z]\w*)=(\{[^{}]*\}|'[^']*'|"[^"]*"|[\w.]*\w)(?![\w(\[])""")
+ALONE = re.compile(r"`([a-z]\w*)`")
+
+
+def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentParser) -> str:
+    """Return what an error or a warning says, with flags where it names arguments.
+
+    Parameters
+    ----------
+    problem : exception or warning
+        An InputError, an InputWarning or a RunError, whose sentence names arguments as `name` in backticks or as
+        name=value. What is none of the command stays as it is.
+    parser : ArgumentParser
+        Of the command.
+
+    Returns
+    -------
+    str
+        Such as "--batch-size 0 is not valid" for "batch_size=0 is not valid".
+    """
+    flags = {action.dest: action for action in parser._actions}
+    if isinstance(problem, OtherOptions):
+        problem = OtherOptions(_as_chosen(problem.differing))
+    text = str(problem)
+    arguments: Mapping[str, Any] = getattr(problem, "arguments", {})
+    for name, value in arguments.items():
+        if name in flags:
+            pattern = rf"(?<![\w.]){name}={re.escape(repr(value))}(?!\w)"
+            text = re.sub(pattern, lambda _, n=name, v=value: with_value(flags[n], v), text)
+
+    def of_match(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
+        if name not in flags:
+            return match[0]
+        with suppress(ValueError, SyntaxError):  # of a word
+            value = literal_eval(value)
+        return with_value(flags[name], value)
+
+    def alone(match: re.Match[str]) -> str:
+        return flag_of_action(flags[match[1]]) if match[1] in flags else match[0]
+
+    return ALONE.sub(alone, WITH_VALUE.sub(of_match, text))
+
+
+def flag_of_action(action: argparse.Action) -> str:
+    """Return how a person types an argument: its first flag, or what stands for its place.
+
+    Parameters
+    ----------
+    action : Action
+        Of a parser.
+    """
+    return str(next(iter(action.option_strings), action.metavar))
+
+
+def with_value(action: argparse.Action, value: Any) -> str:
+    """Return how a person types an argument with its value.
+
+    Parameters
+    ----------
+    action : Action
+        Of a parser. A switch has no value.
+    value : object
+        As Python has it.
+
+    Returns
+    -------
+    str
+        Such as "--lr 0.1,0.2" for (0.1, 0.2).
+    """
+    flag = flag_of_action(action)
+    if action.nargs == 0:
+        return flag
+    return f"{flag} {shell(value)}"
+
+
+def shell(value: Any) -> str:
+    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2), a=b for {'a': 'b'}.
+
+    Parameters
+    ----------
+    value : object
+        Of a flag.
+
+    Returns
+    -------
+    str
+        A string with a blank in it stays in quotes.
+    """
+    if isinstance(value, dict):
+        value = [f"{name}={part}" for name, part in value.items()]
+    if value and isinstance(value, list | tuple):
+        return ",".join(map(shell, value))
+    if isinstance(value, str) and value and " " not in value:
+        return value
+    return repr(value)
+
+
+def _as_chosen(differing: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Return differing options with "--optimizer paper" in place of the two that it stands for."""
+    chosen = dict(differing)
+    for name in ("bias_correction", "google_decay"):
+        if name in chosen:
+            wanted, _ = chosen.pop(name)
+            is_paper = (name == "google_decay") == bool(wanted)
+            chosen["optimizer"] = ("paper", "adamw") if is_paper else ("adamw", "paper")
+    return chosen
