@@ -17,8 +17,9 @@ _numbers = count()
 
 
 def notebooks() -> list[Path]:
-    """The sources of the notebooks 00 to 10."""
-    return [path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py")) if path.name < "11"]
+    """The sources of the notebooks that have exercises, and of the tour."""
+    every = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
+    return [path for path in every if not path.name.startswith("11_")]
 
 
 def execute(text: str, namespace: dict[str, Any], name: str = "cell") -> None:
