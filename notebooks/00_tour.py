@@ -576,5 +576,6 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 # | [08](08_why_the_loss_sticks.ipynb) | Why the loss sticks | the wait of section 6, explained and cured |
 # | [09](09_optimizers.ipynb) | Optimizers | Adam, and what it needs besides |
 # | [10](10_pretrain_yours.ipynb) | Pre-train yours | a BERT trained with nothing but your own operations |
+# | [12](12_somebody_elses_bert.ipynb) | Somebody else's BERT | a published BERT, opened by hand, in your engine |
 #
 # If you would rather use a trained model than build one, go on with [chapter 11](11_fine_tuning.ipynb), on fine-tuning.

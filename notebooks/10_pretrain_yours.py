@@ -975,5 +975,6 @@ print(
 #
 # Take the same engine further: `minibert.pretrain("my.txt", minutes=30, ops=mine)` trains with it, with checkpoints and
 # a report. Then use minibert's fast engines on your corpus for an hour, `minibert pretrain my.txt --minutes 60`, and
-# fine-tune the result as in [chapter 11](11_fine_tuning.ipynb). And if you found a shorter proof or a sharper check on
-# the way, the project would like to see it.
+# fine-tune the result as in [chapter 11](11_fine_tuning.ipynb). Or give your engine somebody else's weights:
+# [chapter 12](12_somebody_elses_bert.ipynb) opens a published BERT by hand. And if you found a shorter proof or a sharper
+# check on the way, the project would like to see it.
