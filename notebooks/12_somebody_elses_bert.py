@@ -60,17 +60,17 @@ from minibert.tasks.metrics import bootstrap, paired_bootstrap
 from minibert.tokenizer import BasicTokenizer
 
 plt.rcParams |= {"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False}
+limits = limited_threads(1)  # several threads are slower with matrices this small
 lesson = course.begin("12")
-limited_threads(1)  # several threads are slower with matrices this small
 
 # %% [markdown]
 # ## 1. A folder from a stranger
 #
 # If you have a published BERT on this computer, put the path of its folder below. It has to hold `config.json`,
-# `vocab.txt` and `model.safetensors`, as the folders on Hugging Face do (all-MiniLM-L6-v2 is a good one, and so is
-# bert-base-uncased; **safetensors** is the format of the weights). If you have none, leave `None`: the next cell then plays the stranger. It has minibert's fast engine
-# read sixteen books, which takes about a minute, and leaves a folder of the same form. Either way, from here on we know
-# nothing of the model but its three files.
+# `vocab.txt` and `model.safetensors`, as the folders on Hugging Face do (**safetensors** is the format of the weights;
+# all-MiniLM-L6-v2 is a good one, and so is bert-base-uncased). If you have none, leave `None`: the next cell then plays
+# the stranger. It has minibert's fast engine read sixteen books, which takes about a minute, and leaves a folder of the
+# same form. Either way, from here on we know nothing of the model but its three files.
 #
 # Every fifth chapter of the books is kept from the stranger. We shall need text that the model has not seen.
 
@@ -673,7 +673,7 @@ lesson.check(read_vocabulary, draw=draw_vocabulary, same_as=line_by_line, times=
 
 # %% [markdown]
 # To cut words there is the longest match of exercise 01.4. Here it is once more, on your vocabulary. Beside it we put
-# minibert's tokenizer, which has read the folder itself, on a few hundred sentences that it has never seen.
+# minibert's tokenizer, which has read the folder itself, on hundreds of sentences that it has never seen.
 
 # %%
 ids = (read_vocabulary if lesson.passed("12.4") else line_by_line)((folder / "vocab.txt").read_bytes())
@@ -706,7 +706,7 @@ def read(text):
 
 rng = np.random.default_rng(12)
 unseen = [line for document in held_out for line in document if 8 <= len(line.split()) <= 24]
-unseen = [unseen[number] for number in rng.permutation(len(unseen))[: lesson.scale(500, 60)]]
+unseen = [unseen[number] for number in rng.permutation(len(unseen))[: lesson.scale(1_200, 60)]]
 theirs = Tokenizer.from_pretrained(folder)
 same = sum(read(line).tolist() == theirs.encode(line) for line in unseen)
 print(f"{same} of {len(unseen)} sentences are cut alike; for example:")
@@ -1081,7 +1081,7 @@ if has_head:
         low, high = bootstrap(lambda rows, gap=values - first: gap[rows].mean(), len(first))
         seen = "shows" if low > 0 else "does not show"
         print(
-            f"{what:26} costs {(values - first).mean():+.4f} nats [{low:+.4f}, {high:+.4f}]: it {seen} in the loss"
+            f"{what:26} costs {(values - first).mean():+.2g} nats [{low:+.2g}, {high:+.2g}]: it {seen} in the loss"
         )
 
 # %% [markdown]
@@ -1258,8 +1258,9 @@ course.say(f"Is mean pooling of this BERT better than counting rare words? **{wh
 # Nobody who sells sentence vectors shows you this picture, so draw it yourself before you buy. Pre-training asks for
 # single words in their places. That the mean of a sentence be near that of a related one was never asked. Look at the
 # untrained BERT, too: its mean is little more than a sum of one random vector for each piece, a bag of words in fewer
-# numbers, and what it finds owes nothing to training. Models such as all-MiniLM-L6-v2 were trained further, on a billion pairs of sentences, to bring exactly these vectors together. If you
-# have one, put its path into section 1 and see what that is worth, by the same yardstick.
+# numbers, and what it finds owes nothing to training. Models such as all-MiniLM-L6-v2 were trained further, on a billion
+# pairs of sentences, to bring exactly these vectors together. If you have one, put its path into section 1 and see what
+# that is worth, by the same yardstick.
 #
 # Measures aside, here is what nearest means to the two. Each line is followed by the sentence that BERT puts nearest, and
 # by that of TF-IDF.
@@ -1270,11 +1271,12 @@ asked = [
     "She was not happy, but she smiled.",
     "The sea was dark and the ship was lost.",
 ]
-bert_says = look(vectors(asked), vectors(unseen))
-weights = np.log(len(unseen) / np.maximum(1, (bags(unseen) > 0).sum(0)))
-counts_say = look(bags(asked) * weights, bags(unseen) * weights + 1e-12)
+some = unseen[:400]
+bert_says = look(vectors(asked), vectors(some))
+weights = np.log(len(some) / np.maximum(1, (bags(some) > 0).sum(0)))
+counts_say = look(bags(asked) * weights, bags(some) * weights + 1e-12)
 for line, one, other in zip(asked, bert_says, counts_say, strict=True):
-    print(f"{line}\n    BERT:   {unseen[one]}\n    TF-IDF: {unseen[other]}")
+    print(f"{line}\n    BERT:   {some[one]}\n    TF-IDF: {some[other]}")
 
 # %% [markdown]
 # ## What we saw
