@@ -1,4 +1,4 @@
-"""Checkpoints in and out: Hugging Face folders, and Google's TensorFlow checkpoints without TensorFlow."""
+"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow."""
 
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,7 @@ from minibert.hub.tensorflow.google import (
     TF_CONFIG_FILE,
     check_index,
     find_checkpoint,
-    google_differences,
     load_tf,
-    save_tf,
 )
 from minibert.model.params import Head, Parameters
 from minibert.model.targets import targets_of
@@ -30,7 +28,6 @@ __all__ = [
     "WEIGHTS_FILE",
     "LoadReport",
     "fields_in",
-    "google_differences",
     "hidden_size",
     "kind_in_config",
     "load",
@@ -38,7 +35,6 @@ __all__ = [
     "load_labels",
     "load_tf",
     "save_hf",
-    "save_tf",
     "to_hf",
     "weights_of",
 ]

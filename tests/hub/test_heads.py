@@ -2,6 +2,7 @@
 
 import json
 
+import google_folder
 import numpy as np
 import pytest
 from agreement import stored_tensors
@@ -115,7 +116,7 @@ def test_under_another_head_the_encoder_is_kept_and_the_rest_is_fresh(asked, kin
 def test_a_head_of_lstms_comes_back_under_names_of_its_own(tmp_path):
     params = initialise(CONFIG, 2, head=Head("tag", 4, lstm=True))
     hub.save_hf(tmp_path / "hf", CONFIG, params)
-    hub.save_tf(tmp_path / "tf", CONFIG, params)
+    google_folder.write(tmp_path / "tf", CONFIG, params)
     for name in ("hf", "tf"):
         _, loaded, report = hub.load(tmp_path / name)
         assert (loaded.head, report) == (params.head, ((), (), ()))
