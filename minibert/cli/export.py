@@ -30,12 +30,26 @@ from typing import Any
 from minibert.base.errors import InputError
 from minibert.base.files import require_folder, write_folder_atomically
 from minibert.base.json_files import read_json
+from minibert.base.model_names import (
+    MODULES_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    folder_of,
+)
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import emit, json_text, printable, some_of
 from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches
+from minibert.model.pools import WRITTEN
 
 # What goes with a vocabulary.
-TOKENIZER = "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
+TOKENIZER = (
+    VOCABULARY_FILE,
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
 # Where others' tools note in a tokenizer_config.json what it was read from.
@@ -71,7 +85,7 @@ def add(parser: ArgumentParser) -> None:
     dtypes = ("float32", "float16", "bfloat16")
     add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
     text = "also write what sentence-transformers reads; a text is the mean of its tokens, or its [CLS]"
-    add_flag(parser, "--sentence-transformers", text, choices=("mean", "cls"), dest="pool")
+    add_flag(parser, "--sentence-transformers", text, choices=WRITTEN, dest="pool")
     text = "also write model.onnx, by transformers and PyTorch, and compare it with them in onnxruntime; the "
     add_switches(parser, onnx=text + "extra minibert-scratch[onnx] brings these")
     add_switches(parser, json=JSON)
@@ -91,7 +105,6 @@ def run(arguments: Namespace) -> None:
         When flags do not go together or with the model, the folder is not free, or the model can't be read.
     """
     from minibert import hub
-    from minibert.base.model_names import folder_of
     from minibert.hub.onnx import write_onnx
     from minibert.hub.sentence_transformers import module_files, write_modules
     from minibert.reports.card import Exported
@@ -193,7 +206,6 @@ def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[
 
     What is handed on, an `Exported`, is completed by these files; `missing` are tensors that are not.
     """
-    from minibert.base.model_names import MODULES_FILE
     from minibert.reports.card import CARD, is_own, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
@@ -210,7 +222,7 @@ def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[
         about = replace(about, pair=TaskFile.load(folder).pair)
     elif about.head == "choice":
         about = replace(about, choices="swag")
-    has_vocabulary = "vocab.txt" in beside or "tokenizer.json" in beside
+    has_vocabulary = VOCABULARY_FILE in beside or TOKENIZER_FILE in beside
     card = model_card(folder, replace(about, vocabulary=has_vocabulary))
     beside[CARD] = (renewed(before, card) if before else card).encode()
 
@@ -243,7 +255,7 @@ def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
     for path in wanted:
         if path.is_file():
             files[path.name] = b"".join(byte_pieces(path))
-    name = "tokenizer_config.json"
+    name = TOKENIZER_CONFIG_FILE
     if name in files:
         fields = read_json(folder / name)
         if not fields.keys().isdisjoint(ORIGINS):
@@ -266,18 +278,18 @@ def _json_file(value: Any) -> bytes:
 
 def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
     """Add what the vocabulary of a folder lacks; return sentences about what had to be guessed."""
-    if "vocab.txt" not in files:
-        return [] if "tokenizer.json" in files else [f"{folder} has no vocabulary to go along"]
-    if "tokenizer_config.json" in files or "tokenizer.json" in files:
+    if VOCABULARY_FILE not in files:
+        return [] if TOKENIZER_FILE in files else [f"{folder} has no vocabulary to go along"]
+    if TOKENIZER_CONFIG_FILE in files or TOKENIZER_FILE in files:
         return []
     from minibert.tokenizer.formats import is_cased
 
     # Google's folders tell by their names alone whether text is to be lower-cased.
-    cased = is_cased(files["vocab.txt"].decode(errors="replace").split("\n"))
+    cased = is_cased(files[VOCABULARY_FILE].decode(errors="replace").split("\n"))
     options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
-    files["tokenizer_config.json"] = _json_file(options)
+    files[TOKENIZER_CONFIG_FILE] = _json_file(options)
     case = "capital letters: text keeps its case" if cased else "no capital letters: text is lower-cased"
-    return [f"tokenizer_config.json is new; the vocabulary has {case}"]
+    return [f"{TOKENIZER_CONFIG_FILE} is new; the vocabulary has {case}"]
 
 
 def _text(facts: dict[str, Any], dest: Path) -> str:

@@ -13,14 +13,13 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.base.files import read_bytes
+from minibert.base.model_names import config_in
 from minibert.core.arrays import Array
 from minibert.core.config import BertConfig
-from minibert.hub.hugging_face import CONFIG_FILE
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
 from minibert.hub.tensorflow.bundle import FLOATS, Bundle
 from minibert.model.params import Head, Parameters
 
-TF_CONFIG_FILE = "bert_config.json"
 CHECKPOINT = "bert_model.ckpt"
 # What Google's code gives no layer of its own, and Hugging Face's names of it. None of these is transposed.
 _OUTPUTS = {
@@ -131,8 +130,7 @@ def load_tf(
         raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
-    paths = [prefix.with_name(name) for name in (TF_CONFIG_FILE, CONFIG_FILE)]
-    config_path = next((path for path in paths if path.exists()), paths[0])
+    config_path = config_in(prefix.parent, is_tensorflow=True)
     fields = read_config(config_path)
     if _ACTIVATION in fields:
         fields["hidden_act"] = fields.pop(_ACTIVATION)
