@@ -6,8 +6,8 @@ POOLS = ("mean", "max", "attention")  # how the windows of a long text are made 
 
 # Of pairs of texts that are read one by one, in `tasks/similarity_losses.py`: no output layer.
 SIMILARITY = {
-    "cosine": HeadKind(TOKENS, 0, "BertModel", "float64"),
-    "contrastive": HeadKind(TOKENS, 0, "BertModel", label_shape=(2,)),
+    "cosine": HeadKind(TOKENS, 0, "", "BertModel", "float64"),
+    "contrastive": HeadKind(TOKENS, 0, "", "BertModel", label_shape=(2,)),
 }
 
 KINDS = PAPER_KINDS | SIMILARITY
