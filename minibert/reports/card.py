@@ -80,9 +80,9 @@ def is_own(card: str) -> bool:
     Returns
     -------
     bool
-        By the tags above the card.
+        By the tags above the card; of one that was cut off among its fields, False.
     """
-    return re.match(r'---\ntags: \["bert", "minibert"\]\n', card) is not None
+    return re.match(r'---\ntags: \["bert", "minibert"\]\n(.*\n)*?---\n', card) is not None
 
 
 def renewed(before: str, card: str) -> str:
