@@ -85,9 +85,9 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the notebooks as slow."""
+    """Mark the notebooks as slow, and what a browser is started for."""
     for item in items:
-        if item.path.suffix == ".ipynb":
+        if item.path.suffix == ".ipynb" or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
 
 

@@ -115,7 +115,7 @@ def test_a_sample_of_the_faults_turns_its_tests_red(package):
 
 
 @pytest.mark.slow
-def test_a_change_that_breaks_nothing_survives_and_one_that_breaks_the_import_does_not_count(package):
+def test_neither_harmless_changes_nor_broken_imports_count(package):
     [row] = (row for row in FAULTY if row.number == "4.3-d")
     assert seen(row._replace(new="threshold < answers.null_odds"), package) == (False, "SURVIVES")
     broken = row._replace(code="tasks/answering.py:NULL_THRESHOLD", old='"null_threshold"', new="1 / 0")

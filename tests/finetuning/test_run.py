@@ -366,7 +366,7 @@ def test_options_reach_the_loop_and_the_order_of_the_examples(unusual, monkeypat
     [Head("classify", 3), Head("choice", 1), Head("span", 2), Head("tag", 5)],
     ids=lambda head: head.kind,
 )
-def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual, head):
+def test_figures_of_a_step_follow_from_seed_and_step(unusual, head):
     rng = np.random.default_rng(0)
     config = config_of(SIZES["ugly"], hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2)
     params, batch = random_parameters(config, rng, head), random_task_batch(SIZES["ugly"], head, rng)

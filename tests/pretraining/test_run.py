@@ -383,7 +383,7 @@ def test_training_and_measuring_draw_from_their_own_documents_seeds_and_masks(un
     )  # fmt: skip
 
 
-def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual):
+def test_figures_of_a_step_follow_from_seed_and_step(unusual):
     state = unusual.start()
     params, config = state.params, state.params.config
     batch, _ = next(unusual.batches(Timetable.of(1)))
@@ -555,7 +555,7 @@ def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
 
 
-def test_the_layout_that_was_found_is_told_once_and_the_one_that_was_asked_for_is_not(
+def test_only_a_found_layout_is_told_and_once(
     corpus, tmp_path, capsys
 ):
     auto = small_options(corpus)
@@ -578,7 +578,7 @@ def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
         Bert.from_pretrained(run).fill_mask(text)
 
 
-def test_a_vocabulary_larger_than_the_models_is_refused_and_a_smaller_one_gives_its_own_pieces(run, tmp_path):
+def test_a_vocabulary_larger_than_the_models_is_refused(run, tmp_path):
     model, vocab = Bert.from_pretrained(run), Tokenizer.from_pretrained(run).vocab
     with pytest.raises(InputError, match="use the vocabulary that it came with"):
         Bert(model.config, model.params, model.ops, Tokenizer([*vocab, "extra"]))
@@ -796,7 +796,7 @@ def test_an_encoder_whose_head_is_none_of_ours_can_be_trained_further(run, corpu
 
 
 @pytest.mark.parametrize("trained, same", [(8, False), (16, True), (None, True)])
-def test_positions_of_a_model_begin_as_those_before_where_it_is_known_how_long_it_was_trained(
+def test_new_positions_repeat_the_trained_ones(
     run, corpus, tmp_path, trained, same
 ):
     folder = shutil.copytree(run, tmp_path / "model")

@@ -59,7 +59,7 @@ def header(card):
     return {name: json.loads(value) for name, value in (line.split(": ", 1) for line in lines)}
 
 
-def test_a_pre_training_run_is_told_with_what_its_loss_is_to_be_read_beside(tmp_path):
+def test_a_pre_training_card_sets_its_loss_in_proportion(tmp_path):
     card = model_card(pretrained(tmp_path), Exported("books-bert", CONFIG, 1_500_000, "pretraining"))
     assert "Text: 16 English books in the public domain" in card
     assert "1,200 steps, 64,000 tokens, 7.7 minutes" in card and "1.5M parameters" in card

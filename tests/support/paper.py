@@ -323,8 +323,7 @@ ROWS = (
     Row(
         "3.2-c", "“token representations are fed into an output layer for token-level tasks”",
         "core/heads.py:_output_layer",
-        "core/test_heads.py::test_the_score_of_a_token_as_start_and_as_end_is_its_product_with_a_"
-        "vector_each",
+        "core/test_heads.py::test_start_and_end_scores_are_products_with_two_vectors",
         "read = ops.upcast(x)", "read = ops.upcast(x)[::-1]",
     ),
     Row(
@@ -358,8 +357,7 @@ ROWS = (
     Row(
         "4.1-b", "“The only new parameters … are classification layer weights W ∈ ℝ^{K×H}”",
         "core/params.py:head_table",
-        "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
-        "a_whole_sequence[classify]",
+        "core/test_params.py::test_a_head_is_one_linear_layer_behind_any_pooler[classify]",
         'weight("head.weight", H, head.outputs)', 'weight("head.weight", H, head.outputs + 1)',
         note="And a bias, as in the released code.",
     ),
@@ -457,8 +455,7 @@ ROWS = (
     Row(
         "4.2-b", "“We only introduce a start vector S … and an end vector E”",
         "core/params.py:head_table",
-        "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
-        "a_whole_sequence[span]",
+        "core/test_params.py::test_a_head_is_one_linear_layer_behind_any_pooler[span]",
         '[weight("pooler.weight", H, H), bias("pooler.bias", H)] if head.pooled else []',
         '[weight("pooler.weight", H, H), bias("pooler.bias", H)]',
         note="And a bias for each of the two, as in the released code.",
@@ -609,7 +606,7 @@ ROWS = (
         "4.4-b",
         "“a vector whose dot product with the [CLS] token representation C denotes a score for each choice”",
         "core/heads.py:output_scores",
-        "core/test_heads.py::test_the_score_of_a_choice_is_the_product_of_its_pooled_cls_with_a_vector",
+        "core/test_heads.py::test_the_score_of_a_choice_is_cls_times_a_vector",
         'ops.linear(read, params["weight"], ...)', 'ops.linear(read, abs(params["weight"]), ...)',
     ),
     Row(
@@ -815,8 +812,7 @@ ROWS = (
         "A.1-c",
         "“the masked LM only make predictions on 15% of tokens”, a left-to-right model on every token",
         "data/instances.py:InstanceOptions.most_predictions",
-        "data/test_instances.py::test_max_predictions_per_seq_is_a_ceiling_and_defaults_to_the_share_of_"
-        "the_length",
+        "data/test_instances.py::test_most_predictions_default_to_a_share_of_the_length",
         "math.ceil(...)", "math.floor(...)",
     ),
     Row(
@@ -979,8 +975,7 @@ ROWS = (
     Row(
         "A.5-a", "“incorporating BERT with one additional output layer”",
         "model/params.py:parameter_table",
-        "core/test_params.py::test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_"
-        "a_whole_sequence[tag]",
+        "core/test_params.py::test_a_head_is_one_linear_layer_behind_any_pooler[tag]",
         "if head.lstm: ...", 'if head.lstm or head.kind == "tag": ...',
         note="And the pooler of pre-training, where a head reads [CLS].",
     ),

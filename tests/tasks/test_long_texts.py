@@ -74,7 +74,7 @@ def trained(run, data, tmp_path_factory):
 # Layout.
 
 
-def test_windows_hold_all_of_a_text_and_begin_with_the_end_of_the_one_before(tokenizer):
+def test_windows_overlap_and_hold_all_of_a_text(tokenizer):
     text = " ".join(OTHERS * 2)  # 24 pieces
     shown = LONG.sequences(tokenizer(text), LENGTH)
     pieces = text.split()
@@ -134,7 +134,7 @@ def feature(*lengths, label=0):
     return Feature(sequences, label)
 
 
-def test_a_batch_has_as_many_windows_of_each_example_as_it_needs_and_no_padding():
+def test_a_batch_has_the_windows_it_needs_without_padding():
     head = Head("classify", 2, pool="mean")
     batch = TaskBatch.pack_features([feature(3), feature(4, 2, 5, label=1), feature(2, 2)], head)
     batch.validate(BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2))

@@ -188,7 +188,7 @@ def test_nothing_is_changed_after_a_step_that_came_to_no_number(tmp_path, device
     assert now.step == 2 and "change" not in events
 
 
-def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(tmp_path):
+def test_the_next_step_begins_before_metrics_are_read(tmp_path):
     """But nothing is saved or evaluated while a step is unread; and what is learnt is the same."""
     events = []
 
