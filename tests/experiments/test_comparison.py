@@ -89,9 +89,7 @@ def test_comparing_losses_of_other_targets_is_warned_of(pretrained):
     assert note.startswith("No interval, as held-out targets differ: compare each loss with its own floor")
 
 
-def test_losses_without_an_interval_say_why(
-    pretrained, tmp_path
-):
+def test_losses_without_an_interval_say_why(pretrained, tmp_path):
     shutil.copytree(pretrained / "one", tmp_path / "same")
     found = compare([pretrained / "one", tmp_path / "same"])
     (note,) = found.to_json()["notes"]

@@ -555,9 +555,7 @@ def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
 
 
-def test_only_a_found_layout_is_told_and_once(
-    corpus, tmp_path, capsys
-):
+def test_only_a_found_layout_is_told_and_once(corpus, tmp_path, capsys):
     auto = small_options(corpus)
     prepare_text(auto, tmp_path / "auto")
     told = capsys.readouterr().err
@@ -796,9 +794,7 @@ def test_an_encoder_whose_head_is_none_of_ours_can_be_trained_further(run, corpu
 
 
 @pytest.mark.parametrize("trained, same", [(8, False), (16, True), (None, True)])
-def test_new_positions_repeat_the_trained_ones(
-    run, corpus, tmp_path, trained, same
-):
+def test_new_positions_repeat_the_trained_ones(run, corpus, tmp_path, trained, same):
     folder = shutil.copytree(run, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     assert config.pop("trained_length") == 16

@@ -61,7 +61,8 @@ CASES = PARTS | {case.label: case for case in cases(SIZES["ugly"]) if case.label
 SELDOM = {
     *LOSSES[1:],
     *("attention_block some rows dropout", "attention_block causal dropout", "attention causal dropout"),
-    *("bilstm_block dropout", "lstm reverse", "masked_lm_head M=1", "layers", "attention", "feed_forward_block"),
+    *("bilstm_block dropout", "lstm reverse", "masked_lm_head M=1", "layers", "feed_forward_block"),
+    "attention",
 }
 OFTEN = [label for label in CASES if label not in SELDOM]
 FLOAT32 = ["pretraining_loss dropout", "head_loss span sum dropout", "head_loss tag causal LSTM dropout"]
