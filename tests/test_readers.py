@@ -63,8 +63,7 @@ from minibert.tokenizer.counting import count_files
 from minibert.training.runlog import read_metrics
 
 PACKAGE = TESTS.parent / "minibert"
-MUTATIONS = 40  # of every file; tests that are marked slow make more
-MANY = 1_000
+FEW, SOME, MANY = 10, 40, 1_000  # mutations of every file, the first the same; more than a few are slow
 SHARDS = ("meta.json", "part.json", "tokens.bin", "sentences.bin", "documents.bin")
 GLUE = ("SST-2", "QQP", "QNLI")
 try:
@@ -480,8 +479,12 @@ def place(genuine, request, tmp_path) -> Path:
 
 @pytest.mark.parametrize(
     "count",
-    [MUTATIONS, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.exhaustive])],
-    ids=["few", "many"],
+    [
+        FEW,
+        pytest.param(SOME, marks=pytest.mark.slow),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+    ],
+    ids=["few", "some", "many"],
 )
 @pytest.mark.parametrize("reader", READERS, ids=numbered)
 def test_a_spoiled_file_is_read_or_refused_in_a_sentence(reader, count, place):
