@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import google_folder
 import numpy as np
 import pytest
 import small_entities
@@ -135,7 +136,7 @@ def write_texts(at: Path) -> None:
 def write_models(at: Path) -> None:
     folder = write_model(at / "model")
     config, params, _ = hub.load(folder)
-    hub.save_tf(at / "tf", config, params)
+    google_folder.write(at / "tf", config, params)
     shutil.copy(at / "tf/bert_model.ckpt.index", at / "tf/other.index")
     (at / "tf/bert_model.ckpt.index").rename(at / "tf/some.index")
     (at / "tf/bert_model.ckpt.data-00000-of-00001").rename(at / "tf/some.data-00000-of-00001")

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
@@ -15,13 +15,11 @@ from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import misfit, misfit_of, read_json
+from minibert.core.optim import KINDS
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
-OPTIMIZERS = ("adamw", "lamb", "muon")
-# LAMB's rate in AdamW's, where none is given: AdamW moves a weight by the rate, LAMB by the rate times what
-# weights measure. ALBERT's authors advise it for fine-tuning; short runs of `tiny` do best at 10 to 15.
-LAMB_RATE = 10
+OPTIMIZERS = tuple(KINDS)
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
 
 # What a value has to be: in words, and as a test.
@@ -50,6 +48,26 @@ def one_of(names: tuple[str, ...]) -> Rules:
     Rules
     """
     return ((f"one of {', '.join(names)}", lambda x: x in names),)
+
+
+def either(names: Sequence[str]) -> str:
+    """List names as alternatives.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Two or more.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> either(("a", "b", "c"))
+    'a, b or c'
+    """
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
@@ -106,7 +124,7 @@ class RunOptions:
     )
     # batches and optimizer
     accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
-    optimizer: str = option("adamw", "adamw, lamb or muon", one_of(OPTIMIZERS))
+    optimizer: str = option("adamw", either(OPTIMIZERS), one_of(OPTIMIZERS))
     warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
     weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
@@ -200,7 +218,7 @@ class RunOptions:
                     raise InputError(f"{name}={value!r} is not valid; give {what}.", **{name: value})
         # Tensors must not be cut that the update needs whole.
         needs_whole = {
-            "optimizer": self.optimizer != "adamw",
+            "optimizer": KINDS[self.optimizer].WHOLE,
             "freeze": getattr(self, "freeze", None) is not None,
         }
         for name, asked in needs_whole.items():

@@ -16,6 +16,7 @@ from reprlib import repr as short
 from typing import NoReturn
 
 from minibert.base.errors import InputError
+from minibert.base.model_names import VOCABULARY_FILE
 from minibert.base.reading import PACKED, decoded
 from minibert.base.terminal import counted, some_of
 from minibert.data.documents import DOCUMENTS, format_of, text_of
@@ -30,7 +31,6 @@ LAYOUTS = {
     "continuous": "one text without borders, which is cut into documents of 32 sentences",
 }
 FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
-VOCABULARY = "vocab.txt"  # lies in every run folder, and a run folder may lie beside the text
 
 LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
@@ -128,7 +128,8 @@ def _under(folder: Path) -> Iterator[Path]:
         seen.update(inside)
         for name in names:
             file = Path(place, name)
-            if name[0] != "." and name != VOCABULARY and file.is_file():
+            # A run folder, which has a vocabulary, may lie beside the text.
+            if name[0] != "." and name != VOCABULARY_FILE and file.is_file():
                 yield file
 
 

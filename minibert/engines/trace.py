@@ -20,11 +20,10 @@ import numpy as np
 
 from minibert.base.files import atomic_json
 from minibert.base.terminal import aligned
+from minibert.core.optim import KINDS
 from minibert.engines.flops import attention_pairs
 
 FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
-OPTIMIZERS = ("adamw", "lamb", "muon")  # with which a step ends
-UPDATES = ("global_norm", *OPTIMIZERS)
 OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 # Nothing is computed in these themselves; a cast belongs to whoever changes precision.
 GLUE = ("layers", "layers_backward", "cast")
@@ -79,7 +78,6 @@ UPDATED = {
     "scale_rows": ("x",),
     "softmax_cross_entropy": ("logits",),
     "linear_gelu_backward": ("u",),
-    "adamw": ("params", "m", "v"),
     "orthogonalise": ("x",),
 }
 ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
@@ -325,14 +323,14 @@ class Trace:
         """Let a step begin with its first operation and end with the update of the parameters."""
         if self._step_began is None:
             self._step_began = began
-        if op in OPTIMIZERS:
+        if op in KINDS:
             self.steps_shown += 1
             self._note(f"step {self.steps_shown}", "step", self._step_began, ended, {})
             self._step_began = None
 
     def _key(self, name: str) -> tuple[str, str]:
         """Return name and direction of the row that a call belongs to."""
-        if name in UPDATES:
+        if name in KINDS or name == "global_norm":
             return name, UPDATE
         if name.endswith("_backward"):
             return name.removesuffix("_backward"), BACKWARD
@@ -429,7 +427,7 @@ def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) 
 
 def _written_too(name: str, given: Arguments) -> list[str]:
     """List the arguments that a kernel reads and writes in one place."""
-    arguments = list(UPDATED.get(name, ()))
+    arguments = list(("params", "m", "v") if name in KINDS else UPDATED.get(name, ()))
     if given.get("add") and name in ADDED_TO:
         arguments.append(ADDED_TO[name])
     return arguments

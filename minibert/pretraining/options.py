@@ -12,7 +12,6 @@ from minibert.base.errors import InputError
 from minibert.base.options import (
     AT_MOST,
     COUNT,
-    LAMB_RATE,
     POSITIVE,
     RATE,
     REAL,
@@ -22,6 +21,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.core.config import GELU_FORMS, BertConfig
+from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
 from minibert.pretraining import recipes
@@ -271,7 +271,7 @@ class PretrainOptions(RunOptions):
         usual = self.recipe.learning_rate
         if new_head and self.recipe is FURTHER:
             usual = recipes.NEW_HEAD_RATE
-        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        factor = KINDS[self.optimizer].RATE
         return self.learning_rate or usual * factor
 
     @property

@@ -24,6 +24,7 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
 from minibert.base.machine import cores
+from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
@@ -48,7 +49,7 @@ TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array r
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
-MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards", TEXTS)  # before the first step
+MADE_FIRST = (TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, "shards", TEXTS)  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
 
@@ -186,12 +187,12 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     require_own(run)
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
-        if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
+        if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
             advice = f"start a new run from its weights: model={run} and another `out`."
             raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
-    if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
+    if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
         raise InputError(f"{run} already holds a run: go on with it by `resume`, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:

@@ -57,7 +57,8 @@ SHARES = {
 }
 HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
 IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # metrics, classes
-PLAIN = ("total", "thresh", "rmse", "mae")  # how metrics end that are no shares of one
+ERRORS = tuple(name for name, row in metrics.METRICS.items() if not row.is_share)
+PLAIN = ("total", "thresh", *ERRORS)  # how metrics end that are not shares of one
 
 
 def is_share(name: str) -> bool:

@@ -8,6 +8,8 @@ import pytest
 from scipy import stats
 
 from minibert.base.errors import InputError
+from minibert.experiments import verdicts
+from minibert.experiments.runner import reproduce
 from minibert.experiments.verdicts import Judge, Outcomes, effect_text, t_quantile
 from minibert.tasks.metrics import paired_bootstrap
 
@@ -170,10 +172,18 @@ def test_an_effect_of_the_smallest_size_is_seen_about_four_times_in_five():
     assert 0.75 <= np.mean([judge.compare("0", "1").answer == "yes" for judge in seen]) <= 0.85
 
 
-@pytest.mark.parametrize("share", [0.8, 0.975])
-@pytest.mark.parametrize("freedom", [1, 1.3, 2, 4, 7.5, 20, 1000])
-def test_quantiles_of_t_are_scipys(share, freedom):
-    assert t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-9)
+@pytest.mark.parametrize(
+    ("share", "freedom", "tabulated"),
+    [(0.975, 1, 12.7062), (0.975, 4, 2.7764), (0.975, 20, 2.0860), (0.8, 2, 1.0607), (0.8, 1e6, 0.8416)],
+)
+def test_quantiles_of_t_are_those_of_tables(share, freedom, tabulated):
+    assert round(t_quantile(share, freedom), 4) == tabulated
+
+
+def test_without_scipy_nothing_begins_and_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(verdicts, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"need SciPy, which is not installed; pip install '\.\[experiments\]'"):
+        reproduce(None, (), (0,))
 
 
 @pytest.mark.parametrize(

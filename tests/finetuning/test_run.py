@@ -9,6 +9,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import google_folder
 import numpy as np
 import pytest
 from one_text import fill_masks
@@ -445,7 +446,7 @@ def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run
 def test_a_checkpoint_of_tensorflow_is_begun_with_by_its_folder_or_its_path(run, sst2, tmp_path):
     folder = tmp_path / "tf"
     config, params, _ = hub.load(run)
-    hub.save_tf(folder, config, params, ("0", "1"))
+    google_folder.write(folder, config, params, ("0", "1"))
     Tokenizer.from_pretrained(run).save_pretrained(folder)
     said = []
     for number, model in enumerate((folder, folder / "bert_model.ckpt")):

@@ -194,7 +194,7 @@ ROWS = (
     ),
     Row(
         "3-u", "“the final hidden vector for the iᵗʰ input token as Tᵢ”",
-        "core/heads.py:_output_layer",
+        "core/heads.py:read",
         "core/test_heads.py::test_tags_are_asked_at_their_rows_alone",
         "ops.take_rows(x, places)", "ops.take_rows(x, places[::-1])",
     ),
@@ -322,9 +322,9 @@ ROWS = (
     ),
     Row(
         "3.2-c", "“token representations are fed into an output layer for token-level tasks”",
-        "core/heads.py:_output_layer",
+        "core/heads.py:read",
         "core/test_heads.py::test_start_and_end_scores_are_products_with_two_vectors",
-        "read = ops.upcast(x)", "read = ops.upcast(x)[::-1]",
+        "return ops.upcast(x), None", "return ops.upcast(x)[::-1], None",
     ),
     Row(
         "3.2-d", "“the [CLS] representation is fed into an output layer for classification”",

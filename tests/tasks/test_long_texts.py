@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import google_folder
 import numpy as np
 import pytest
 from small_tasks import BAD, GOOD, OTHERS, small_config, small_options, write_model, write_swag, write_table
@@ -184,9 +185,9 @@ def test_fine_tuning_further_keeps_the_query_and_another_pooling_does_not(traine
     assert "classifier.query" in fresh and labels == tuple(trained[1]["labels"])
 
 
-def test_the_query_goes_to_tensorflow_s_format_and_back(trained, tmp_path):
+def test_the_query_is_read_from_tensorflow_s_format(trained, tmp_path):
     config, params, _ = hub.load(trained[0])
-    hub.save_tf(tmp_path, config, params)
+    google_folder.write(tmp_path, config, params)
     again = hub.load(tmp_path)[1]
     assert again.head == params.head and np.array_equal(again["head.query"], params["head.query"])
 
