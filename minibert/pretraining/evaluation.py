@@ -117,7 +117,6 @@ def evaluation_batches(
     for sequence, position, spans in instances.located():
         if position.epoch >= PASSES or n_scored >= targets:
             break
-        assert sequence is not None and spans is not None  # it is for other machines only
         waiting.append(sequence)
         places = _places(sequence, spans, instances.options.left_to_right)
         documents.append(np.searchsorted(ends, places, side="right"))

@@ -12,7 +12,7 @@ from minibert.core.config import BertConfig
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters, precision_for
 from minibert.core.step import MaskedAndNext
-from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
+from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position, stream_slots
 from minibert.engines.runtime import runtime_of
 from minibert.hub import load
 from minibert.model.batch import BatchPart
@@ -224,7 +224,8 @@ class Pretraining:
             raise InputError(f"A step of {count} sequences of {seq_length} tokens {leaves}")
         first = count * rank // world_size
         last = count * (rank + 1) // world_size
-        stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
+        instances = self.text.training(self.options, seq_length)
+        stream = stream_slots(instances, at, count, first, last)
         while True:
             sequences, after = zip(*islice(stream, count), strict=True)
             batch = Batch.pack(sequences[first:last], first)
