@@ -136,7 +136,7 @@ def on_a_device(events):
     """An engine that is given a step before the metrics of the one before are read, and notes both."""
 
     class OnADevice(HostSteps):
-        behind = 1
+        max_unread = 1
 
         def step(self, micro_batches, number, rate):
             events.append(f"give {number + 1}")
@@ -149,21 +149,25 @@ def on_a_device(events):
     return device
 
 
-def test_nothing_is_reviewed_or_changed_while_a_step_is_unread(tmp_path):
+def test_nothing_is_replanned_or_changed_while_a_step_is_unread(tmp_path):
     events, now = [], state()
 
     def change(before, position):
-        return (lambda: events.append("change")) if position == 5 else None
+        events.append(f"change before {position}")
 
-    def review(before):
-        events.append(f"review {before.step}")
-        return batches(before.position), dataclasses.replace(loop, review_step=None)
+    def replan(before):
+        events.append(f"replan at {before.step}")
+        return batches(before.position), dataclasses.replace(loop, replan_at=None)
 
-    loop = Loop(6, lambda step: 1e-3, tmp_path, review_step=2, review=review, change=change)
+    loop = Loop(
+        6, lambda step: 1e-3, tmp_path,
+        change_before={4}, change=change, replan_at=2, replan=replan,
+    )  # fmt: skip
     with RunLog(tmp_path, 0, 6, show=False) as log:
         train(on_a_device(events), now, batches(), bert_objective(), loop, log)
     assert " ".join(events) == (
-        "give 1 give 2 read 1 read 2 review 2 give 3 give 4 read 3 read 4 change give 5 give 6 read 5 read 6"
+        "give 1 give 2 read 1 read 2 replan at 2 give 3 give 4 read 3 read 4 "
+        "change before 5 give 5 give 6 read 5 read 6"
     )
 
 
@@ -175,10 +179,10 @@ def test_nothing_is_changed_after_a_step_that_came_to_no_number(tmp_path, device
         )
 
     def change(before, position):
-        return (lambda: events.append("change")) if position == 4 else None
+        events.append("change")
 
     events, now = [], state()
-    loop = Loop(6, lambda step: 1e-3, tmp_path, change=change)
+    loop = Loop(6, lambda step: 1e-3, tmp_path, change_before={3}, change=change)
     ops = on_a_device(events) if device else Ops()
     with (
         RunLog(tmp_path, 0, 6, show=False) as log,
@@ -392,7 +396,7 @@ def test_sigterm_is_noted_where_it_has_a_handler_and_ends_the_process_elsewhere(
         mine = signal.getsignal(signal.SIGTERM)
         with Interrupt() as interrupt:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interrupt.asked == "SIGTERM"
+            assert interrupt.signal_name == "SIGTERM"
         assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -402,7 +406,7 @@ def test_a_second_ctrl_c_does_not_wait():
     before = signal.getsignal(signal.SIGINT)
     with Interrupt() as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.asked
+        assert interrupt.signal_name
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(1)
@@ -414,7 +418,7 @@ def test_where_ctrl_c_is_ignored_it_stays_ignored():
     try:
         with Interrupt() as interrupt:
             os.kill(os.getpid(), signal.SIGINT)
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not interrupt.asked
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not interrupt.signal_name
     finally:
         signal.signal(signal.SIGINT, before)
 
