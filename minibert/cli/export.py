@@ -104,27 +104,28 @@ def run(arguments: Namespace) -> None:
     replaces_modules = to_google or arguments.pool
     if not replaces_modules:
         beside |= modules
+    missing = list(report.missing)
+    if params.decoder is not None and not to_google:
+        missing = [name for name in missing if not name.startswith("cls.predictions.")]
+    pools_last = config.is_decoder and params.head.pooled and params.head.kind != "pretraining"
+
     notes = hub.google_differences(config) if to_google else []
     notes += _complete_tokenizer(beside, folder)
-    missing = list(report.missing)
     if params.decoder is not None:
         notes.append(_decoder_note(to_google))
-        if not to_google:
-            missing = [name for name in missing if not name.startswith("cls.predictions.")]
     if modules and replaces_modules:
-        fate = "stay behind" if to_google else f"are replaced by the pool {arguments.pool}"
-        notes.append(f"the modules of sentence-transformers in {named} {fate}")
-    pools_last = config.is_decoder and params.head.pooled and params.head.kind != "pretraining"
+        notes.append(_modules_note(named, None if to_google else arguments.pool))
     if pools_last:
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
+
     if arguments.onnx and (pools_last or params.head.lstm or params.head.pool):
         what = "its last token, LSTMs or windows, which transformers does not know"
         raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")
     head = _kind_of_head(params, missing)
-    known = not to_google and not pools_last
+    for_transformers = not to_google and not pools_last
     is_step = folder != weights.parent
     name = dest.resolve().name
-    about = Exported(name, config, params.count(), head, labels, known, is_step, arguments.pool)
+    about = Exported(name, config, params.count(), head, labels, for_transformers, is_step, arguments.pool)
     _add_card(beside, folder, about, missing)
 
     def fill(temporary: Path) -> None:
@@ -143,6 +144,14 @@ def run(arguments: Namespace) -> None:
     facts["notes"] = [*report.changed, *notes]
     facts["written"] = _sizes(dest)
     emit(json_text(facts) if arguments.json else _text(facts, dest))
+
+
+def _modules_note(source: Path, pool: str | None) -> str:
+    """Say what becomes of a model's modules of sentence-transformers: a pool replaces them, Google has none."""
+    fate = "stay behind"
+    if pool is not None:
+        fate = f"are replaced by the pool {pool}"
+    return f"the modules of sentence-transformers in {source} {fate}"
 
 
 def _facts(weights: Path, about: Any, missing: list[str]) -> dict[str, Any]:

@@ -437,16 +437,20 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if stored.max_position_embeddings < options.longest:
         positions = f"the {stored.max_position_embeddings} positions of {source}"
         more = f"give it more with extend_positions={options.longest}"
-        message = f"seq_length={options.longest!r} is longer than {positions}; choose shorter sequences, or {more}."
+        message = (
+            f"seq_length={options.longest!r} is longer than {positions}; choose shorter sequences, or {more}."
+        )
         raise InputError(message, seq_length=options.longest)
-    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
-        asked = getattr(options, name)
-        if asked not in (kept, getattr(PretrainOptions, name)):
+    for name, stored_value in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
+        given = getattr(options, name)
+        if given not in (stored_value, getattr(PretrainOptions, name)):
             more = ""
             if name == "max_positions":
                 more = " or give more positions with `extend_positions`"
-            message = f"{name}={asked!r} is not what {source} has, {kept}, which stays; leave it out{more}."
-            raise InputError(message, **{name: asked})
+            message = (
+                f"{name}={given!r} is not what {source} has, {stored_value}, which stays; leave it out{more}."
+            )
+            raise InputError(message, **{name: given})
     new_head = any(name.startswith("cls.predictions") for name in report.missing)
     if new_head:
         params["mlm.output_bias"][...] = text.log_unigram()

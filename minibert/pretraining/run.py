@@ -59,7 +59,7 @@ MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards", TEXTS)  # before t
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
 
-@engines.together()
+@engines.abort_peers_on_error()
 def pretrain(
     options: PretrainOptions,
     out: str | Path,
@@ -163,8 +163,8 @@ def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOpt
     """Fill in what the stored run, the recipe and the machine decide, before any text is read."""
     stored = run / "training.json"
     if resume and stored.exists():  # its absence is complained of once the folder is claimed
-        options = options.settled_as(PretrainOptions.load(stored))
-    options = engines.settled(options.resolved())
+        options = options.decided_as(PretrainOptions.load(stored))
+    options = engines.resolve_auto(options.resolved())
     if not resume:  # earlier versions raised the number
         options.check_positions()
         require_segments(options)
@@ -320,7 +320,7 @@ class _Course:
             accumulate=options.accumulate or 1,
             save_seconds=options.checkpoint_seconds,
             save_steps=options.checkpoint_steps,
-            keep=options.keep,
+            max_checkpoints=options.keep,
             evaluate_steps=evaluate_steps,
             evaluate=self._traced(task.evaluator(timetable)),
             after_checkpoint=self._save_model,

@@ -85,7 +85,7 @@ class Loop:
     accumulate: int = 1  # micro-batches a step
     save_seconds: float = 300.0  # a checkpoint after so long
     save_steps: int = 0  # and every so many steps; 0: never
-    keep: int = 2  # how many checkpoints are kept
+    max_checkpoints: int = 2  # older ones are removed; 0: none is
     evaluate_steps: int = 0  # call `evaluate` every so many steps; 0: never
     evaluate_at_end: bool = False  # and after the last one
     evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
@@ -136,7 +136,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     """
     runtime = runtime_of(ops)
     if runtime.is_main_process:
-        prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
+        prune(loop.folder, loop.max_checkpoints, state.step)  # of a run that ended before it could
     steps = start(ops, state.params, state.optimizer, objective)
     unread = _UnreadSteps(state, log)
     saved_at = unread.last_read
@@ -288,7 +288,7 @@ def _save(state: State, loop: Loop, log: Log) -> None:
     """Write a checkpoint, with the record up to it on the disk first, and remove those that are too old."""
     log.sync()
     state.save(loop.folder)
-    prune(loop.folder, loop.keep, state.step)
+    prune(loop.folder, loop.max_checkpoints, state.step)
     if loop.after_checkpoint:
         loop.after_checkpoint(state)
 

@@ -411,7 +411,7 @@ def test_options_reach_the_loop(run, tmp_path):
         task, state, Timetable.of(10), tmp_path, lambda evaluate: evaluate, NoLog()
     ).ahead(state)
     assert (loop.total_steps, loop.folder, loop.accumulate) == (10, tmp_path / "checkpoints", 3)
-    assert (loop.save_seconds, loop.save_steps, loop.keep) == (7.0, 5, 9)
+    assert (loop.save_seconds, loop.save_steps, loop.max_checkpoints) == (7.0, 5, 9)
     assert loop.evaluate_steps == 3 and loop.evaluate is not None
     assert loop.rate(4) == task.rate(Timetable.of(10))(4)
     assert len(list(batches)) == 10

@@ -275,7 +275,7 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weight
 
 def test_checkpoints_come_by_count_and_at_the_end_and_old_ones_go(tmp_path):
     steps = []
-    run(tmp_path, 7, save_steps=2, keep=2, after_checkpoint=lambda state: steps.append(state.step))
+    run(tmp_path, 7, save_steps=2, max_checkpoints=2, after_checkpoint=lambda state: steps.append(state.step))
     assert steps == [2, 4, 6, 7]
     assert [load_checkpoint(path).state["step"] for path in checkpoints(tmp_path / "checkpoints")] == [6, 7]
 
@@ -320,7 +320,7 @@ def timeless(line):
 def test_metrics_have_one_line_a_step_after_going_on(tmp_path):
     whole = tmp_path / "whole"
     run(whole, 8)
-    run(tmp_path, 6, save_steps=4, keep=0)
+    run(tmp_path, 6, save_steps=4, max_checkpoints=0)
     with open(tmp_path / "metrics.jsonl", "a", encoding="utf-8") as file:
         file.write('5\n{"note": 1}\n{"step": 7, "lo')  # lines of others, a crash in the middle of a line
     run(tmp_path, 8, begin=checkpoints(tmp_path / "checkpoints")[0])
