@@ -98,7 +98,7 @@ class Sentences(Task):
         labels = {example.label for example in examples} - {None}
         if len(labels) < 2:
             few = f"{counted(len(labels), 'label')} ({', '.join(labels) or 'none'})"
-            raise InputError(f"The examples to learn from have {few}; give examples of at least two classes.")
+            raise InputError(f"The training examples have {few}; give examples of at least two classes.")
         return in_order(labels)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
@@ -160,7 +160,8 @@ class Sentences(Task):
             second = [example.second for example in block]
             has_pairs = any(text is not None for text in second)
             if None in second and has_pairs:
-                raise InputError("Some examples have a second text and others none; give all or none one.")
+                problem = "Some examples have a second text and others don't"
+                raise InputError(f"{problem}; give one to all or to none.")
             limit = None if self.long else max_length
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             written.add(encoded)
@@ -214,8 +215,8 @@ class Sentences(Task):
         named = some_of([f"{name!r} ({count:,})" for name, count in counts.most_common()])
         count = len({id(example) for example in affected})
         place = self.place(affected[0])
-        problem = f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
-        effect = f"They count as mistakes; learnt were {some_of(labels)}."
+        problem = f"{count:,} of {len(examples):,} examples have a label that was not learnt: {named}"
+        effect = f"They count as mistakes; the model knows {some_of(labels)}."
         warn(f"{problem}; the first is {place[0].lower()}{place[1:]}. {effect}")
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
@@ -287,7 +288,7 @@ class Sentences(Task):
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
         if example.label is None:
             if training:
-                raise InputError(f"{self.place(example)} has no label to learn from; give a labelled file.")
+                raise InputError(f"{self.place(example)} has no label to train on; give a labelled file.")
             return None
         if self.numeric:
             return float(example.label)
@@ -300,7 +301,7 @@ class Sentences(Task):
         unknown = [name for name in self.names(example) if name is not None and name not in labels]
         if unknown:
             known = ", ".join(islice(labels, 16))
-            problem = f"the label {unknown[0]!r}, which no example to learn from has ({known})"
+            problem = f"the label {unknown[0]!r}, which no training example has ({known})"
             raise InputError(f"{self.place(example)} has {problem}; correct it or add examples of it.")
 
     def predict(
