@@ -132,7 +132,7 @@ def test_weights_that_are_none_are_refused(weights):
 
 
 def test_weights_of_no_class_and_of_no_classes_are_refused(model, sst2, tmp_path):
-    with pytest.raises(InputError, match="names 'good', which is no class .*; there are 0, 1"):
+    with pytest.raises(InputError, match="names 'good', which is not a class .*; there are 0, 1"):
         finetune(small_options(model, sst2, class_weights="good=2"), tmp_path / "run", show=False)
     task = registry.create("regress")
     for given in ({"class_weights": "a=1"}, {"sampling": "balanced"}):

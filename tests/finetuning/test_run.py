@@ -655,7 +655,7 @@ def test_a_loss_that_is_no_number_is_a_failed_run(model, sst2, tmp_path, monkeyp
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_last_step_that_leaves_the_numbers_is_a_failed_run(model, sst2, tmp_path):
     out = tmp_path / "run"
-    with pytest.raises(RunError, match="After step 1 what the model says of dev is no finite number"):
+    with pytest.raises(RunError, match="After step 1 what the model says of dev is not finite"):
         finetune(small_options(model, sst2, max_steps=1, learning_rates=(1e38,)), out, show=False)
     assert not (out / "model.safetensors").exists() and not (out / "best").exists()
 

@@ -90,9 +90,9 @@ def test_a_label_is_a_yes_or_no_for_each_class_and_an_unknown_one_is_refused():
         TASK.check_dev([example("film")], LABELS)
     [asked] = TASK.features([example("film", "art")], tokenizer, LABELS, 8, training=False)
     assert asked.label.tolist() == [1, 0, 0]
-    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* nothing was learnt of: 'film' \(1\)"):
+    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* was not learnt: 'film' \(1\)"):
         TASK.warn_unknown([example("art"), example("film")], LABELS)
-    with pytest.raises(InputError, match="has no label to learn from"):
+    with pytest.raises(InputError, match="has no label to train on"):
         list(TASK.features(rows[2:], tokenizer, LABELS, 8, training=True))
     with pytest.raises(InputError, match="No example to learn from has any label; give some that have"):
         TASK.labels([example(), example()])

@@ -299,7 +299,7 @@ def test_pairs_without_scores_are_sent_to_their_own_task(model, tmp_path):
     assert "has no column 'label'" in said
     assert said.endswith("Pairs without a score are what the task similar-pairs learns from.")
     said = refused(registry.create, "similar-pairs", {"label": "x"})
-    assert said.startswith("columns=['label']: similar-pairs knows none but text, second, id")
+    assert said.startswith("columns=['label'] is not known to similar-pairs; choose from text, second, id")
 
 
 def test_one_pair_has_nothing_to_be_told_from(model, tmp_path):
