@@ -104,7 +104,7 @@ def finetune(
                 return report
         elif (out / OPTIONS_FILE).exists():
             advice = "go on with it by `resume`, or choose another `out`."
-            raise InputError(f"{out} already holds a run; {advice}")
+            raise InputError(f"{out} already holds a run: {advice}")
         for place in places:
             present = [name for name in RUN_FILES if (place / name).exists()]
             if present and not resume:

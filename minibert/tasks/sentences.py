@@ -613,7 +613,7 @@ class OwnTexts(Sentences):
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
-        self._files: list[Path] = []  # that were read
+        self._tables: list[tuple[Path, list[TextExample]]] = []  # that were read
         self.standardise = name == "regress"
         if self.standardise:
             super().__init__(name, title, None, ("spearman", "pearson"))
@@ -640,16 +640,19 @@ class OwnTexts(Sentences):
 
     def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         path = own_file(data, split)
-        self._files.append(path)
         columns = self.columns | more
+        examples = None
         if self.second_is_optional and "second" not in self.columns:
             try:
                 with_second = {"second": "second"} | columns
-                return read_own(tables.read_texts, path, split, with_second, UNLABELLED)
+                examples = read_own(tables.read_texts, path, split, with_second, UNLABELLED)
             except tables.MissingColumn as error:
                 if error.role != "second":
                     raise
-        return read_own(tables.read_texts, path, split, columns, UNLABELLED)
+        if examples is None:
+            examples = read_own(tables.read_texts, path, split, columns, UNLABELLED)
+        self._tables.append((path, examples))
+        return examples
 
     def place(self, example: TextExample) -> str:
         """Return where a person finds an example, as the beginning of a sentence.
@@ -662,9 +665,11 @@ class OwnTexts(Sentences):
         Returns
         -------
         str
-            The line and the name of the first file read that has the example; else its id.
+            The line and the name of the file that it was read from, or of the first that has its texts; else
+            its id.
         """
-        for path in self._files:
+        holding = [path for path, examples in self._tables if any(row is example for row in examples)]
+        for path in holding or [path for path, _ in self._tables]:
             # The columns of a file without labels, where it has none: "test" admits those.
             line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
             if line is not None:

@@ -83,7 +83,7 @@ def test_a_label_seen_only_in_dev_is_refused_before_anything_is_written(model, t
     write_table(tmp_path / "train.tsv", ("text", "label"), [("the film", "a|b"), ("a story", "b")])
     write_table(tmp_path / "dev.tsv", ("text", "label"), [("a film", "a"), ("the story", "b|c")])
     with pytest.raises(
-        InputError, match="Line 3 of dev.tsv has the label 'c', which no example to learn from"
+        InputError, match="Line 3 of dev.tsv has the label 'c', which no training example"
     ):
         finetune(small_options(model, tmp_path, "multilabel"), tmp_path / "run", show=False)
     assert not (tmp_path / "run" / "finetune.json").exists()

@@ -474,8 +474,10 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     fails(
         small_options(model, data, "classify"),
         out,
-        f"^{data}, dev: Line 2 of dev.tsv has the label 'c', which no example to learn from has",
+        f"^{data}, dev: Line 2 of dev.tsv has the label 'c', which no training example has",
     )
+    data = own(two, [("the film", "c")])  # a text of train.tsv, too
+    fails(small_options(model, data, "classify"), out, "Line 2 of dev.tsv has the label 'c'")
     data = own([*two, (" ", "a")], two)
     fails(small_options(model, data, "classify"), out, "has no text")
     data = own([*two, ("\u200b", "a")], two)

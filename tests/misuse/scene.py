@@ -1,4 +1,4 @@
-"""The small files that misuses are tried on: two models, two runs, official files, tables whole and broken."""
+"""The small files that misuses are tried on: models, two runs, official files, tables whole and broken."""
 
 import io
 import json
@@ -11,9 +11,9 @@ from small_tasks import small_options, write_model, write_rte, write_sst2, write
 from minibert import cli
 from minibert.finetuning.run import finetune
 
-PRETRAIN = "--steps 2 --vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 1 --engine numpy --quiet"
+PRETRAIN = "--steps 2 --vocab-size 200 --seq-length 16 --batch-size 8 --evaluations 1 --engine numpy"
 TABLES = {
-    "reviews.csv": "text,label\nthe film is funny,good\nthe story was dull,bad\nit is warm,good\nvery cold,bad\n",
+    "reviews.csv": "text,label\nthe film is funny,good\nthe story was dull,bad\nit is warm,good\ncold,bad\n",
     "no_label.csv": "text,rating\nthe film is funny,good\nthe story was dull,bad\n",
     "short_row.csv": "text,label\nthe film is funny,good\nthe story was dull\n",
     "one_class.csv": "text,label\nthe film is funny,good\nit is warm,good\nwarm,good\ncharming,good\n",
@@ -52,9 +52,9 @@ def write(folder: Path) -> None:
         path.write_text(text, encoding="utf-8")
     finetune(small_options(model, folder / "SST-2", epochs=1), folder / "tuned", show=False)
     write_corpus(folder / "corpus.txt")
-    words = ["pretrain", str(folder / "corpus.txt"), "--out", str(folder / "pretrained"), *PRETRAIN.split()]
+    words = ["pretrain", str(folder / "corpus.txt"), "--out", str(folder / "pretrained"), "--quiet"]
     with redirect_stdout(io.StringIO()):
-        assert cli.main(words) == 0
+        assert cli.main([*words, *PRETRAIN.split()]) == 0
     broken = write_model(folder / "other_shape")
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"hidden_size": 25}))

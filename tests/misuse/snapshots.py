@@ -1,7 +1,7 @@
 """Sentences that a person reads: each misuse beside what minibert says of it, in one file for each front.
 
-A front is a module of this folder with `cases`, a function that gives, by name, what is called to get a text. Its
-sentences stand in the file with its name and .txt, which a test compares; `make sentences` writes them anew.
+A front is a module of this folder with `cases`, a function that gives, by name, what is called to get a text.
+Its sentences stand in the file with its name and .txt, which a test compares; `make sentences` renews them.
 """
 
 import os

@@ -84,9 +84,9 @@ def test_a_label_is_a_yes_or_no_for_each_class_and_an_unknown_one_is_refused():
         [0, 0, 0],
         None,
     ]
-    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+    with pytest.raises(InputError, match="has the label 'film', which no training example has"):
         list(TASK.features([example("film")], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+    with pytest.raises(InputError, match="has the label 'film', which no training example has"):
         TASK.check_dev([example("film")], LABELS)
     [asked] = TASK.features([example("film", "art")], tokenizer, LABELS, 8, training=False)
     assert asked.label.tolist() == [1, 0, 0]
@@ -94,7 +94,7 @@ def test_a_label_is_a_yes_or_no_for_each_class_and_an_unknown_one_is_refused():
         TASK.warn_unknown([example("art"), example("film")], LABELS)
     with pytest.raises(InputError, match="has no label to train on"):
         list(TASK.features(rows[2:], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="No example to learn from has any label; give some that have"):
+    with pytest.raises(InputError, match="No training example has a label; give some that have"):
         TASK.labels([example(), example()])
 
 

@@ -306,7 +306,7 @@ def test_one_pair_has_nothing_to_be_told_from(model, tmp_path):
     data = write_pairs(tmp_path / "pairs", scored=False, train=1)
     options = small_options(model, data, "similar-pairs")
     said = refused(finetune, options, tmp_path / "out", show=False)
-    assert said == f"{data} has one pair to learn from, and none to tell it from; give more."
+    assert said == f"{data} has one training pair, and no other to tell it from; give more."
     data = write_pairs(tmp_path / "scored", dev=1)
     said = refused(finetune, small_options(model, data, "similarity"), tmp_path / "out", show=False)
     assert said == f"{data} has one example of dev, which has no correlation; give more."
