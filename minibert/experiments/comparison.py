@@ -247,6 +247,9 @@ class Comparison:
         """Return the dev examples of a finished run, and its metric as a function of their numbers."""
         if run.report is None:
             raise InputError("it is not finished.")
+        data = getattr(run.options, "data", "")
+        if not Path(data).exists():
+            raise InputError(f"The data that it was fine-tuned on, {data}, are not there.")
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
         if checksum is None:
             raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")
