@@ -305,12 +305,13 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
             raise InputError(f"{place} has {there}; give an index, a tab and a prediction.")
         index, label = row
         if index in labels:
-            raise InputError(f"{place}: the index {index[:60]!r} has a prediction already; give one each.")
+            problem = f"the index {index[:60]!r} has a prediction already"
+            raise InputError(f"{problem}; give one each.", where=place)
         number = _number(label, task)
         if not math.isfinite(number):
             expected = f"one of {', '.join(task.labels)}" if task.labels else "a number"
-            problem = f"{place}: {label[:60]!r} is not a prediction for {task.title}"
-            raise InputError(f"{problem}; give {expected}.")
+            problem = f"{label[:60]!r} is not a prediction for {task.title}"
+            raise InputError(f"{problem}; give {expected}.", where=place)
         labels[index] = number
     return labels
 

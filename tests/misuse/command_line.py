@@ -1,12 +1,14 @@
 """Misuses of the command line: what people get wrong, or know from elsewhere."""
 
 import io
+import re
 import shlex
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 
 from minibert import cli
 
+CHOICES = re.compile(r"\(choose from [^)]*\)")  # of argparse: without quotation marks in new Pythons
 TUNE = "--data SST-2 --model model --out new --quiet --engine numpy"
 OWN = "--model model --out new --quiet --engine numpy"
 MISUSES = f"""
@@ -201,4 +203,5 @@ def told(line: str) -> str:
             status = cli.main(shlex.split(line)[1:])
         except SystemExit as stop:
             status = stop.code
-    return f"{errors.getvalue()}exit status {status}"
+    text = CHOICES.sub(lambda match: match[0].replace("'", ""), errors.getvalue())
+    return f"{text}exit status {status}"
