@@ -231,9 +231,7 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     for name, expected in (("unk_token", "[UNK]"), ("continuing_subword_prefix", "##")):
         if model.get(name) != expected:
             raise InputError(f"{path} has {name}={model.get(name)!r}; a BERT's WordPiece has {expected!r}.")
-    normalizer = _part(content, "normalizer", path)
-    if normalizer.get("type") != "BertNormalizer":
-        raise InputError(f"{path} normalises with {normalizer.get('type')}; minibert reads BertNormalizer.")
+    normalizer = _bert_normalizer(_part(content, "normalizer", path), path)
     if normalizer.get("clean_text") is False:
         raise InputError(f"{path} has clean_text=false; minibert always cleans text, as BERT does.")
     pre_tokenizer = _part(content, "pre_tokenizer", path)
@@ -249,6 +247,27 @@ def _read_tokenizer_json(path: Path) -> tuple[list[str], dict[str, Any]]:
     added = _of_kind(content.get("added_tokens", []), list, f"{path}: added_tokens")
     options |= _add_tokens(ids, added, path)
     return _by_id(ids, path), options
+
+
+def _bert_normalizer(normalizer: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the fields of a BertNormalizer, with those that lower case before it taken into account.
+
+    sentence-transformers writes a sequence of Lowercase and BertNormalizer for a model with `do_lower_case`.
+    """
+    steps = [normalizer]
+    if normalizer.get("type") == "Sequence":
+        steps = _of_kind(normalizer.get("normalizers"), list, f"{path}: normalizers")
+    kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
+    if kinds[-1:] != ["BertNormalizer"] or set(kinds[:-1]) - {"Lowercase"}:
+        shown = " and ".join(map(str, kinds)) or "nothing"
+        raise InputError(f"{path} normalises with {shown}; minibert reads BertNormalizer.")
+    last: dict[str, Any] = steps[-1]
+    if len(steps) == 1:
+        return last
+    strips = last.get("strip_accents")
+    if strips is None:  # then it follows the lower-casing of its own step
+        strips = last.get("lowercase", True)
+    return last | {"lowercase": True, "strip_accents": strips}
 
 
 def _add_tokens(ids: dict[str, int], added: list[Any], path: Path) -> dict[str, Any]:

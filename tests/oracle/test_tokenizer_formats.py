@@ -116,6 +116,32 @@ def test_every_option_arrives(tmp_path, options):
 
 
 @needs_data
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("strip_accents", [None, True, False])
+def test_lowercase_before_their_normalizer_is_read(tmp_path, lowercase, strip_accents):
+    file = DATA / "vocab" / "bert-base-uncased" / "tokenizer.json"
+    theirs = tokenizers.Tokenizer.from_file(str(file))
+    bert = tokenizers.normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
+    theirs.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Lowercase(), bert])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer.from_pretrained(tmp_path / "tokenizer.json", compat="hf-fast")
+    generator = random.Random(0)
+    for text in [*TEXTS, "ÉCOLE İstanbul STRASSE ẞ ΣΑΣ", *random_texts(generator, 200)]:
+        assert rows_of_ours(ours(text, special=True)) == rows_of_theirs(theirs.encode(text)), text
+
+
+@pytest.mark.parametrize("before", ["NFC", "Strip"])
+def test_other_normalizers_before_theirs_are_refused(tmp_path, before):
+    Tokenizer([*SPECIAL_TOKENS, "a"]).save_pretrained(tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    first = getattr(tokenizers.normalizers, before)()
+    theirs.normalizer = tokenizers.normalizers.Sequence([first, theirs.normalizer])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match=f"normalises with {before} and BertNormalizer"):
+        Tokenizer.from_pretrained(tmp_path / "tokenizer.json")
+
+
+@needs_data
 def test_their_tokenizer_json_is_read_with_its_limit(tmp_path):
     file = DATA / "vocab" / "bert-base-uncased" / "tokenizer.json"
     ours, theirs = (
