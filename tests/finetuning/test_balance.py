@@ -82,9 +82,7 @@ def test_a_model_of_several_labels_is_measured_and_asked_by_its_thresholds(sever
 def test_a_label_seen_only_in_dev_is_refused_before_anything_is_written(model, tmp_path):
     write_table(tmp_path / "train.tsv", ("text", "label"), [("the film", "a|b"), ("a story", "b")])
     write_table(tmp_path / "dev.tsv", ("text", "label"), [("a film", "a"), ("the story", "b|c")])
-    with pytest.raises(
-        InputError, match="Line 3 of dev.tsv has the label 'c', which no training example"
-    ):
+    with pytest.raises(InputError, match="Line 3 of dev.tsv has the label 'c', which no training example"):
         finetune(small_options(model, tmp_path, "multilabel"), tmp_path / "run", show=False)
     assert not (tmp_path / "run" / "finetune.json").exists()
 

@@ -30,9 +30,7 @@ def test_an_unseen_class_is_a_mistake_everywhere(run, tmp_path, capsys):
         found = evaluate(run, table, engine="numpy")
     classifier = minibert.load(run, engine="numpy")
     texts, labels = zip(*rows, strict=True)
-    with pytest.warns(
-        UserWarning, match=r"1 of 10 examples have a label that was not learnt: 'odd' \(1\)"
-    ):
+    with pytest.warns(UserWarning, match=r"1 of 10 examples have a label that was not learnt: 'odd' \(1\)"):
         ours = classifier.evaluate(list(texts), list(labels))
     assert ours["scores"] == found["scores"] and ours["interval"] == found["interval"]
     assert found["scores"]["accuracy"] == pytest.approx(
