@@ -130,7 +130,7 @@ class Outcomes(NamedTuple):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
                 return cls(kind, values, groups)
-        raise InputError(f"{found!r:.60} are no outcomes; give a kind and values as Outcomes.to_json does.")
+        raise InputError(f"{found!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
 
 
 class Estimate(NamedTuple):

@@ -259,7 +259,8 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     else:
         if wrong := schema_error(held_out, {"targets": int, **results.HELD_OUT}):
             path = run / results.REPORT
-            raise InputError(f"{path} can't be read: in 'held_out' {wrong}; let `resume` write it again.")
+            advice = "resume the run to write it again."
+            raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {advice}")
         held_out = dict.fromkeys(results.HELD_OUT) | held_out
         to_right = held_out["shuffled_loss"] is None
     objective = "predict the next words" if to_right else "predict [MASK]s"

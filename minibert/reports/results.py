@@ -40,7 +40,7 @@ MORE = {  # of some reports
     **SETTING,
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
-ADVICE = "restore it, or remove it and let `resume` train again from the beginning"
+ADVICE = "restore it, or remove it and resume the run, which then trains from the beginning"
 WORST = 10  # mistakes that are shown
 NUMBERS = {  # of held-out text
     "loss": "loss, nats",

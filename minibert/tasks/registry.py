@@ -163,10 +163,9 @@ def create(
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
         raise InputError(f"task={name!r} is not known; {advice}", task=name)
     if columns and name not in OWN_TABLES:
-        message = (
-            f"columns={dict(columns)!r} are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
-        )
-        raise InputError(message, columns=dict(columns))
+        columns = dict(columns)
+        custom = f"{columns=} is for custom tables ({', '.join(OWN_TABLES)})"
+        raise InputError(f"{custom}; the files of {name} have their own columns.", columns=columns)
     module = TASKS[name].module
     if long and module not in ("sentences", "multilabel"):
         reasons = {
@@ -174,10 +173,8 @@ def create(
             "similarity": "compares vectors of whole texts",
         }
         reason = reasons.get(module, "has windows already")
-        problem = (
-            f"long='windows' is for tasks with one answer for a text, such as classify, and {name} {reason}"
-        )
-        raise InputError(f"{problem}; leave it out.", long="windows")
+        problem = "long='windows' is for tasks with one answer for a text, such as classify"
+        raise InputError(f"{problem}, and {name} {reason}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
         columns["header"] = _yes_or_no(columns["header"])
@@ -193,6 +190,6 @@ def _yes_or_no(header: Any) -> bool:
     answers = {"yes": True, "true": True, "no": False, "false": False}
     answer = str(header).lower()
     if answer not in answers:
-        message = "columns={'header': header}!r}: header is neither yes nor no; give one of them."
-        raise InputError(message, columns={"header": header})
+        columns = {"header": header}
+        raise InputError(f"{columns=} is neither yes nor no; give one of them.", columns=columns)
     return answers[answer]

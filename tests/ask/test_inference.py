@@ -468,7 +468,7 @@ def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
         model.fill_mask(text, targets="film")
     with pytest.raises(InputError, match="text=None is not a string"):
         model.fill_mask(None)
-    with pytest.raises(InputError, match=r"targets=\[3\]: 3 is no word; give strings"):
+    with pytest.raises(InputError, match=r"targets=\[3\]: 3 is not a string; give words"):
         model.fill_mask(text, targets=[3])
     with pytest.raises(InputError, match="inputs is a set, which has no order; give a list"):
         model.encode({"the film", "a"})

@@ -279,9 +279,9 @@ def test_what_curves_are_drawn_over_is_asked_for_with_a_page_alone(pretrained, c
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (("one", "nothing"), r"runs='.*nothing' is no folder; name that of a run\."),
+        (("one", "nothing"), r"nothing is not a folder; name that of a run\."),
         (("one", "."), r"holds no run \(neither training.json nor finetune.json is there\)"),
-        (("one", "../../one"), r"is no folder"),
+        (("one", "../../one"), r"is not a folder"),
         (("one", "one"), r"A run is named twice"),
         (("one",), r"1 run can't be compared; name from 2 to 8"),
         (tuple("one" for _ in range(9)), r"9 runs can't be compared"),

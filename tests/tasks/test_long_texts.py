@@ -265,9 +265,9 @@ def test_mistakes_are_marked_where_the_last_window_ends(tokenizer):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"pool": "max"}, r"pool='max' is of windows.*ask for windows with long='windows', or leave it out"),
-        ({"stride": 3}, "stride=3 is of windows"),
-        ({"most_windows": 3}, "most_windows=3 is of windows"),
+        ({"pool": "max"}, r"pool='max' is for windows.*ask for windows with long='windows', or leave it out"),
+        ({"stride": 3}, "stride=3 is for windows"),
+        ({"most_windows": 3}, "most_windows=3 is for windows"),
         (
             {"long": "windows", "most_windows": 0},
             "most_windows=0 is not valid; give a whole number of at leas",
@@ -309,7 +309,7 @@ def test_the_command_line_says_it_in_its_own_words(model, data, tmp_path, capsys
     asked = ["finetune", "classify", f"--data={data}", f"--model={model}", f"--out={tmp_path / 'run'}"]
     assert cli.main([*asked, "--pool", "max"]) == 2
     said = capsys.readouterr().err
-    assert "--pool max is of windows" in said and "ask for windows with --long windows" in said
+    assert "--pool max is for windows" in said and "ask for windows with --long windows" in said
     assert not (tmp_path / "run").exists()
 
 

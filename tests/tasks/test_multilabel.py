@@ -84,17 +84,17 @@ def test_labels_are_yes_or_no_and_unknown_ones_refused():
         [0, 0, 0],
         None,
     ]
-    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+    with pytest.raises(InputError, match="has the label 'film', which no training example has"):
         list(TASK.features([example("film")], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+    with pytest.raises(InputError, match="has the label 'film', which no training example has"):
         TASK.check_dev([example("film")], LABELS)
     [asked] = TASK.features([example("film", "art")], tokenizer, LABELS, 8, training=False)
     assert asked.label.tolist() == [1, 0, 0]
-    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* nothing was learnt of: 'film' \(1\)"):
+    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* was not learnt: 'film' \(1\)"):
         TASK.warn_unknown([example("art"), example("film")], LABELS)
-    with pytest.raises(InputError, match="has no label to learn from"):
+    with pytest.raises(InputError, match="has no label to train on"):
         list(TASK.features(rows[2:], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="No example to learn from has any label; give some that have"):
+    with pytest.raises(InputError, match="No training example has a label; give some that have"):
         TASK.labels([example(), example()])
 
 

@@ -529,7 +529,7 @@ def test_command_refuses_what_is_no_file_and_a_threshold_of_nothing(files, tmp_p
     message = ends_badly(capsys, cli.BAD_INPUT, "score", "squad", gold, predictions, "--threshold", "1")
     assert "--null-odds" in message
     words = ["score", "squad", gold, predictions, "--null-odds", odds, "--threshold", "nan"]
-    assert "--threshold nan is no number" in ends_badly(capsys, cli.BAD_INPUT, *words)
+    assert "--threshold nan is not a number" in ends_badly(capsys, cli.BAD_INPUT, *words)
 
 
 # The published predictions
