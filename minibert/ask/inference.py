@@ -349,7 +349,7 @@ class Bert:
             try:
                 self.tokenizer.save_pretrained(folder, self.config.P)
             except InputError as error:
-                warn(f"No vocabulary is written: {error}")
+                warn(f"No vocabulary is written: {error}", **error.arguments)
         if self.modules is None:
             return
         for name, data in module_files(self._source).items():

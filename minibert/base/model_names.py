@@ -107,7 +107,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        data = b"".join(byte_pieces(path, kept=True, streams=False))
+        data = b"".join(byte_pieces(path, in_memory=True, streams=False))
         modules = parse_json(data.decode("utf-8-sig"))
         is_list = isinstance(modules, list) and modules
         if not is_list or not all(fits(module, {"type": str, "path": str}) for module in modules):

@@ -14,7 +14,7 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_mean
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
-from minibert.base.json_files import misfit, misfit_of, read_json
+from minibert.base.json_files import dataclass_error, read_json, schema_error
 from minibert.core.optim import KINDS
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -225,7 +225,9 @@ class RunOptions:
             if self.fsdp and asked:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
                 given = {name: getattr(self, name), "fsdp": True}
-                raise InputError(f"{name}={getattr(self, name)!r} can't be had with fsdp=True, {why}", **given)
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} can't be had with fsdp=True, {why}", **given
+                )
 
     def save(self, path: str | Path) -> None:
         """Write as JSON.
@@ -262,7 +264,7 @@ class RunOptions:
             raise InputError(f"{path} is missing: there is no run to resume; leave out `resume`.") from error
         try:
             stored = cls._renamed(stored)
-            wrong = misfit_of(cls, stored)
+            wrong = dataclass_error(cls, stored)
             if not wrong:
                 missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
                 wrong = next(missing, None)
@@ -302,22 +304,28 @@ class RunOptions:
             When the file can't be read, has a name that is no field, or a value that is of another type.
         """
         configured = cls._renamed(read_json(path))
+        cls._require_names(path, configured)
         kinds = get_type_hints(cls)
-        known = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
-        flags = {}
-        for name in known:
-            if flag := cls.about(name).get("flag"):
-                flags[flag.lstrip("-")] = known[name]
-        for name in sorted(configured.keys() - known.keys()):
-            advice = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
-            if name not in flags:
-                advice = advice_for(name, known) or advice
-            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
-        wrong = misfit(configured, {name: kinds[name] for name in configured})
+        wrong = schema_error(configured, {name: kinds[name] for name in configured})
         if wrong:
             raise InputError(f"{path}: {wrong}; correct it.")
         chosen = {name: value for name, value in configured.items() if value != getattr(cls, name, ...)}
         return chosen | cls._instead(given)
+
+    @classmethod
+    def _require_names(cls, path: str | Path, configured: Mapping[str, Any]) -> None:
+        """Raise InputError for a name in a JSON file that is no field, naming the field that may be meant."""
+        fields = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
+        by_flag = {}  # a field may have a flag of another name, which may stand in the file
+        for name, shown in fields.items():
+            flag = cls.about(name).get("flag")
+            if flag:
+                by_flag[flag.lstrip("-")] = shown
+        for name in sorted(configured.keys() - fields.keys()):
+            advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
+            if name not in by_flag:  # perhaps a name that other libraries have for it
+                advice = advice_for(name, fields) or advice
+            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
 
     def resolved(self) -> Self:
         """Return the same with every `None` that a recipe answers filled in."""

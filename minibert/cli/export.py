@@ -138,6 +138,7 @@ def run(arguments: Namespace) -> None:
     pools_last = config.is_decoder and params.head.pooled and params.head.kind != "pretraining"
     if pools_last:
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
+
     if arguments.onnx and (pools_last or params.head.lstm or params.head.pool):
         what = "its last token, LSTMs or windows, which transformers does not know"
         raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")

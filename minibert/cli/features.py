@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> None:
     files = [] if arguments.texts else [Path(file) for file in arguments.file or ()]
     for file in files:
         if out.exists() and os.path.exists(file) and os.path.samefile(out, file):
-            raise InputError(f"out={str(out)!r} is the file that is read; name another.", out=str(out))
+            raise InputError(f"--out {out} is the file that is read; name another.")
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     extractor = Extractor(model, **flags.given(arguments, "layers pool max_length normalize"))
     size = None

@@ -108,7 +108,7 @@ def run(arguments: Namespace) -> None:
         basic, special = _rules_to_learn_by(arguments, rules)
     share = arguments.held_out
     if share and not 5e-10 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
+        raise InputError(f"--held-out {share:g} is not a share to measure on; give 0, or from 5e-10 to 0.5.")
     marks = MarkCounts(basic)
     how = flags.given(arguments, "core strict threads column")
     how["special_tokens"] = special

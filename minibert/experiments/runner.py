@@ -94,9 +94,9 @@ def reproduce(
         tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and seconds_left > 60 * minutes:
             names = ", ".join(table.name for table in tables)
-            few = f"too little for {names} at the scale {plan.scale.name}"
+            few = f"{minutes=} is too little for {names} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
-            raise InputError(f"{minutes=} is {few}: about {needed} would be needed; {advice}", minutes=minutes)
+            raise InputError(f"{few}, which would need about {needed}; {advice}", minutes=minutes)
         if not all(plan.brings(row.model) for table in tables for row in table.rows):
             plan.prepare_text(show)
         results.require_same(cells)

@@ -130,7 +130,7 @@ class Outcomes(NamedTuple):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
                 return cls(kind, values, groups)
-        raise InputError(f"{found!r:.60} are no outcomes; give a kind and values as Outcomes.to_json does.")
+        raise InputError(f"{found!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
 
 
 class Estimate(NamedTuple):
@@ -175,17 +175,17 @@ class Judge:
     def __init__(self, rows: Trainings, floor: Outcomes | None = None, pool: Trainings | None = None) -> None:
         if not rows or not all(rows.values()):
             raise InputError(f"rows={list(rows)}: one has no training; give at least one of each.")
-        given: list[Outcomes] = []
+        everything: list[Outcomes] = []
         for trainings in (rows, pool or {}):
             for seeds in trainings.values():
-                given += seeds.values()
+                everything += seeds.values()
         if floor is not None:
-            given.append(floor)
-        shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in given}
+            everything.append(floor)
+        shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in everything}
         if len(shapes) > 1:
             raise InputError(f"Outcomes of one column are {sorted(shapes)}; give the same examples.")
         # Results of earlier versions know no groups: then each example counts for itself everywhere.
-        grouped = len({outcomes.groups for outcomes in given}) == 1
+        grouped = len({outcomes.groups for outcomes in everything}) == 1
         self._parts = {
             row: {seed: outcomes.parts(grouped) for seed, outcomes in seeds.items()}
             for row, seeds in rows.items()
@@ -259,12 +259,14 @@ class Judge:
             return float(parts.mean()), -math.inf, math.inf, math.inf
         # What seeds do to all rows and what they do to each are summed by Satterthwaite's rule (1946).
         squares, freedom = self._within
-        residual, rest = self._residual
-        common = (squares - residual) ** 2 / max(1, freedom - rest)
-        own = residual**2 / max(1, rest)
-        by_part = common + own
-        effective = max(1.0, squares**2 / by_part) if by_part else 1.0
-        return _interval(parts, squares / freedom, effective)
+        residual, residual_freedom = self._residual
+        of_all_rows = (squares - residual) ** 2 / max(1, freedom - residual_freedom)
+        of_each_row = residual**2 / max(1, residual_freedom)
+        denominator = of_all_rows + of_each_row
+        effective_freedom = 1.0
+        if denominator:
+            effective_freedom = max(1.0, squares**2 / denominator)
+        return _interval(parts, squares / freedom, effective_freedom)
 
 
 def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:

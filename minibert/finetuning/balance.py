@@ -78,9 +78,10 @@ def class_weights(
     given = weights_by_name(options.class_weights)
     unknown = [name for name in given if name not in labels]
     if unknown:
-        what = f"{unknown[0]!r}, which is no class of the examples to learn from"
-        message = f"class_weights={options.class_weights!r} names {what}; there are {', '.join(labels[:16])}."
-        raise InputError(message, class_weights=options.class_weights)
+        weights = options.class_weights
+        what = f"{unknown[0]!r}, which is not a class of the training examples"
+        message = f"class_weights={weights!r} names {what}; there are {', '.join(labels[:16])}."
+        raise InputError(message, class_weights=weights)
     return np.array([given.get(name, 1.0) for name in labels])
 
 

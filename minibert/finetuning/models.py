@@ -375,5 +375,6 @@ def open_model(
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
-        raise InputError(f"The tagger in {folder} has one task only; leave task={task.name!r} out.", task=task.name)
+        problem = f"The tagger in {folder} has one task only"
+        raise InputError(f"{problem}; leave out task={task.name!r}.", task=task.name)
     return FeatureTagger.from_pretrained(folder, engine, threads=threads, dtype=dtype)

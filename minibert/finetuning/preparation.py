@@ -209,7 +209,7 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         n_unlabelled = labelled.count(False)
         first = labelled.index(False) + 1
         what = f"{n_unlabelled:,} of {len(dev):,} examples of dev without a label"
-        why = f"on which nothing can be measured (the first without is number {first:,})"
+        why = f"on which nothing can be measured (the first is number {first:,})"
         raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
@@ -236,9 +236,9 @@ def _of_other(
     alike = [other for other in registry.TASKS if registry.answers_as(other, task.name) is not None]
     other = registry.create(name) if name in alike else None
     if other is None or other.kind != task.kind:
-        what = f"{task.name} is learnt with tasks of the same answers alone; name one of {', '.join(alike)}."
         also = {name: folder}
-        raise InputError(f"{also=}: {what}", also=also)
+        what = f"{task.name} is learnt together with tasks of the same answers only"
+        raise InputError(f"{also=}: {what}; name one of {', '.join(alike)}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     examples = subset(other.read(Path(folder), "train"), options.also_examples)
@@ -306,7 +306,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             if other not in registry.TASKS:
                 raise
             advice = f"Without a train file the task {other} learns from a part of the dev file."
-            raise MissingFile(f"{error} {advice}") from error
+            raise MissingFile(f"{error} {advice}", **error.arguments) from error
         dev = task.read(data, "dev")
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
@@ -330,9 +330,10 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         if data.is_file() and labelled:
             break
     if len(labelled) == 2:
-        both = f"examples to learn from and others to measure on, which split_dev={options.split_dev!r} would not look at"
+        share = options.split_dev
+        both = f"a train and a dev file, and split_dev={share!r} divides one file"
         advice = "leave it out, or name one of the two files."
-        raise InputError(f"{data} has {both}; {advice}", split_dev=options.split_dev)
+        raise InputError(f"{data} has {both}; {advice}", split_dev=share)
     if not labelled:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return labelled[0]
@@ -433,7 +434,7 @@ def _asked(
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        advice = "name the folder that they are in with `data`."
+        advice = "give the folder that they are in as `data`."
         raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)

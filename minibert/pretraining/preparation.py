@@ -232,8 +232,8 @@ def prepare_text(
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.found and files[0].name != TEXTS:
-            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
+        if show and stream.layouts_read and files[0].name != TEXTS:
+            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.layouts_read)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:

@@ -378,6 +378,6 @@ def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float
         When a score is infinite or not-a-number.
     """
     if not all(np.isfinite(scores).all() for scores in outputs):
-        problem = f"what the model says of dev is no finite number, with learning rates of up to {rate:.2e}"
-        advice = "Start again in another `out` with a lower one or a longer warm-up."
+        problem = f"what the model says of dev is not finite, with learning rates of up to {rate:.2e}"
+        advice = "Start again in another folder, with a lower rate or a longer warm-up."
         raise DivergedError(f"After step {step} {problem}. {advice}")

@@ -79,7 +79,7 @@ def test_a_pickle_becomes_safetensors(tmp_path, capsys):
     assert "source has no vocabulary to go along" in capsys.readouterr().out
 
 
-def test_it_says_what_was_missing_and_of_no_use_and_writes_only_what_there_was(tmp_path, capsys):
+def test_missing_and_unused_tensors_are_told_and_not_written(tmp_path, capsys):
     names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
     google_folder.write(tmp_path / "x", CONFIG, PARAMS, omit=names)
     prefix = tmp_path / "x" / "bert_model.ckpt"

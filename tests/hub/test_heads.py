@@ -244,7 +244,7 @@ def test_what_float16_cannot_hold_is_refused(tmp_path):
         hub.save_hf(tmp_path / "x", CONFIG, params, dtype="int8")
 
 
-def test_relatives_with_a_bert_s_arithmetic_are_read_and_what_they_have_more_is_listed(tmp_path):
+def test_relatives_of_bert_are_read_and_their_extras_listed(tmp_path):
     params = initialise(CONFIG, 1)
     hub.save_hf(tmp_path, CONFIG, params)
     change_fields(tmp_path, model_type=None, cell={}, emb_size=6, structure=[])  # as in TinyBERT's folders

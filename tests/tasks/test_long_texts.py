@@ -75,7 +75,7 @@ def trained(run, data, tmp_path_factory):
 # Layout.
 
 
-def test_windows_hold_all_of_a_text_and_begin_with_the_end_of_the_one_before(tokenizer):
+def test_windows_overlap_and_hold_all_of_a_text(tokenizer):
     text = " ".join(OTHERS * 2)  # 24 pieces
     shown = LONG.sequences(tokenizer(text), LENGTH)
     pieces = text.split()
@@ -135,7 +135,7 @@ def feature(*lengths, label=0):
     return Feature(sequences, label)
 
 
-def test_a_batch_has_as_many_windows_of_each_example_as_it_needs_and_no_padding():
+def test_a_batch_has_the_windows_it_needs_without_padding():
     head = Head("classify", 2, pool="mean")
     batch = TaskBatch.pack_features([feature(3), feature(4, 2, 5, label=1), feature(2, 2)], head)
     batch.validate(BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2))
@@ -265,9 +265,9 @@ def test_mistakes_are_marked_where_the_last_window_ends(tokenizer):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"pool": "max"}, r"pool='max' is of windows.*ask for windows with long='windows', or leave it out"),
-        ({"stride": 3}, "stride=3 is of windows"),
-        ({"most_windows": 3}, "most_windows=3 is of windows"),
+        ({"pool": "max"}, r"pool='max' is for windows.*ask for windows with long='windows', or leave it out"),
+        ({"stride": 3}, "stride=3 is for windows"),
+        ({"most_windows": 3}, "most_windows=3 is for windows"),
         (
             {"long": "windows", "most_windows": 0},
             "most_windows=0 is not valid; give a whole number of at leas",
@@ -309,7 +309,7 @@ def test_the_command_line_says_it_in_its_own_words(model, data, tmp_path, capsys
     asked = ["finetune", "classify", f"--data={data}", f"--model={model}", f"--out={tmp_path / 'run'}"]
     assert cli.main([*asked, "--pool", "max"]) == 2
     said = capsys.readouterr().err
-    assert "--pool max is of windows" in said and "ask for windows with --long windows" in said
+    assert "--pool max is for windows" in said and "ask for windows with --long windows" in said
     assert not (tmp_path / "run").exists()
 
 

@@ -214,6 +214,7 @@ def test_a_run_by_lamb_does_not_go_on_by_adamw(runs, capsys):
     assert "cannot go on with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "rate"), [("lamb", "0.05"), ("muon", "0.01")])
 def test_fine_tuning_learns(tmp_path, kind, rate):
     model, data, out = write_model(tmp_path / "model"), tmp_path / "data", tmp_path / "out"

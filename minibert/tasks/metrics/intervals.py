@@ -269,9 +269,10 @@ def bootstrap(
     if n < 1:
         raise InputError("There is no example to draw; give one at least.")
     if draws < 1:
-        raise InputError(f"draws={draws} makes no interval; give 1 or more, such as 1000.")
+        raise InputError(f"{draws=} makes no interval; give 1 or more, such as 1000.", draws=draws)
     if not 0 < level < 1:
-        raise InputError(f"level={level:g} is no share of the draws between 0 and 1; give 0.95, for example.")
+        advice = "give a share of the draws, such as 0.95."
+        raise InputError(f"{level=} is not between 0 and 1; {advice}", level=level)
     rng = np.random.default_rng(seed)
     values = np.array([statistic(rng.integers(n, size=n)) for _ in range(draws)], np.float64)
     values = values[~np.isnan(values)]

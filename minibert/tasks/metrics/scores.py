@@ -62,7 +62,8 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     """
     gold, predicted = _aligned(gold, predicted)
     if (gold.dtype.kind in TEXT) != isinstance(positive, str):
-        raise InputError(f"{positive=} can't be among labels like {_first(gold)!r}; give one of the labels.")
+        problem = f"{positive=} can't be among labels like {_first(gold)!r}"
+        raise InputError(f"{problem}; give one of the labels.", positive=positive)
     is_gold = gold == positive
     is_predicted = predicted == positive
     marked = int(is_gold.sum() + is_predicted.sum())
@@ -331,7 +332,7 @@ def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.nda
     """Return both as float64, at least so many of each."""
     x, y = _aligned(x, y)
     if x.dtype.kind in TEXT:
-        raise InputError(f"This metric is of numbers, and {_first(x)!r} is none; give numbers.")
+        raise InputError(f"This metric is for numbers, and {_first(x)!r} is not a number; give numbers.")
     if len(x) < least:
         raise InputError("One pair of numbers has no correlation; give two at least.")
     return x.astype(np.float64), y.astype(np.float64)

@@ -357,7 +357,7 @@ def test_score_cola_prints_matthews(tmp_path, capsys):
         ([("index", "prediction"), ("0", "1"), ("0", "1")], "line 3: the index '0' has a prediction"),
         (
             [("index", "prediction"), ("0", "yes")],
-            "line 2: 'yes' is no prediction for MRPC; give one of 0, 1",
+            "line 2: 'yes' is not a prediction for MRPC; give one of 0, 1",
         ),
         ([("index", "prediction"), ("0", "1")], "has 1 predictions, "),
     ],
@@ -371,7 +371,7 @@ def test_score_refuses_a_broken_submission(mrpc, tmp_path, capsys, rows, message
 def test_score_refuses_similarities_that_are_no_numbers(stsb, tmp_path, capsys, prediction):
     file = submission(tmp_path, "1", "2", prediction, "3")
     message = ends_badly(capsys, cli.BAD_INPUT, "score", "glue", "stsb", stsb, file)
-    assert f"line 4: '{prediction}' is no prediction for STS-B; give a number" in message
+    assert f"line 4: '{prediction}' is not a prediction for STS-B; give a number" in message
 
 
 @pytest.mark.parametrize(
