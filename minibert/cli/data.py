@@ -130,7 +130,7 @@ def run(arguments: Namespace) -> None:
         shown = watched(stream, "writing shards", not arguments.quiet, marks=marks) if stream else ()
         made = write_part(shown, tokenizer, out, planned)
         if stream:
-            layouts = stream.found
+            layouts = stream.layouts_read
     shards = TokenShards(place, tokenizer) if made.documents else None
     facts: dict[str, Any] = {
         "folder": str(place),

@@ -251,7 +251,7 @@ def run_glue(arguments: Namespace) -> Scored:
     def metric_of(name: str) -> Statistic:
         if name == "accuracy":
             return mean_of(gold == predicted)
-        metric = getattr(metrics, name)
+        metric = metrics.METRICS[name].compute
         return lambda rows: float(metric(gold[rows], predicted[rows]))
 
     statistics = {name: metric_of(name) for name in task.metrics}

@@ -8,9 +8,8 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.finetuning.options import BALANCED, FinetuneOptions, weights_by_name
+from minibert.model.head_kinds import OF_CLASSES
 from minibert.tasks.task import Labels, Task
-
-KINDS = ("classify", "multilabel")  # of heads whose outputs are classes of texts
 
 
 def check_balance(options: FinetuneOptions, task: Task) -> None:
@@ -30,7 +29,7 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     """
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
-        if value is not None and task.kind not in KINDS:
+        if value is not None and task.kind not in OF_CLASSES:
             message = f"{name}={value!r} is for classes of texts, and {task.name} has none; leave it out."
             raise InputError(message, **{name: value})
 

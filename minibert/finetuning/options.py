@@ -13,7 +13,6 @@ from minibert.base.errors import InputError
 from minibert.base.options import (
     AT_MOST,
     COUNT,
-    LAMB_RATE,
     RATE,
     SHARE,
     WHOLE,
@@ -23,6 +22,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.core.config import BertConfig
+from minibert.core.optim import KINDS
 from minibert.model.head_kinds import POOLS
 from minibert.model.positions import check_extension
 
@@ -327,7 +327,7 @@ class FinetuneOptions(RunOptions):
         else:
             recipe = RECIPES.get(self.task, TaskRecipe())
             rate = rate_for_width(recipe.learning_rate, width)
-        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        factor = KINDS[self.optimizer].RATE
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,

@@ -13,11 +13,11 @@ import numpy as np
 from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
 from minibert.data.tables import MissingColumn
-from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
+from minibert.finetuning.balance import check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.hub.vocabularies import read_tokenizer
-from minibert.model.head_kinds import POOLS
+from minibert.model.head_kinds import OF_CLASSES, POOLS
 from minibert.model.params import Head
 from minibert.model.targets import Targets
 from minibert.tasks import registry
@@ -140,7 +140,7 @@ def bag_of_words(task: Task, train: Sequence[Any], labels: Labels) -> BagOfWords
     labels : tuple of str
         The classes.
     """
-    if not isinstance(task, Sentences) or task.kind not in KINDS:
+    if not isinstance(task, Sentences) or task.kind not in OF_CLASSES:
         return None
     return BagOfWords(train, labels, several=task.kind == "multilabel")
 
@@ -163,7 +163,7 @@ def bag_of_words_in(folder: Path, labels: Labels) -> BagOfWords | None:
     try:
         options = FinetuneOptions.load(folder / OPTIONS_FILE)
         task = registry.create(options.task, dict(options.columns))
-        if not isinstance(task, Sentences) or task.kind not in KINDS:
+        if not isinstance(task, Sentences) or task.kind not in OF_CLASSES:
             return None
         with warnings.catch_warnings(action="ignore"):  # given when the model learnt from them
             train, _ = read_examples(task, options)
@@ -309,7 +309,7 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             raise MissingFile(f"{error} {advice}", **error.arguments) from error
         dev = task.read(data, "dev")
     else:
-        stratified = options.stratified and task.kind in KINDS
+        stratified = options.stratified and task.kind in OF_CLASSES
         train, dev = split(_the_one_file(task, options), options.split_dev, stratified)
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)

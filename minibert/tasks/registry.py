@@ -103,14 +103,14 @@ def same_answers(one: str, other: str) -> bool:
     return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
 
 
-def answers_as(one: str, other: str) -> Mapping[str, str] | None:
+def answers_as(given: str, wanted: str) -> Mapping[str, str] | None:
     """Return new names of one task's answers that make them another's.
 
     Parameters
     ----------
-    one : str
+    given : str
         The task whose answers there are.
-    other : str
+    wanted : str
         The task that they are wanted for.
 
     Returns
@@ -123,10 +123,10 @@ def answers_as(one: str, other: str) -> Mapping[str, str] | None:
     >>> answers_as("snli", "rte")["neutral"], answers_as("triviaqa", "squad1"), answers_as("rte", "mnli")
     ('not_entailment', {}, None)
     """
-    if same_answers(one, other):
+    if same_answers(given, wanted):
         return {}
     for (source, target), names in RENAMED_ANSWERS.items():
-        if same_answers(one, source) and same_answers(other, target):
+        if same_answers(given, source) and same_answers(wanted, target):
             return names
     return None
 

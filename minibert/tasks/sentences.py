@@ -745,5 +745,5 @@ def _cell(text: str) -> str:
 
 # gold (n,)  found (n,)
 def _metric(name: str, gold: np.ndarray, found: np.ndarray) -> float:
-    value = float(getattr(metrics, name)(gold, found))
+    value = float(metrics.METRICS[name].compute(gold, found))
     return value if math.isfinite(value) else 0.0

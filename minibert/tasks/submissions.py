@@ -109,7 +109,7 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
         raise InputError(f"{problem}; give {', '.join(known)}, each once.")
     contents = {}
     for table in map(Path, tables):
-        contents[table.name] = b"".join(byte_pieces(table, kept=True))
+        contents[table.name] = b"".join(byte_pieces(table, in_memory=True))
 
     def write_zip(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "w") as archive:

@@ -84,14 +84,12 @@ def test_final_metrics_are_those_of_the_reports(tuned, pretrained):
     assert both.figures["A"]["steps"] == 12
 
 
-def test_held_out_losses_of_other_targets_are_not_set_against_each_other_without_a_word(pretrained):
+def test_comparing_losses_of_other_targets_is_warned_of(pretrained):
     (note,) = compare([pretrained / "one", pretrained / "two"]).to_json()["notes"]
     assert note.startswith("No interval, as held-out targets differ: compare each loss with its own floor")
 
 
-def test_that_held_out_losses_on_the_same_targets_have_no_interval_is_said_with_the_reason(
-    pretrained, tmp_path
-):
+def test_losses_without_an_interval_say_why(pretrained, tmp_path):
     shutil.copytree(pretrained / "one", tmp_path / "same")
     found = compare([pretrained / "one", tmp_path / "same"])
     (note,) = found.to_json()["notes"]

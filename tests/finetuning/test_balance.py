@@ -155,7 +155,7 @@ def test_weights_change_what_a_step_learns_and_what_is_unknown_still_weighs_noth
 # sampling
 
 
-def test_balanced_epochs_show_as_many_of_each_class_and_all_of_one_before_any_again():
+def test_balanced_epochs_show_classes_equally_and_no_example_early_again():
     groups = np.array([0] * 90 + [1] * 8 + [2] * 2)
     seen = Counter()
     for epoch in range(6):

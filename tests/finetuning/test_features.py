@@ -117,7 +117,7 @@ def test_the_command_takes_pairs_and_makes_vectors_of_length_one(folder, tmp_pat
     assert "Text 2 has no tab; --pair needs one between two texts." in line
 
 
-def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(model, tokenizer):
+def test_left_to_right_pools_the_last_token_never_cls(model, tokenizer):
     config = dataclasses.replace(model.config, is_decoder=True)
     causal = Bert(config, Parameters(config, model.params.flat), model.ops, tokenizer)
     found = vectors_of(causal, TEXTS, pool="pooled")

@@ -89,7 +89,7 @@ def test_a_sentence_of_a_third_of_the_room_or_less_is_never_torn(case):
 
 
 @given(st.integers(3, 40), st.integers(1, 300))
-def test_each_word_of_a_long_sentence_is_asked_about_where_it_has_most_around_it(room, n):
+def test_words_are_tagged_where_they_have_most_context(room, n):
     found = windows(np.ones(n, int), np.array([n]), room)
     for window in found:
         for word in range(window.first, window.last):

@@ -28,10 +28,10 @@ from minibert.ask.inference import (
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.core.batch import Batch, Sequence
+from minibert.model.pools import POOLS
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer.written import WrittenTokens
 
-POOLS = ("cls", "mean", "max", "pooled", "none")
 FORMATS = (".npy", ".jsonl")
 TEXTS_AT_ONCE = 64  # tokenised together
 CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors would take more than

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.tasks.metrics.scores import METRICS
 
 Statistic = Callable[[np.ndarray], float]
 
 
 WILSON, BOOTSTRAP, ALIKE = "wilson", "bootstrap", "alike"  # how an interval was made
-CORRELATIONS = ("matthews", "pearson", "spearman")  # metrics that go down to -1; others end at 0
 
 
 class Interval(NamedTuple):
@@ -222,9 +222,9 @@ def lowest_of(metric: str) -> float:
     Returns
     -------
     float
-        -1 for a correlation, else 0.
+        That of the table `METRICS`; 0 where it is not there, as shares of SQuAD's and of tags are not.
     """
-    return -1.0 if metric in CORRELATIONS else 0.0
+    return METRICS[metric].lowest if metric in METRICS else 0.0
 
 
 def bootstrap(

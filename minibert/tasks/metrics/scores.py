@@ -6,8 +6,8 @@ not-a-number for a correlation with something constant.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -290,6 +290,27 @@ def r2(gold: Numbers, predicted: Numbers) -> float:
     if not whole:
         return float(rest == 0)
     return float(1 - rest / whole)
+
+
+class Metric(NamedTuple):
+    """A metric of gold and predicted, and how to read it."""
+
+    compute: Callable[[Any, Any], float]
+    lowest: float = 0.0  # that it can have
+    is_share: bool = True  # best read as a percentage
+
+
+METRICS = {
+    "accuracy": Metric(accuracy),
+    "f1": Metric(f1),
+    "macro_f1": Metric(macro_f1),
+    "matthews": Metric(matthews, lowest=-1.0),
+    "pearson": Metric(pearson, lowest=-1.0),
+    "spearman": Metric(spearman, lowest=-1.0),
+    "r2": Metric(r2, lowest=-math.inf),
+    "rmse": Metric(rmse, is_share=False),
+    "mae": Metric(mae, is_share=False),
+}
 
 
 def _direction(x: np.ndarray) -> np.ndarray:

@@ -13,7 +13,9 @@ from real_data import real_data
 from minibert import cli
 from minibert.base.errors import InputError
 from minibert.data import glue
+from minibert.tasks import metrics, registry
 from minibert.tasks.metrics import (
+    METRICS,
     accuracy,
     bootstrap,
     confusion,
@@ -29,6 +31,7 @@ from minibert.tasks.metrics import (
     spearman,
 )
 from minibert.tasks.metrics.intervals import mean_of
+from minibert.tasks.sentences import ERRORS, TextExample
 
 labels = st.integers(0, 3)
 several = st.lists(st.tuples(labels, labels), min_size=1, max_size=40)
@@ -441,3 +444,17 @@ def test_errors_of_numbers_by_hand():
     assert r2(gold, found) == pytest.approx(1 - 5 / 2)
     assert r2([2.0, 2.0], [2.0, 2.0]) == 1.0 and r2([2.0, 2.0], [2.0, 3.0]) == 0.0
     assert mae([1.0], [3.0]) == rmse([1.0], [3.0]) == 2.0
+
+
+def test_every_metric_of_a_task_is_in_the_table():
+    named = {name for task in glue.TASKS.values() for name in task.metrics} | {*ERRORS}
+    assert named <= METRICS.keys()
+    assert all(getattr(metrics, name) is row.compute for name, row in METRICS.items())
+    assert {name for name, row in METRICS.items() if row.lowest == -1} == {"matthews", "pearson", "spearman"}
+
+
+def test_a_metric_that_is_not_in_the_table_is_not_passed_over():
+    task = registry.create("cola")
+    task.scored = ("novelty",)
+    with pytest.raises(KeyError, match="novelty"):
+        task.score([TextExample("1", "a", None, "0")], [{"label": "0"}])

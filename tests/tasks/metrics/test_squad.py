@@ -318,9 +318,7 @@ def test_converted_files_are_scored_by_the_rules_of_the_scripts(tmp_path_factory
     assert ours == by_the_rules(qas, predictions, *options.values(), version=version)
 
 
-def test_what_a_conversion_writes_beside_a_question_without_an_answer_counts_as_in_the_script(
-    tmp_path, capsys
-):
+def test_conversions_of_unanswerable_questions_count_as_in_the_script(tmp_path, capsys):
     blank, oak = {"text": "", "answer_start": -1}, {"text": "oak", "answer_start": 7}
     qas = [
         {"id": "blank", "question": "?", "is_impossible": True, "answers": [blank]},
