@@ -84,8 +84,8 @@ class RunOptions:
     # model
     attention_dropout: float | None = option(
         None,
-        "dropout rate of the attention probabilities alone; 0 lets `engine` jax use the fastest kernel on a "
-        "GPU",
+        "dropout rate of the attention probabilities alone; 0 lets the engine jax use the fastest kernel on "
+        "a GPU",
         RATE,
         default="that of `dropout`",
     )
@@ -206,8 +206,9 @@ class RunOptions:
         for name, asked in needs_whole.items():
             if self.fsdp and asked:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
-                given = {name: getattr(self, name), "fsdp": True}
-                raise InputError(f"{name}={getattr(self, name)!r} can't be had with fsdp=True, {why}", **given)
+                value = getattr(self, name)
+                what = f"{name}={value!r} can't be had with fsdp=True"
+                raise InputError(f"{what}, {why}", **{name: value, "fsdp": True})
 
     def save(self, path: str | Path) -> None:
         """Write as JSON.
@@ -294,7 +295,7 @@ class RunOptions:
             advice = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
             if name not in flags:
                 advice = advice_for(name, known) or advice
-            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
+            raise InputError(f"{path}: {short(name)} is not an option of this command; {advice}")
         wrong = misfit(configured, {name: kinds[name] for name in configured})
         if wrong:
             raise InputError(f"{path}: {wrong}; correct it.")

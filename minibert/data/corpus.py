@@ -133,7 +133,7 @@ def _under(folder: Path) -> Iterator[Path]:
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    advice = "open it to you, or name files one by one."
+    advice = "change its permissions, or name files one by one."
     raise InputError(f"{error.filename} can't be read ({error.strerror}); {advice}") from error
 
 
@@ -322,7 +322,7 @@ def layouts_text(found: Mapping[str, int]) -> str:
         if len(found) > 1:
             way = f"{counted(count, 'file')} with {way}"
         ways.append(way)
-    return f"Read as {'; '.join(ways)}; `layout` reads the text otherwise."
+    return f"Read as {'; '.join(ways)}; to read it otherwise, choose a layout."
 
 
 def split_sentences(text: str) -> list[str]:

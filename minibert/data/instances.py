@@ -214,7 +214,7 @@ class Instances:
         last = count if last is None else last
         if not 0 <= first < last <= count:
             raise InputError(
-                f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}; "
+                f"first={first}, last={last} are not slots of a batch of {counted(count, 'sequence')}; "
                 "give 0 <= first < last <= count."
             )
         epoch, first_block, offset = position

@@ -85,7 +85,7 @@ def checked_words(
             becomes = "vanishes"
             if parts:
                 becomes = f"becomes {', '.join(map(repr, parts))}"
-            wrong.append(f"{where}: {word!r} is no word as the tokenizer reads text, where it {becomes}")
+            wrong.append(f"{where}: {word!r} is not a word as the tokenizer reads text, where it {becomes}")
         elif len(piece) > most:
             wrong.append(f"{where}: a word of over {most} characters is [UNK]")
         else:

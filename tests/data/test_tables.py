@@ -325,7 +325,7 @@ def test_questions_of_json_lines_have_several_answers(tmp_path):
         ("a.csv", "question,context,answer\n ,c,\n", {}, r"line 2: the column 'question' has no text"),
         ("a.csv", "question,context,answer\nq,,\n", {}, r"line 2: the column 'context' has no text"),
         ("a.csv", "question,context,answer\nq,c,c\n", {"answer": None, "start": 1}, "start=1 needs"),
-        ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is no text"),
+        ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is not a text"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": ["c"], "at": [0, 1]}', {"start": "at"},
          r"line 1 has 1 answer and 2 places"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": {"value": "c"}}', {},
@@ -446,7 +446,7 @@ def test_tags_may_be_numbers_of_classes(tmp_path):
     path = write(tmp_path, '{"words": ["EU", "rejects"], "ner_tags": [3, 0]}\n', "a.jsonl")
     assert tables.read_tags(path, tags="ner_tags") == [TaggedSentence(("EU", "rejects"), ("3", "0"), 0)]
     path = write(tmp_path, '{"words": [1, 2], "ner_tags": [3, 0]}\n', "a.jsonl")
-    with pytest.raises(InputError, match="the list 'words' holds something that is no word"):
+    with pytest.raises(InputError, match="the list 'words' holds something that is not a word"):
         tables.read_tags(path, tags="ner_tags")
 
 

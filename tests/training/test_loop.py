@@ -241,7 +241,7 @@ def test_only_weights_that_have_learnt_something_are_advised_to_start_from(tmp_p
     with pytest.raises(RunError, match="--model"):
         run(tmp_path / "a", 9, gradients, save_steps=1)
     state().save(tmp_path / "b" / "checkpoints")
-    with pytest.raises(RunError, match="checkpoint is intact. Start again in another --out .* warm-up.$"):
+    with pytest.raises(RunError, match="checkpoint is intact. Start again in another `out` .* warm-up.$"):
         run(tmp_path / "b", 9, gradients)
 
 

@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
             if value in RENAMED and action.metavar == "COMMAND":
                 self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
             what = str(action.metavar).lower()
-            self.error(f"{value!r} is no {what}{_suggestion(value, known)}")
+            self.error(f"{value!r} is not a {what}{_suggestion(value, known)}")
         super()._check_value(action, value)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
