@@ -34,6 +34,9 @@ class OtherOptions(InputError):
         super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **asked)
         self.differing = dict(differing)
 
+    def __reduce__(self) -> tuple[Any, ...]:  # `args` is the sentence
+        return type(self), (self.differing,), vars(self)
+
 
 class InputWarning(UserWarning):
     """Warn of something that was given and can be used, though hardly as it was meant.

@@ -83,7 +83,12 @@ def add(parser: ArgumentParser) -> None:
     add_switches(group, bare="leave out [CLS] before and [SEP] after each text")
     text = "read a [MASK] or another special token that is written in the text letter by letter"
     add_switches(group, split_special_tokens=text)
-    group.add_argument("--cased", dest="lower_case", action="store_false", help="keep case and accents, whatever the folder says")
+    group.add_argument(
+        "--cased",
+        dest="lower_case",
+        action="store_false",
+        help="keep case and accents, whatever the folder says",
+    )
     add_switches(group, keep_accents=KEEP_ACCENTS)
     text = "which original's rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)

@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import os
-import pickle
 import random
 import signal
 import sys
@@ -17,7 +16,6 @@ from command import PATIENCE, ROOT, ends_badly, notice, start, wait_for_step  # 
 from small_tasks import reviews, write_model, write_rte, write_table
 
 from minibert import cli
-from minibert.base.errors import Differences, InputError, naming
 from minibert.cli.shared.flags import given_fields
 from minibert.finetuning import run as finetuning
 from minibert.finetuning.options import FinetuneOptions
@@ -474,38 +472,6 @@ def test_messages_name_what_was_typed(words, message, capsys):
     assert line.startswith(f"minibert: {message}")
 
 
-def test_messages_write_arguments_as_python_or_as_the_shell_does():
-    def both(message, **arguments):
-        error = InputError(message, **arguments)
-        return str(error), parse().parser.as_typed(error)
-
-    assert both("$seed is odd.", seed=3) == ("seed=3 is odd.", "--seed 3 is odd.")
-    assert both("$data", data="a b") == ("data='a b'", "--data 'a b'")
-    assert both("$columns", columns={"text": "a"}) == ("columns={'text': 'a'}", "--column text=a")
-    assert both("$fsdp, not $task", fsdp=True, task="rte") == (
-        "fsdp=True, not task='rte'",
-        "--fsdp, not TASK rte",
-    )
-    for text in ("/a/seed=3/$x.txt is gone", "$draws", "$seed, as it stands in a file"):
-        assert both(text) == (text, text)
-    assert both("$draws", draws=0) == ("draws=0", "draws=0")  # no flag
-    assert both("$a", a="$b", b=1) == ("a='$b'", "a='$b'")
-    differing = Differences(epochs=(9.0, 6.0), bias_correction=(False, True), google_decay=(True, False))
-    assert both("not with $differing;", differing=differing) == (
-        "not with epochs=9.0 (the run has 6.0), bias_correction=False (the run has True), "
-        "google_decay=True (the run has False);",
-        "not with --epochs 9.0 (the run has 6.0), --optimizer paper (the run has adamw);",
-    )
-
-
-def test_an_error_that_is_told_again_keeps_its_arguments():
-    with pytest.raises(InputError) as caught, naming("t.csv"):
-        raise InputError("$columns is odd", columns=1)
-    assert str(caught.value) == "t.csv: columns=1 is odd"
-    assert parse().parser.as_typed(caught.value) == "t.csv: --column 1 is odd"
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-
-
 def closed(name, real):
     """`real`, which opens or looks, for a user who may not do that to a file or folder of that name."""
 
@@ -523,7 +489,7 @@ def closed(name, real):
         (
             "SST-2",
             "finetune sst2 --data {sst2} --model {model} --out {new}",
-            "{sst2} : permission denied",
+            "{sst2}: permission denied",
         ),
         (
             "task.json",

@@ -2,12 +2,13 @@
 
 import argparse
 import ast
+import pickle
 import re
 
 import pytest
 from paths import ROOT
 
-from minibert.base.errors import InputError, InputWarning, OtherOptions, RunError
+from minibert.base.errors import InputError, InputWarning, OtherOptions, RunError, naming
 from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import build_parser
 
@@ -44,6 +45,13 @@ def test_argument_with_its_value_is_shown_as_typed(name, value, typed):
     assert on_command_line(error, parser_of("pretrain")) == f"{typed} is not valid."
 
 
+def test_weights_of_classes_are_shown_between_commas():
+    weights = {"good": 1.0, "bad": 2.0}
+    error = InputError(f"class_weights={weights!r} is not valid.", class_weights=weights)
+    shown = on_command_line(error, parser_of("finetune"))
+    assert shown == "--class-weights good=1.0,bad=2.0 is not valid."
+
+
 def test_dictionary_is_shown_as_repeated_flags():
     columns = {"text": "body", "label": "my label"}
     error = InputError(f"{columns=} are not there.", columns=columns)
@@ -61,6 +69,7 @@ def test_dictionary_is_shown_as_repeated_flags():
         ("choose engine='jax' or dtype=float32.", "choose --engine jax or --dtype float32."),
         ("raise `stride` or hidden_size=12.", "raise `stride` or hidden_size=12."),
         ("call encode(size=3) or x.size=3.", "call encode(--size 3) or x.size=3."),
+        ("/a/seed=3/x.txt is gone; /seed=4 too", "/a/seed=3/x.txt is gone; /seed=4 too"),
         ("the row 'size=3' of size=tables[0]", "the row 'size=3' of size=tables[0]"),
     ],
 )
@@ -73,6 +82,22 @@ def test_value_that_looks_like_arguments_is_shown_as_it_is():
     error = InputError(f"{out=} holds a run; leave out `seed`.", out=out)
     expected = "--out 'a, size=3 `seed`' holds a run; leave out --seed."
     assert on_command_line(error, parser_of("pretrain")) == expected
+
+
+def test_error_that_is_unpickled_says_the_same():
+    problem = InputError("size='huge' is unknown.", where="a.json", size="huge")
+    other = OtherOptions({"seed": (2, 1)})
+    for error in (problem, other):
+        copy = pickle.loads(pickle.dumps(error))
+        assert str(copy) == str(error) and copy.arguments == error.arguments
+    assert pickle.loads(pickle.dumps(other)).differing == {"seed": (2, 1)}
+
+
+def test_source_is_named_before_the_place():
+    with pytest.raises(InputError) as caught, naming("t.csv"):
+        raise InputError("columns=1 is odd.", where="line 3", columns=1)
+    assert str(caught.value) == "t.csv: line 3: columns=1 is odd."
+    assert on_command_line(caught.value, parser_of("finetune")) == "t.csv: line 3: --column 1 is odd."
 
 
 def test_place_stands_before_the_sentence():
@@ -113,7 +138,9 @@ def test_options_of_the_papers_optimizer_are_shown_as_one_flag(differing, shown)
 @pytest.mark.parametrize("kind", [InputWarning, RunError])
 def test_warnings_and_failures_are_shown_with_flags(kind):
     problem = kind("Too much at batch_size=8; try accumulate=2.")
-    assert on_command_line(problem, parser_of("pretrain")) == "Too much at --batch-size 8; try --accumulate 2."
+    assert (
+        on_command_line(problem, parser_of("pretrain")) == "Too much at --batch-size 8; try --accumulate 2."
+    )
 
 
 def test_flag_of_several_actions_is_none_of_another_parser():
@@ -124,16 +151,23 @@ def test_flag_of_several_actions_is_none_of_another_parser():
 # What the library writes
 
 
-def strings_of(path):
-    """The line and text of each string in a file's code; docstrings are left out."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
-            yield node.lineno, node.value
-
-
 LIBRARY = [path for path in sorted((ROOT / "minibert").rglob("*.py")) if "cli" not in path.parts]
-FLAG = re.compile(r"(?<![\w-])--[a-z]")
-ONLY_FLAG = re.compile(r"--[a-z-]+")  # of an option, or in the list that a page makes a command of
-COMMAND = re.compile(r"minibert [a-z]|\w --|^ --|--\w+ $")
+
+
+def messages_of(path):
+    """The line and text of each string within the raise statements and warnings of a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        is_warning = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "warn"
+        if isinstance(node, ast.Raise) or is_warning:
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.lineno, part.value
+
+
+def test_library_names_no_flags_but_those_of_whole_commands():
+    texts = [(path, *message) for path in LIBRARY for message in messages_of(path)]
+    assert len(texts) > 1000
+    for path, line, text in texts:
+        without_commands = re.sub(r"minibert [a-z].*", "", text)
+        assert not re.search(r"(?<![\w-])--[a-z]", without_commands), f"{path}:{line}: {text}"
+        assert not re.search(r"\$[a-z]", text), f"{path}:{line}: {text}"

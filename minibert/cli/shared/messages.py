@@ -10,7 +10,7 @@ from typing import Any
 from minibert.base.errors import OtherOptions
 
 # name=value in a sentence, where the value is a dictionary, a string in quotes, a number or a word.
-WITH_VALUE = re.compile(r"""(?<![\w.='"`-])([a-z]\w*)=(\{[^{}]*\}|'[^']*'|"[^"]*"|[\w.]*\w)(?![\w(\[])""")
+WITH_VALUE = re.compile(r"""(?<![\w.='"`/-])([a-z]\w*)=(\{[^{}]*\}|'[^']*'|"[^"]*"|[\w.]*\w)(?![\w(\[])""")
 ALONE = re.compile(r"`([a-z]\w*)`")
 
 
@@ -93,7 +93,9 @@ def with_value(action: argparse.Action, value: Any) -> str:
     if action.nargs == 0:
         return flag
     if isinstance(value, dict):
-        return " ".join(f"{flag} {shell(f'{name}={part}')}" for name, part in value.items())
+        value = [f"{name}={part}" for name, part in value.items()]
+    if isinstance(action, argparse._AppendAction) and isinstance(value, list | tuple):
+        return " ".join(f"{flag} {shell(part)}" for part in value)
     if action.nargs in ("*", "+") and isinstance(value, list | tuple):
         return " ".join((flag, *map(shell, value)))
     return f"{flag} {shell(value)}"
