@@ -67,9 +67,8 @@ def add(parser: ArgumentParser) -> None:
     add_corpus(parser)
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
     add_flag(parser, "--vocab PATH", text)
-    parser.add_argument(
-        "--cased", dest="lower_case", action="store_false", help="keep case and accents, with --vocab too"
-    )
+    text = "keep case and accents, with --vocab too"
+    parser.add_argument("--cased", dest="lower_case", action="store_false", help=text)
     add_switches(parser, keep_accents=KEEP_ACCENTS, segmented=SEGMENTED)
     add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
     add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")

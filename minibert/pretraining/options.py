@@ -66,7 +66,7 @@ class PretrainOptions(RunOptions):
     )
     shards: str | None = option(
         None,
-        "a folder that `minibert data` wrote, in one part or more, in place of CORPUS; its vocabulary is "
+        "a folder that `minibert data` wrote, in one part or more, in place of a text; its vocabulary is "
         "used. The folder is read where it is, and must not be moved",
         metavar="DIR",
         default="",

@@ -332,7 +332,10 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("finetune rte --data {sst2} --out {new}", "needs --model too"),
         ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
         ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
-        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr fast", "'fast' is not a learning rate"),
+        (
+            "finetune sst2 --data {sst2} --model {model} --out {new} --lr fast",
+            "'fast' is not a learning rate",
+        ),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "--lr 0.0 is not valid"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text", "is not NAME=COLUMN"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),

@@ -137,13 +137,11 @@ def test_options_of_the_papers_optimizer_are_shown_as_one_flag(differing, shown)
 
 @pytest.mark.parametrize("kind", [InputWarning, RunError])
 def test_warnings_and_failures_are_shown_with_flags(kind):
-    problem = kind("Too much at batch_size=8; try accumulate=2.")
-    assert (
-        on_command_line(problem, parser_of("pretrain")) == "Too much at --batch-size 8; try --accumulate 2."
-    )
+    shown = on_command_line(kind("Too much at batch_size=8; try accumulate=2."), parser_of("pretrain"))
+    assert shown == "Too much at --batch-size 8; try --accumulate 2."
 
 
-def test_flag_of_several_actions_is_none_of_another_parser():
+def test_argument_that_a_command_lacks_stays_as_it_is():
     error = InputError("size=3 is not valid.", size=3)
     assert on_command_line(error, argparse.ArgumentParser()) == "size=3 is not valid."
 

@@ -48,7 +48,10 @@ def test_without_a_word_it_prints_its_help(capsys):
     ("words", "told"),
     [
         ("pretrian", "minibert: 'pretrian' is not a command (did you mean pretrain?); see minibert --help\n"),
-        ("fillmask", "minibert: 'fillmask' is not a command (did you mean fill-mask?); see minibert --help\n"),
+        (
+            "fillmask",
+            "minibert: 'fillmask' is not a command (did you mean fill-mask?); see minibert --help\n",
+        ),
         ("sing", "minibert: 'sing' is not a command; see minibert --help\n"),
         ("convert", "minibert: convert is now export (version 0.2); see minibert --help\n"),
         ("warmup", "minibert: warmup is now info --warm-up (version 0.2); see minibert --help\n"),

@@ -972,7 +972,7 @@ def test_going_on_does_not_need_the_folder_that_the_weights_came_from(run, corpu
 
 
 def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path):
-    with pytest.raises(InputError, match="longer than the 16 positions .* with --extend-positions 32"):
+    with pytest.raises(InputError, match="longer than the 16 positions .* with extend_positions=32"):
         pretrain(small_options(corpus, model=str(run), seq_length="32"), tmp_path / "a", show=False)
     longer = [*Tokenizer.from_pretrained(run).vocab, "extra"]
     Tokenizer(longer).save_pretrained(tmp_path / "vocab")
@@ -1031,7 +1031,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name
     place = out / name if "." in name else out / name / "x"
     place.parent.mkdir(exist_ok=True)
     place.write_text('{"mine": 1}')
-    with pytest.raises(InputError, match=f"holds {name} of something that is not a run; choose another `out`"):
+    with pytest.raises(InputError, match=f"holds {name} of something that is not a run; choose another"):
         pretrain(small_options(corpus), out, show=False)
     assert [path.name for path in out.iterdir()] == [name] and place.read_text() == '{"mine": 1}'
 

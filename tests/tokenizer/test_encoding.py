@@ -372,7 +372,7 @@ def test_a_slice_of_a_batch_is_a_list_of_its_sequences(numbered):
         expected = [one.tokens for one in list(batch)[part]]
         assert [one.tokens for one in batch[part]] == expected
     assert batch[np.int64(1)].tokens == batch[1].tokens
-    told = "is not the number of a sequence; give a whole number, a slice, or one of input_ids, token_type_ids"
+    told = "is not the number of a sequence; give a whole number, a slice, or one of input_ids, token"
     for number in (1.0, None, (0, 1)):
         with pytest.raises(InputError, match=told):
             batch[number]
