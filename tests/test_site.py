@@ -94,3 +94,17 @@ def test_pictures_have_the_text_of_their_outputs(conf, tmp_path, alt):
     else:
         with pytest.raises(ValueError, match="without alternative text"):
             conf.describe_pictures(app, tree)
+
+
+def test_types_of_docstrings_stay_types_and_short_descriptions_stand_below(conf):
+    lines = [
+        "Join.",
+        "",
+        "Parameters",
+        "----------",
+        "first : (N,) float32",
+        "    What comes first.",
+        "second : the rest.",
+    ]
+    conf.describe_below(None, "function", "join", None, None, lines)
+    assert lines[4:] == ["first : (N,) float32", "    What comes first.", "second", "    the rest."]
