@@ -442,7 +442,8 @@ class Tokenizer:
         try:
             numbers = [index(number) for number in ids]
         except TypeError as error:
-            raise InputError(f"ids={short(ids)} is not a list of ids ({error}); give integers.") from error
+            what = f"ids={short(ids)} is not a list of ids ({error})"
+            raise InputError(f"{what}; give whole numbers.") from error
         for number in numbers:
             if not 0 <= number < self.vocab_size:
                 outside = f"id {number} is outside the vocabulary of {self.vocab_size} pieces"

@@ -227,7 +227,7 @@ def test_parts_of_something_else_are_refused(corpus, vocabulary, whole, thirds, 
     cased = tmp_path / "cased"
     Tokenizer.from_pretrained(vocabulary, lower_case=False).save_pretrained(cased)
     assert "was made with another corpus" in refused(str(corpus / "1.txt"), *base, "--part", "2/3")
-    assert "--layout auto instead of prose" in refused(
+    assert "was made with the layout auto instead of prose" in refused(
         str(corpus), *base, "--part", "2/3", "--layout", "prose"
     )
     assert "was made with another vocabulary" in refused(
@@ -368,7 +368,7 @@ def test_a_link_to_shards_that_can_not_be_one_is_refused(tmp_path):
     link = tmp_path / "elsewhere.json"
     for wrong in (told | {"folder": 5}, told | {"tokens": "9"}, [], "[" * 100_000):
         link.write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
-        with pytest.raises(InputError, match=r"elsewhere\.json can't be read.*; remove it and say with"):
+        with pytest.raises(InputError, match=r"elsewhere\.json can't be read.*; remove it, and name"):
             open_shards(tmp_path)
     link.write_text(json.dumps(told))
     with pytest.raises(InputError, match=r"elsewhere\.json names .*, which holds no shards but names"):
