@@ -601,7 +601,7 @@ def test_vocab_finds_a_file_in_place_of_its_folder_before_it_counts(corpus, tmp_
     file.write_text("mine")
     for out in (file, file / "deeper"):
         line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(out))
-        assert f"{file} is a file and no folder; choose another --out." in line
+        assert f"{file} is a file, not a folder; choose another --out." in line
     assert file.read_text() == "mine"
 
 
@@ -667,7 +667,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(
     file = tmp_path / "file"
     file.touch()
     line = ends_badly(capsys, 2, *words.format(run=run, taken=file / below).split())
-    assert f"{file} is a file and no folder; choose another {instead}." in line
+    assert f"{file} is a file, not a folder; choose another {instead}." in line
 
 
 def test_a_proof_sheet_is_a_file(tmp_path, monkeypatch, capsys):

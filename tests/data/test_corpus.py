@@ -255,7 +255,7 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuses)
-    with pytest.raises(InputError, match=r"closed can't be read \(Permission denied\); open it to you"):
+    with pytest.raises(InputError, match=r"closed can't be read \(Permission denied\); change its"):
         find_files(tmp_path)
 
 
