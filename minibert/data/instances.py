@@ -406,7 +406,7 @@ def stream_slots(
     """
     if not 0 <= first < last <= count:
         raise InputError(
-            f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}; "
+            f"first={first}, last={last} are not slots of a batch of {counted(count, 'sequence')}; "
             "give 0 <= first < last <= count."
         )
     passed = 0  # instances since `position`

@@ -36,7 +36,7 @@ Arguments = dict[str, Any]
 
 
 def _product(a: str, b: str) -> Callable[[Arguments], int]:
-    """Make a function that counts 2 M N K operations for the product of two arguments, a (M,K) and b (K,N)."""
+    """Make a function that counts the 2 M N K operations of a product of two arguments, (M,K) and (K,N)."""
     return lambda arguments: 2 * arguments[a].size * arguments[b].shape[-1]
 
 

@@ -167,7 +167,7 @@ class PretrainOptions(RunOptions):
         if self.size is not None:
             BertConfig.from_size(self.size)  # complains of what is none
         if self.steps is not None and self.minutes is not None:
-            both = {"steps": self.steps, "minutes": self.minutes}
+            both: dict[str, Any] = {"steps": self.steps, "minutes": self.minutes}
             message = f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
             raise InputError(message, **both)
         self._check()

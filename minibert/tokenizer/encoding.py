@@ -424,7 +424,7 @@ class Limit(NamedTuple):
         InputError
             When an argument is not possible, or not beside the others.
         """
-        given = {"max_length": max_length, "truncation": truncation, "stride": stride}
+        given: dict[str, Any] = {"max_length": max_length, "truncation": truncation, "stride": stride}
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
         if truncation == "only_second" and not pairs:
