@@ -106,6 +106,9 @@ fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,00
 equations: $(VENV)/.with-test ## a fault in every equation and setting of the paper, whose test has to turn red; ARGS='3 A.2-k'
 	$(BIN)/python tests/support/equations.py $(ARGS)
 
+sentences: $(VENV)/.with-test ## what each misuse is told, written anew for a person to read: tests/misuse/*.txt
+	$(BIN)/python tests/misuse/snapshots.py $(ARGS)
+
 sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 
 emulate: emulated-x86 emulated-aarch64 ## the kernels on processors that QEMU imitates: AVX2 only, SSE only, aarch64

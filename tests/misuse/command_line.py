@@ -92,7 +92,7 @@ minibert finetune classify --data short_row.csv {OWN} --split-dev 0.5
 minibert finetune classify --data one_class.csv {OWN} --split-dev 0.5
 minibert finetune classify --data empty.csv {OWN} --split-dev 0.5
 minibert finetune classify --data broken.jsonl {OWN} --split-dev 0.5
-minibert finetune classify --data dev {OWN} --epochs 1 --batch-size 2
+minibert finetune classify --data films {OWN} --epochs 1 --batch-size 2
 minibert finetune classify --data unlabelled {OWN}
 minibert finetune regress --data scores.csv {OWN} --split-dev 0.5
 minibert finetune tag --data words.txt {OWN} --split-dev 0.5
