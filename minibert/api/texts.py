@@ -17,6 +17,7 @@ from minibert.api.base import Estimator, documented
 from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.base.errors import InputError
 from minibert.data.glue import TextExample
+from minibert.data.tables import SEPARATOR
 from minibert.finetuning.models import Finetuned
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
@@ -169,7 +170,7 @@ class TextClassifier(_OfTexts):
         if not self.__sklearn_is_fitted__():
             for row, value in labels:
                 if value not in names:
-                    what = f"Row {row:,} of dev has the label {value!r}"
+                    what = f"Row {row:,} of y has the label {value!r}"
                     raise InputError(
                         f"{what}, which no row to learn from has; correct it, or add rows of it."
                     )
@@ -290,6 +291,10 @@ class MultilabelClassifier(TextClassifier):
         elif not hasattr(self, "classes_") and len(lists) == n and is_binary and _are_of_one_length(lists):
             raise InputError("y has lists of zeros and ones; where they are a matrix, give np.array(y).")
         answers = targets(rows, self._wrong)
+        for row, several in enumerate(answers):
+            if any(SEPARATOR in str(label) for label in several):
+                wrong = f"is {short(several)}, which holds something that is no name"
+                raise InputError(f"Row {row:,} of y {wrong}; give names that have no {SEPARATOR}.")
         labels = [(row, label) for row, several in enumerate(answers) for label in several]
         called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
         return [tuple(sorted(islice(called, len(several)))) for several in answers]

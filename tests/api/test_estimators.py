@@ -18,10 +18,12 @@ from minibert import cli
 from minibert.api import base
 from minibert.api.base import OWN, Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
-from minibert.base.errors import DivergedError, InputError, flags_as_arguments
+from minibert.base.errors import DivergedError, InputError
 from minibert.base.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import classify
+from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 
 FAST = dict(engine="numpy", batch_size=16, epochs=6, learning_rates=5e-3)
@@ -427,7 +429,7 @@ def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):
 
 
 def test_a_label_of_dev_alone_is_refused_with_its_row(model):
-    with pytest.raises(InputError, match="Row 1 of dev has the label '7', which no row to learn from has"):
+    with pytest.raises(InputError, match="dev: Row 1 of y has the label '7', which no row to learn from has"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=(["a", "the"], ["1", "7"]))
     with pytest.raises(InputError, match="dev is not X and y; give a tuple of the two"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
@@ -727,7 +729,7 @@ def test_r_squared_is_zero_where_y_does_not_vary(model):
     assert regressor.score(FEW, np.ones(12)) == 0 and regressor.score(FEW, regressor.predict(FEW)) == 1
 
 
-def test_an_error_of_dev_names_dev_and_a_flag_is_an_argument(model):
+def test_an_error_of_dev_names_dev_and_that_of_a_share_its_argument(model):
     classifier = minibert.TextClassifier(model, **STEP, learning_rates=np.array([1e-3, 1e-4]))
     assert "learning_rates=array([0.001 , 0.0001])" in repr(classifier)
     with pytest.raises(InputError, match="dev: Row 1 of X is missing"):
@@ -735,9 +737,6 @@ def test_an_error_of_dev_names_dev_and_a_flag_is_an_argument(model):
     (few := minibert.TextClassifier(model, **STEP)).split_dev = 0.01
     with pytest.raises(InputError, match="split_dev=0.01 of 12 examples leaves one part empty"):
         few.fit(FEW, alternating("x", "y"))
-    said = flags_as_arguments("Go on by --resume, or choose another --out with --batch 8; a--b.")
-    assert said == "Go on by `resume`, or choose another `out` with batch=8; a--b."
-    assert flags_as_arguments("Use minibert predict --out x.") == "Use minibert predict --out x."
 
 
 def test_words_of_a_table_with_one_column_need_no_name(model):
@@ -756,30 +755,21 @@ def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():
             seed_of(state)
 
 
-def test_errors_about_the_files_of_fit_are_about_rows():
-    data = "/tmp/a b/examples"
-    for said, meant in [
-        (f"{data}/train.jsonl, line 1: it is odd.", "Row 0 of X: it is odd."),
-        (f"{data}/dev.jsonl, line 2,001 has none.", "Row 2,000 of dev has none."),
-        (f"{data}, dev: The label.", "The label."),
-        (f"{data}/train.jsonl has one example of dev.", "X has one example of dev."),
-        ("Line 3 of dev.jsonl has the label '7'.", "Row 2 of dev has the label '7'."),
-    ]:
-        assert base._of_rows(said, data) == meant
+def test_nothing_of_fit_is_read_back_from_its_files(model, tmp_path, monkeypatch):
+    """The files of a run hold what the commands read: the examples that `fit` has used."""
 
+    def refuse(*given, **more):
+        raise AssertionError("a file of examples was read")
 
-def test_an_error_about_the_column_of_labels_is_about_y():
-    data = "/tmp/examples"
-    for said, meant in [
-        (
-            f"{data}/train.jsonl, line 3: the column 'label' is 'x', expected a number.",
-            "Row 2 of y is 'x', expected",
-        ),
-        (f"{data}/train.jsonl, line 1: the list 'tags' holds nothing.", "Row 0 of y holds nothing."),
-        (f"{data}/dev.jsonl, line 1: the object 'answer' has no 'text'.", "dev: Row 0 of y has no 'text'."),
-        (f"{data}/dev.jsonl, line 1: the column 'text' is odd.", "Row 0 of dev: the column 'text' is odd."),
-    ]:
-        assert base._of_rows(said, data).startswith(meant)
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr("minibert.data.tables.read_texts", refuse)
+        classifier = minibert.TextClassifier(model, **STEP, out=out)
+        classifier.fit(FEW, alternating("x", "y"), dev=(FEW[:2], ["x", "y"]))
+    options = FinetuneOptions.load(out / "finetune.json")
+    train, dev = read_examples(registry.create("classify", dict(options.columns)), options)
+    assert train == classifier._examples(FEW, alternating("x", "y"), labelled=True)
+    assert dev == classifier._examples(FEW[:2], ["x", "y"], labelled=True)
 
 
 WORDS = [text.split() for text in FEW]
@@ -856,7 +846,7 @@ def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
 
 def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
     tags = [["O"] * len(row) for row in WORDS]
-    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give files"):
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give dev"):
         minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
     pairs = [("the same", text) for text in FEW]
     with pytest.raises(
