@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sanitize emulate notebooks docs clean
+.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs clean
 .NOTPARALLEL:
 
 help: ## this list

@@ -526,7 +526,7 @@ class Estimator(ABC):
         """
         folder = fitted.folder
         if fitted.task.kind != registry.create(cls.TASK).kind:
-            what = f"which no {cls.__name__} answers; use minibert.load."
+            what = f"which a {cls.__name__} does not answer; use minibert.load."
             raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")
         stored: dict[str, Any] = {}
         if (folder / ESTIMATOR_FILE).exists():

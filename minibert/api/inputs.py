@@ -114,7 +114,7 @@ def listed(values: Any, name: str) -> list[Any]:
     elif hasattr(values, "__array__"):
         rows = np.asarray(values).tolist()
     else:
-        raise InputError(f"{name}={short(values)} is no list; give one, an array, or a column of a table.")
+        raise InputError(f"{name}={short(values)} is not a list; give one, an array, or a column of a table.")
     if not isinstance(rows, list):
         raise InputError(f"{name}={short(values)} is a single value; give a list of them.")
     return rows
@@ -209,7 +209,7 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
     Raises
     ------
     InputError
-        When there is no row, or one is no list of words; it names the row, counted from 0.
+        When there is no row, or one is not a list of words; it names the row, counted from 0.
     """
     names = column_names(data)
     if names is None:
@@ -381,6 +381,6 @@ def seed_of(random_state: Any) -> int:
         return int(draw(2**31 - 1))
     is_whole = isinstance(random_state, int | np.integer | None)
     if not is_whole or (random_state or 0) < 0:
-        message = f"{random_state=} is no seed; give a whole number, 0 or more, or a generator of NumPy's."
+        message = f"{random_state=} is not a seed; give a whole number, 0 or more, or a generator of NumPy's."
         raise InputError(message, random_state=random_state)
     return int(random_state or 0)

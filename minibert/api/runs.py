@@ -14,7 +14,7 @@ from minibert.api.calls import called_with
 from minibert.api.corpora import texts_or_names
 from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
-from minibert.base.json_files import fits, misfit, read_json
+from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
@@ -100,7 +100,7 @@ class Run:
             raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
-            if wrong := misfit(held_out, MEASURED):
+            if wrong := schema_error(held_out, MEASURED):
                 raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {again}.")
             held_out = dict.fromkeys(UNKNOWN) | held_out
             if held_out["next_majority"] is None:

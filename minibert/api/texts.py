@@ -151,9 +151,9 @@ class TextClassifier(_OfTexts):
         """Return what is wrong with a value of y; "" if nothing is."""
         is_float = isinstance(value, float)
         if is_float and not (math.isfinite(value) and value.is_integer()):
-            return "is continuous and so no class; a TextRegressor learns numbers"
+            return "is continuous and so not a class; a TextRegressor learns numbers"
         if not isinstance(value, str | int | float):
-            return "is no single string, number or bool"
+            return "is not a single string, number or bool"
         if not str(value).strip():
             return "is empty"
         return ""
@@ -172,7 +172,7 @@ class TextClassifier(_OfTexts):
                 if value not in names:
                     what = f"Row {row:,} of y has the label {value!r}"
                     raise InputError(
-                        f"{what}, which no row to learn from has; correct it, or add rows of it."
+                        f"{what}, which no training row has; correct it, or add rows of it."
                     )
         return [names.get(value, str(value).strip()) for _, value in labels]
 
@@ -293,7 +293,7 @@ class MultilabelClassifier(TextClassifier):
         answers = targets(rows, self._wrong)
         for row, several in enumerate(answers):
             if any(SEPARATOR in str(label) for label in several):
-                wrong = f"is {short(several)}, which holds something that is no name"
+                wrong = f"is {short(several)}, which holds something that is not a name"
                 raise InputError(f"Row {row:,} of y {wrong}; give names that have no {SEPARATOR}.")
         labels = [(row, label) for row, several in enumerate(answers) for label in several]
         called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
@@ -311,7 +311,7 @@ class MultilabelClassifier(TextClassifier):
 
     def _wrong(self, value: Any) -> str:
         if not isinstance(value, list | set):
-            return "is no list of labels"
+            return "is not a list of labels"
         names = [str(label).strip() for label in value]
         for name in names:
             if names.count(name) > 1:
@@ -376,7 +376,7 @@ class TextRegressor(_OfTexts):
         with suppress(OverflowError, TypeError, ValueError):
             if math.isfinite(float(value)):
                 return ""
-        return "is no finite number"
+        return "is not a finite number"
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         values = targets(target_rows(X, y, self.label, n), self._wrong)

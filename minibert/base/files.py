@@ -296,19 +296,20 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
     """
     folder = Path(folder)
     require_folder(folder)
-    new = _missing(folder)
+    made = _missing(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            began = os.stat(folder)
+            locked = os.stat(folder)
             try:
                 yield
-            except Exception:  # because files are missing, perhaps
-                require_same(folder, began)
+            except Exception:
+                # Files were missing, perhaps because the folder is gone: then that is what went wrong.
+                require_same(folder, locked)
                 raise
-            require_same(folder, began)
+            require_same(folder, locked)
     finally:
-        _remove_empty(new)
+        _remove_empty(made)
 
 
 def require_same(path: Path, opened: os.stat_result) -> None:

@@ -107,9 +107,9 @@ def run(arguments: Namespace) -> None:
     part = Part.parse(arguments.part or "1/1")
     out = Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
-        raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
+        raise InputError(f"--show {arguments.show} is not a number of instances; give from 0 to {MOST:,}.")
     if arguments.seed < 0:
-        raise InputError(f"seed={arguments.seed!r} is negative; give 0 or more.", seed=arguments.seed)
+        raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
@@ -130,7 +130,7 @@ def run(arguments: Namespace) -> None:
         shown = watched(stream, "writing shards", not arguments.quiet, marks=marks) if stream else ()
         made = write_part(shown, tokenizer, out, planned)
         if stream:
-            layouts = stream.found
+            layouts = stream.layouts_read
     shards = TokenShards(place, tokenizer) if made.documents else None
     facts: dict[str, Any] = {
         "folder": str(place),

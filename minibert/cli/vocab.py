@@ -18,12 +18,13 @@ from typing import Any
 
 from minibert.base.errors import InputError, warn
 from minibert.base.files import atomic_json, require_folder, write_folder_atomically
+from minibert.base.model_names import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
 from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import flags
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
-WRITTEN = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", REPORT)
+WRITTEN = (VOCABULARY_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, REPORT)
 # In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
 # token shards, whole or in parts.
 OWNERS = "training.json config.json bert_config.json *.index meta.json part.json */part.json".split()
@@ -107,7 +108,7 @@ def run(arguments: Namespace) -> None:
         basic, special = _rules_to_learn_by(arguments, rules)
     share = arguments.held_out
     if share and not 5e-10 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
+        raise InputError(f"--held-out {share:g} is not a share to measure on; give 0, or from 5e-10 to 0.5.")
     marks = MarkCounts(basic)
     how = flags.given(arguments, "core strict threads column")
     how["special_tokens"] = special
@@ -138,7 +139,7 @@ def run(arguments: Namespace) -> None:
     if arguments.json:
         emit(json_text(report))
     else:
-        file = arguments.report_on or out / "vocab.txt"
+        file = arguments.report_on or out / VOCABULARY_FILE
         emit(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
 
 

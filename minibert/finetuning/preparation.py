@@ -13,11 +13,11 @@ import numpy as np
 from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
 from minibert.data.tables import MissingColumn
-from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
+from minibert.finetuning.balance import check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.hub.vocabularies import read_tokenizer
-from minibert.model.head_kinds import POOLS
+from minibert.model.head_kinds import OF_CLASSES, POOLS
 from minibert.model.params import Head
 from minibert.model.targets import Targets
 from minibert.tasks import registry
@@ -153,7 +153,7 @@ def bag_of_words(task: Task, train: Sequence[Any], labels: Labels) -> BagOfWords
     labels : tuple of str
         The classes.
     """
-    if not isinstance(task, Sentences) or task.kind not in KINDS:
+    if not isinstance(task, Sentences) or task.kind not in OF_CLASSES:
         return None
     return BagOfWords(train, labels, several=task.kind == "multilabel")
 
@@ -178,7 +178,7 @@ def bag_of_words_in(folder: Path, labels: Labels, rows: Rows | None = None) -> B
     try:
         options = FinetuneOptions.load(folder / OPTIONS_FILE)
         task = registry.create(options.task, dict(options.columns))
-        if not isinstance(task, Sentences) or task.kind not in KINDS:
+        if not isinstance(task, Sentences) or task.kind not in OF_CLASSES:
             return None
         with warnings.catch_warnings(action="ignore"):  # given when the model learnt from them
             train, _ = read_examples(task, options, rows)
@@ -238,7 +238,7 @@ def read_labelled(
         n_unlabelled = labelled.count(False)
         first = labelled.index(False) + 1
         what = f"{n_unlabelled:,} of {len(dev):,} examples of dev without a label"
-        why = f"on which nothing can be measured (the first without is number {first:,})"
+        why = f"on which nothing can be measured (the first is number {first:,})"
         raise InputError(f"{data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
         raise InputError(f"{data} has one example of dev, which has no correlation; give more.")
@@ -265,9 +265,9 @@ def _of_other(
     alike = [other for other in registry.TASKS if registry.answers_as(other, task.name) is not None]
     other = registry.create(name) if name in alike else None
     if other is None or other.kind != task.kind:
-        what = f"{task.name} is learnt with tasks of the same answers alone; name one of {', '.join(alike)}."
         also = {name: folder}
-        raise InputError(f"{also=}: {what}", also=also)
+        what = f"{task.name} is learnt together with tasks of the same answers only"
+        raise InputError(f"{also=}: {what}; name one of {', '.join(alike)}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     examples = subset(other.read(Path(folder), "train"), options.also_examples)
@@ -332,7 +332,7 @@ def read_examples(
     if rows is not None:
         task.rows = {"X": rows.train, "dev": rows.dev or []}
     if rows is not None and rows.dev is not None:
-        train, dev = rows
+        train, dev = rows.train, rows.dev
     elif options.split_dev is None:
         if data.is_file():
             advice = "say which share of it to measure on, such as split_dev=0.1"
@@ -345,10 +345,10 @@ def read_examples(
             if other not in registry.TASKS:
                 raise
             advice = f"Without a train file the task {other} learns from a part of the dev file."
-            raise MissingFile(f"{error} {advice}") from error
+            raise MissingFile(f"{error} {advice}", **error.arguments) from error
         dev = task.read(data, "dev")
     else:
-        stratified = options.stratified and task.kind in KINDS
+        stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train
         instead = "give files of train and dev" if rows is None else "give dev"
         train, dev = split(examples, options.split_dev, stratified, instead)
@@ -371,9 +371,10 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         if data.is_file() and labelled:
             break
     if len(labelled) == 2:
-        both = f"examples to learn from and others to measure on, which split_dev={options.split_dev!r} would not look at"
+        share = options.split_dev
+        both = f"a train and a dev file, and split_dev={share!r} divides one file"
         advice = "leave it out, or name one of the two files."
-        raise InputError(f"{data} has {both}; {advice}", split_dev=options.split_dev)
+        raise InputError(f"{data} has {both}; {advice}", split_dev=share)
     if not labelled:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return labelled[0]
@@ -474,7 +475,7 @@ def _asked(
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        advice = "name the folder that they are in with `data`."
+        advice = "give the folder that they are in as `data`."
         raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)

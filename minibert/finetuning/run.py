@@ -105,15 +105,8 @@ def finetune(
             report = results.finished_report(out)
             if report is not None:
                 return report
-        elif (out / OPTIONS_FILE).exists():
-            advice = "go on with it by `resume`, or choose another `out`."
-            raise InputError(f"{out} already holds a run: {advice}")
-        for place in places:
-            present = [name for name in RUN_FILES if (place / name).exists()]
-            if present and not resume:
-                raise InputError(
-                    f"{place} holds {', '.join(present)} of something else; choose another `out`."
-                )
+        else:
+            _require_unused(out, places)
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
@@ -130,6 +123,17 @@ def finetune(
             if len(runs) == 1:
                 return run_once(run(options, out), began)
             return sweep(options, run, out, show, began)
+
+
+def _require_unused(out: Path, places: Sequence[Path]) -> None:
+    """Raise InputError when a new run would overwrite another one, or files of something else."""
+    if (out / OPTIONS_FILE).exists():
+        advice = "go on with it by `resume`, or choose another `out`."
+        raise InputError(f"{out} already holds a run: {advice}")
+    for place in places:
+        present = [name for name in RUN_FILES if (place / name).exists()]
+        if present:
+            raise InputError(f"{place} holds {', '.join(present)} of something else; choose another `out`.")
 
 
 def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
@@ -152,7 +156,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     width = None
     if options.learning_rates is None:
         width = hub.hidden_size(options.model)
-    return engines.settled(options.resolved(width))
+    return engines.resolve_auto(options.resolved(width))
 
 
 class _Asked:

@@ -346,8 +346,8 @@ def latest(
     return None
 
 
-def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
-    """Remove all but the newest `keep` checkpoints (0: remove none).
+def prune(folder: str | Path, max_checkpoints: int, step: int | None = None) -> None:
+    """Remove all but the newest `max_checkpoints` checkpoints (0: remove none).
 
     Those beyond `step`, where the run stands, do not count: it would have resumed there if they were whole.
 
@@ -355,17 +355,17 @@ def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     ----------
     folder : str or Path
         Where the checkpoints of a run lie.
-    keep : int
+    max_checkpoints : int
         How many are kept; 0 keeps all.
     step : int or None
         Where the run stands; by default all checkpoints count.
     """
-    if not keep:
+    if not max_checkpoints:
         return
     paths = []
     for number, path in kept_steps(folder):
         if (step is None or number <= step) and path.is_file():
             paths.append(path)
-    for path in paths[:-keep]:
+    for path in paths[:-max_checkpoints]:
         with writing(path, "removed"):
             path.unlink(missing_ok=True)

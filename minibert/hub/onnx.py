@@ -14,7 +14,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, RunError
 from minibert.base.json_files import read_json
-from minibert.hub.hugging_face import CONFIG_FILE
+from minibert.base.model_names import CONFIG_FILE
 
 ONNX_FILE = "model.onnx"
 LIBRARIES = ("torch", "transformers", "onnx", "onnxruntime")

@@ -12,7 +12,6 @@ from minibert.base.errors import InputError
 from minibert.base.options import (
     AT_MOST,
     COUNT,
-    LAMB_RATE,
     POSITIVE,
     RATE,
     REAL,
@@ -22,6 +21,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.core.config import GELU_FORMS, BertConfig
+from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
 from minibert.pretraining import recipes
@@ -121,7 +121,7 @@ class PretrainOptions(RunOptions):
     mask_rates: tuple[float, float, float] = option(
         (0.8, 0.1, 0.1),
         "shares of these that show [MASK], themselves, a random token",
-        (("three numbers", lambda x: len(x) == 3 and all(isinstance(one, int | float) for one in x)),),
+        (("three numbers", lambda x: len(x) == 3 and all(isinstance(rate, int | float) for rate in x)),),
         metavar="MASK,SAME,RND",
         numbers="shares",
         default="0.8,0.1,0.1",
@@ -183,14 +183,18 @@ class PretrainOptions(RunOptions):
             if given:
                 arguments = {name: getattr(self, name) for name in given}
                 listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-                what = f"shards={self.shards!r} brings text and vocabulary, so {listed} can't be given beside it"
+                what = (
+                    f"shards={self.shards!r} brings text and vocabulary, so {listed} can't be given beside it"
+                )
                 raise InputError(f"{what}; leave one out.", shards=self.shards, **arguments)
             object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
             bringing = f"{source}={both[source]!r}"
-            what = f"vocab_size={self.vocab_size} is of a vocabulary that is learned, and {bringing} brings one"
+            what = (
+                f"vocab_size={self.vocab_size} is of a vocabulary that is learned, and {bringing} brings one"
+            )
             raise InputError(f"{what}; leave one of them out.", **both)
         if self.model and self.unigram_bias:
             what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"
@@ -233,7 +237,9 @@ class PretrainOptions(RunOptions):
             raise InputError(message, extend_positions=self.extend_positions)
         if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
-            message = f"max_positions={self.max_positions!r} is {less}, or shorter sequences with `seq_length`."
+            message = (
+                f"max_positions={self.max_positions!r} is {less}, or shorter sequences with `seq_length`."
+            )
             raise InputError(message, max_positions=self.max_positions)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
@@ -246,7 +252,7 @@ class PretrainOptions(RunOptions):
         """
         return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
 
-    def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
+    def decided_as(self, stored: "PretrainOptions") -> "PretrainOptions":
         """Return the same with what only a run could decide as the run with the `stored` options did.
 
         Parameters
@@ -271,7 +277,7 @@ class PretrainOptions(RunOptions):
         usual = self.recipe.learning_rate
         if new_head and self.recipe is FURTHER:
             usual = recipes.NEW_HEAD_RATE
-        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        factor = KINDS[self.optimizer].RATE
         return self.learning_rate or usual * factor
 
     @property

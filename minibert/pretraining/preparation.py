@@ -12,7 +12,14 @@ import numpy as np
 
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
-from minibert.base.model_names import folder_of, no_such_model
+from minibert.base.model_names import (
+    CONFIG_FILE,
+    TF_CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+    config_in,
+    folder_of,
+    no_such_model,
+)
 from minibert.base.terminal import counted
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import format_of, text_of
@@ -225,8 +232,8 @@ def prepare_text(
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.found and files[0].name != TEXTS:
-            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
+        if show and stream.layouts_read and files[0].name != TEXTS:
+            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.layouts_read)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:
@@ -258,7 +265,7 @@ def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
-    if (run / "tokenizer_config.json").exists():
+    if (run / TOKENIZER_CONFIG_FILE).exists():
         return Tokenizer.from_pretrained(run)
     positions = max(options.max_positions, options.longest)
     if options.model:
@@ -298,13 +305,13 @@ def configuration(folder: str) -> dict[str, Any]:
         When there is no such model, or it has neither of the two files.
     """
     place = folder_of(folder)
-    for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
-        path = place / name
-        if path.is_file():
-            return read_config(path)
+    path = config_in(place)
+    if path.is_file():
+        return read_config(path)
     if not place.is_dir():
         raise no_such_model(folder)
-    message = f"model={folder!r} has no config.json or bert_config.json; give a run folder or another BERT's."
+    names = f"{CONFIG_FILE} or {TF_CONFIG_FILE}"
+    message = f"model={folder!r} has no {names}; give a run folder or another BERT's."
     raise InputError(message, model=folder)
 
 

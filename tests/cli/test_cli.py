@@ -275,7 +275,7 @@ def test_flags_are_not_abbreviated(capsys):
             "--user-token [PAD] is in the vocabulary already",
         ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
-        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is no share"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is not a share"),
         ("vocab {corpus} --out {new} --threads 0", "--threads 0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
         ("vocab {corpus} --report-on {run} --vocab-size 90", "learns nothing, which --vocab-size would"),

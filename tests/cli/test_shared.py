@@ -258,7 +258,7 @@ def test_what_is_no_option_is_refused_with_what_may_be_meant(fields, told, tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_a_config_that_is_not_there_or_for_a_run_that_goes_on_is_refused(tmp_path, capsys):
+def test_a_missing_config_or_one_beside_resume_is_refused(tmp_path, capsys):
     words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
     assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
     line = ends_badly(capsys, 2, *words, "--resume")

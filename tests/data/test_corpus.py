@@ -190,7 +190,7 @@ def test_line_ends_of_every_system_read_alike(tmp_path, newline):
     )
 
 
-def test_a_border_of_files_is_a_border_of_documents_and_empty_files_leave_no_trace(tmp_path):
+def test_files_border_documents_and_empty_ones_leave_no_trace(tmp_path):
     write(tmp_path / "1.txt", "one.\n")
     write(tmp_path / "2.txt", "\n\n")
     write(tmp_path / "3.txt", "\ufefftwo.")

@@ -15,7 +15,7 @@ from small_corpus import write_corpus
 from minibert import cli
 from minibert.base.errors import InputError, RunError
 from minibert.data import instances as instances_module
-from minibert.data.instances import InstanceOptions, Instances, Position
+from minibert.data.instances import InstanceOptions, Instances, Position, stream_slots
 from minibert.data.shards.joined import (
     EndToEnd,
     JoinedShards,
@@ -488,24 +488,29 @@ def test_slices_of_batches_are_the_batches(numbered, monkeypatch, options):
     shards = TokenShards(numbered)
     made = InstanceOptions(seq_length=24, **options)
 
-    def stream(position, *part):
-        instances = Instances(shards, np.arange(shards.n_documents), NUMBERED, made)
-        return itertools.islice(instances.stream(position, *part), 7 * 60)
+    def instances():
+        return Instances(shards, np.arange(shards.n_documents), NUMBERED, made)
+
+    def some_batches(stream):
+        return list(itertools.islice(stream, 7 * 60))
 
     for begin in (Position(0, 0, 0), Position(0, 1, 3)):
-        whole = list(stream(begin))
+        whole = some_batches(instances().stream(begin))
         assert whole[-1][1].epoch >= 1
-        slices = [list(stream(begin, 7, first, last)) for first, last in ((0, 2), (2, 3), (3, 7))]
+        shares = [
+            some_batches(stream_slots(instances(), begin, 7, first, last))
+            for first, last in ((0, 2), (2, 3), (3, 7))
+        ]
         for number, (sequence, after) in enumerate(whole):
-            own = [one[number][0] for one in slices]
-            assert [one[number][1] for one in slices] == [after] * 3
+            sequences = [share[number][0] for share in shares]
+            assert [share[number][1] for share in shares] == [after] * 3
             holder = next(i for i, last in enumerate((2, 3, 7)) if number % 7 < last)
-            assert [i for i, mine in enumerate(own) if mine is not None] == [holder]
-            assert as_key(own[holder]) == as_key(sequence)
+            assert [i for i, made_here in enumerate(sequences) if made_here is not None] == [holder]
+            assert as_key(sequences[holder]) == as_key(sequence)
 
 
 def test_tokens_of_other_slices_are_never_read(numbered):
-    def read_by(*part):
+    def read_by(*slots):
         shards = Recorded(numbered)
         instances = Instances(
             shards,
@@ -515,7 +520,7 @@ def test_tokens_of_other_slices_are_never_read(numbered):
         )
         shards.read[:] = False
         own = set()
-        for sequence, after in instances.stream(Position(0, 0, 0), *part):
+        for sequence, after in stream_slots(instances, Position(0, 0, 0), *slots):
             if sequence is not None:
                 ids = sequence.input_ids.copy()
                 ids[sequence.masked_positions] = sequence.masked_labels
@@ -528,7 +533,7 @@ def test_tokens_of_other_slices_are_never_read(numbered):
     for own, read in halves:
         assert read == own and own
     assert halves[0][1].isdisjoint(halves[1][1])
-    everything, read = read_by()
+    everything, read = read_by(4, 0, 4)
     assert everything == read == halves[0][1] | halves[1][1] == set(range(TokenShards(numbered).n_tokens))
 
 
@@ -542,9 +547,9 @@ def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
         )
         for (batch, after), *own in zip(whole, *parts, strict=True):
             assert [position for _, position in own] == [after] * 3
-            batches = [one for one, _ in own]
+            batches = [part for part, _ in own]
             for name in ("input_ids", "token_type_ids", "positions", "sequence_index", "masked_labels"):
-                joined = np.concatenate([getattr(one, name) for one in batches])
+                joined = np.concatenate([getattr(part, name) for part in batches])
                 assert joined.tolist() == getattr(batch, name).tolist(), name
 
 
@@ -552,4 +557,4 @@ def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
 def test_slots_that_no_batch_has_are_refused(numbered, part):
     shards = TokenShards(numbered)
     with pytest.raises(InputError, match="are no slots of a batch"):
-        next(Instances(shards, [0, 1], NUMBERED).stream(Position(0, 0, 0), *part))
+        next(stream_slots(Instances(shards, [0, 1], NUMBERED), Position(0, 0, 0), *part))

@@ -42,7 +42,7 @@ MISUSES = {
     "tags: fewer than words": "TokenTagger('model').fit(WORDS, [['O']] * 12)",
     "tags: sentences for words": "TokenTagger('model').fit(FEW, [['O']] * 12)",
     "tags: an empty one": "TokenTagger('model').fit(WORDS, [[''] * len(row) for row in WORDS])",
-    "answers: not in the paragraph": "QuestionAnswerer('model').fit([('who?', 'the whale')] * 2, ['Ahab'] * 2)",
+    "answers: not in the paragraph": "QuestionAnswerer('model').fit([('who?', 'a whale')] * 2, ['Ahab'] * 2)",
     "answers: no 'text' in an object": "QuestionAnswerer('model').fit([('a?', 'b')], [{'answer': 1}])",
     "answers: one paragraph": "QuestionAnswerer('model').fit([('who?', 'the whale')] * 9, ['whale'] * 9)",
     "keyword: of transformers": "TextClassifier('model', num_train_epochs=3)",

@@ -71,7 +71,7 @@ def test_old_texts_have_the_same_ids_hidden_states_and_logits_of_old_pieces(engi
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-5)
 
 
-def test_a_new_word_begins_as_the_mean_of_its_pieces_and_the_least_of_their_biases(model, tmp_path):
+def test_a_new_word_begins_as_the_mean_of_its_pieces(model, tmp_path):
     extend(model, tmp_path / "out", words=words_in(tmp_path, "cats", "ß"), show=False)
     tokenizer = Tokenizer.from_pretrained(model)
     old, new = hub.load(model)[1], hub.load(tmp_path / "out")[1]
@@ -148,7 +148,7 @@ def test_nothing_is_measured_per_byte_that_fills_no_gaps(model, corpus, tmp_path
         evaluate_words(model, (str(tmp_path / "text.txt"),), engine="numpy")
 
 
-def test_a_model_with_new_pieces_is_trained_further_and_is_a_model_of_a_step(corpus, tmp_path):
+def test_a_model_with_new_pieces_trains_further(corpus, tmp_path):
     small = dict(layout="sentences", seq_length="16", batch_size=2, evaluations=0, engine="numpy")
     run, further = tmp_path / "run", tmp_path / "further"
     options = PretrainOptions(

@@ -57,7 +57,7 @@ def unwarned(monkeypatch):
     """Every test is a process that has not warned yet; so small a text is read a few times only."""
     configuration._warn_untrained.cache_clear()
     monkeypatch.setattr(evaluation, "PASSES", 2)
-    monkeypatch.setattr(budget, "REVIEWS", ())
+    monkeypatch.setattr(budget, "CORRECTIONS", ())
 
 
 def beyond(caught):
@@ -172,11 +172,11 @@ def test_with_minutes_the_lengths_follow_from_the_speed(
     monkeypatch.setattr(budget.time, "monotonic", lambda: 1000.0)
     task = clocked(corpus, tmp_path, minutes=0.5)
     assert task.options.seq_length is None
-    settled = budget.settle(task, task.start(), 1000.0, print)
+    settled = budget.resolve_auto(task, task.start(), 1000.0, print)
     assert settled.options.longest == expected and rehearsed == [128]
     assert settled.options == dataclasses.replace(task.options, seq_length=settled.options.seq_length)
     given = clocked(corpus, tmp_path, minutes=0.5, seq_length="16")
-    assert budget.settle(given, given.start(), 1000.0, print).options == given.options
+    assert budget.resolve_auto(given, given.start(), 1000.0, print).options == given.options
     assert rehearsed == [128]
 
 
@@ -193,7 +193,7 @@ def test_a_long_run_is_rehearsed_no_longer_than_a_short_one(corpus, tmp_path, mo
         task = clocked(corpus, tmp_path, minutes=minutes)
         trials.clear()
         said = []
-        settled = budget.settle(task, task.start(), budget.time.monotonic(), said.append)
+        settled = budget.resolve_auto(task, task.start(), budget.time.monotonic(), said.append)
         assert trials == [most / len(task.options.lengths)]
         budget.affordable_steps(settled, settled.start(), budget.time.monotonic(), said.append)
         assert len(trials) == len(settled.options.lengths) == 5  # the longest of them was known

@@ -267,7 +267,7 @@ def test_cuts_and_windows_are_those_made_by_hand(
             assert special or words[word] == token
 
 
-def test_the_odd_piece_stays_with_the_first_text_or_in_hf_fast_with_the_longer_one():
+def test_the_odd_piece_stays_with_the_text_of_the_mode():
     first, second = "w1 w2 w3 w4", "w5 w6 w7 w8 w9"
     vocab = [*SPECIAL_TOKENS, *WORDS]
     google = Tokenizer(vocab)(first, second, 8)

@@ -62,6 +62,7 @@ def test_vocabulary_and_ids_are_those_of_the_plain_learner(
         assert tokenizer.encode(word, add_special_tokens=False) == simple.encode(word, ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_plain_learner_learns_the_same_from_english(core, objective):
@@ -122,6 +123,7 @@ def learned_twice(word_counts, vocab_size, **options):
     return [learn_vocab(word_counts, vocab_size, core=core, **options) for core in ("c", "python")]
 
 
+@pytest.mark.slow
 @needs_c
 @settings(deadline=None, max_examples=300)
 @given(
@@ -292,7 +294,7 @@ def test_letters_get_both_forms_and_what_is_a_word_of_its_own_the_first():
     assert learned == ["##a", "##b", "##c", "##d", "##x", ",", ".", "a", "b", "c", "d", "x", "我"]
 
 
-def test_where_room_is_short_the_forms_that_nothing_is_made_of_go_first_and_of_the_rarest_letters():
+def test_unused_forms_of_rare_letters_go_first():
     words = {"ab": 5, "cd": 1, "ef": 9, "g": 7}
     everything = ["##a", "##b", "##c", "##d", "##e", "##f", "##g", "a", "b", "c", "d", "e", "f", "g"]
     dropped = ["d", "##c", "b", "##a", "##g", "f", "##e"]  # of equals, the last
