@@ -119,7 +119,18 @@ class Run:
         return Tokenizer.from_pretrained(self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`, in order."""
+        """Return what was recorded of the steps.
+
+        Returns
+        -------
+        list of dict
+            One for each line of `metrics.jsonl`, in order: numbers by name, such as "step" and "mlm_loss".
+
+        Raises
+        ------
+        InputError
+            When the file is missing or can't be read.
+        """
         return read_metrics(self.folder)
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from minibert.base.errors import InputError
 from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
 from minibert.finetuning.models import Finetuned
+from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
 from minibert.tasks.metrics import r2
@@ -100,7 +101,7 @@ class TextClassifier(_OfTexts):
         classes: Sequence[Any],
         max_length: int | None = None,
         pairs: bool = False,
-        ops: Any = None,
+        ops: Ops | None = None,
     ) -> "TextClassifier":
         """Return a fitted classifier of parameters that were trained elsewhere, in a custom loop.
 
