@@ -83,15 +83,16 @@ def fill_texts(
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
-    for name, value in {"top": top, "pieces": pieces}.items():
+    numbers: dict[str, Any] = {"top": top, "pieces": pieces}
+    for name, value in numbers.items():
         if not isinstance(value, int | np.integer) or value < 1:
             problem = f"{name}={value!r} is not possible"
             raise InputError(f"{problem}; give a whole number, 1 or more.", **{name: value})
     tokenizer = model.tokenizer
     words = {} if targets is None else _target_ids(tokenizer, targets)
     if words and pieces > 1:
-        both = {"pieces": pieces, "targets": targets}
-        raise InputError(f"{pieces=} is for guesses, and `targets` are given; leave one of them out.", **both)
+        problem = f"{pieces=} is for guesses, and `targets` are given"
+        raise InputError(f"{problem}; leave one of them out.", pieces=pieces, targets=targets)
     require_masked_lm(model)
     sequences = [tokenizer(text, special=True).ids for text in texts]
     places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in sequences]

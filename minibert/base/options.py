@@ -102,8 +102,8 @@ class RunOptions:
     # model
     attention_dropout: float | None = option(
         None,
-        "dropout rate of the attention probabilities alone; 0 lets `engine` jax use the fastest kernel on a "
-        "GPU",
+        "dropout rate of the attention probabilities alone; 0 lets the engine jax use the fastest kernel on "
+        "a GPU",
         RATE,
         default="that of `dropout`",
     )
@@ -224,10 +224,9 @@ class RunOptions:
         for name, asked in needs_whole.items():
             if self.fsdp and asked:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
-                given = {name: getattr(self, name), "fsdp": True}
-                raise InputError(
-                    f"{name}={getattr(self, name)!r} can't be had with fsdp=True, {why}", **given
-                )
+                value = getattr(self, name)
+                what = f"{name}={value!r} can't be had with fsdp=True"
+                raise InputError(f"{what}, {why}", **{name: value, "fsdp": True})
 
     def save(self, path: str | Path) -> None:
         """Write as JSON.

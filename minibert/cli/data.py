@@ -67,7 +67,8 @@ def add(parser: ArgumentParser) -> None:
     add_corpus(parser)
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
     add_flag(parser, "--vocab PATH", text)
-    add_switches(parser, cased="keep case and accents, with --vocab too")
+    text = "keep case and accents, with --vocab too"
+    parser.add_argument("--cased", dest="lower_case", action="store_false", help=text)
     add_switches(parser, keep_accents=KEEP_ACCENTS, segmented=SEGMENTED)
     add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
     add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")
@@ -179,7 +180,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
     from minibert.pretraining.preparation import learn_vocabulary
     from minibert.tokenizer import Tokenizer, text_rules
 
-    cased = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
+    cased = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
     if arguments.vocab:
         return Tokenizer.from_pretrained(arguments.vocab, **cased)
     if part.parts > 1:
@@ -189,7 +190,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
         return Tokenizer.from_pretrained(out, **cased)
     require_free(out)  # before the learning, which takes a while
     require_folder(out)
-    learning = {"lower_case": not arguments.cased, "show": not arguments.quiet, "column": arguments.column}
+    learning = {"lower_case": arguments.lower_case, "show": not arguments.quiet, "column": arguments.column}
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     return learn_vocabulary(arguments.corpus, **learning, **rules)
 

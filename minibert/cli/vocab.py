@@ -60,7 +60,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(group, "--user-token PIECE", text, action="append")
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     flags.add_flag(group, "--objective", f"{text} (default: {LEARNING['objective']})", choices=tuple(OTHER))
-    flags.add_switches(group, cased="keep case and accents")
+    group.add_argument("--cased", dest="lower_case", action="store_false", help="keep case and accents")
     flags.add_switches(group, keep_accents=flags.KEEP_ACCENTS, segmented=flags.SEGMENTED)
     group = parser.add_argument_group("text and report")
     text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
@@ -98,7 +98,7 @@ def run(arguments: Namespace) -> None:
         setattr(arguments, name, LEARNING[name])
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     if arguments.report_on:
-        asked = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
+        asked = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
         tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **asked)
         basic = tokenizer.basic_tokenizer
         special = list(tokenizer.special_tokens)
@@ -124,7 +124,7 @@ def run(arguments: Namespace) -> None:
         learning["objective"] = objective
         learning["user_tokens"] = arguments.user_token
         shown = not arguments.quiet
-        return learn_tokenizer(counted.words, size, not arguments.cased, shown, rules, **learning)
+        return learn_tokenizer(counted.words, size, arguments.lower_case, shown, rules, **learning)
 
     others = {}
     if not arguments.report_on:
@@ -163,7 +163,7 @@ def _rules_to_learn_by(arguments: Namespace, rules: dict[str, Any]) -> tuple[Any
     from minibert.tokenizer.learner import first_pieces
 
     first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
-    lower_case = not arguments.cased
+    lower_case = arguments.lower_case
     special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, lower_case, rules)]
     return BasicTokenizer(lower_case, **rules), special
 

@@ -134,7 +134,7 @@ def _under(folder: Path) -> Iterator[Path]:
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    advice = "open it to you, or name files one by one."
+    advice = "change its permissions, or name files one by one."
     raise InputError(f"{error.filename} can't be read ({error.strerror}); {advice}") from error
 
 
@@ -323,7 +323,7 @@ def layouts_text(files_by_layout: Mapping[str, int]) -> str:
         if len(files_by_layout) > 1:
             way = f"{counted(count, 'file')} with {way}"
         ways.append(way)
-    return f"Read as {'; '.join(ways)}; `layout` reads the text otherwise."
+    return f"Read as {'; '.join(ways)}; to read it otherwise, choose a layout."
 
 
 def split_sentences(text: str) -> list[str]:

@@ -165,9 +165,8 @@ def choose(
     """
     require_threads(threads)
     if name not in ("auto", *TABLE):
-        raise InputError(
-            f"engine={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.", engine=name
-        )
+        known = ", ".join(TABLE)
+        raise InputError(f"engine={name!r} is not an engine; use auto or one of {known}.", engine=name)
     able = [engine for engine in TABLE if dtype in TABLE[engine].dtypes]
     if not able:
         raise InputError(f"{dtype=} is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
@@ -288,9 +287,9 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
         if not engines:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")
         if name not in engines:
-            able = " or ".join(engines)
-            message = f"{option}={value!r} is for engine={able!r}; leave it out or choose that."
-            raise InputError(message, **{option: value, "engine": able})
+            able = " or ".join(f"engine={engine!r}" for engine in engines)
+            message = f"{option}={value!r} is for {able}; leave it out or choose that."
+            raise InputError(message, **{option: value})
 
 
 def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
@@ -299,9 +298,8 @@ def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) ->
     try:
         return engine.make(threads or cores(), dtype, **extras)
     except ImportError as error:
-        raise _MissingEngine(
-            f"engine={name!r} is not installed ({error}): {engine.lacking}.", engine=name
-        ) from None
+        message = f"engine={name!r} is not installed ({error}): {engine.lacking}."
+        raise _MissingEngine(message, engine=name) from None
 
 
 def _described(ops: Ops) -> str:

@@ -77,8 +77,9 @@ def reproduce(
     Raises
     ------
     InputError
-        When SciPy is not installed, files are missing or damaged, the given model does not fit, the folder holds results of other
-        settings or something else, `minutes` are too few, or another process writes there.
+        When SciPy is not installed, files are missing or damaged, the given model does not fit, the folder
+        holds results of other settings or something else, `minutes` are too few, or another process writes
+        there.
     """
     require_scipy()
     with sole_writer(plan.out):

@@ -110,9 +110,9 @@ def prepare(
     """
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
-        layers = options.feature_based
-        message = f"feature_based={layers!r} is for tags of words, and {task.name} has none; leave it out."
-        raise InputError(message, feature_based=layers)
+        given = options.feature_based
+        message = f"feature_based={given!r} is for tags of words, and {task.name} has none; leave it out."
+        raise InputError(message, feature_based=given)
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)

@@ -261,7 +261,7 @@ class FinetuneOptions(RunOptions):
             message = f"restarts={self.restarts!r} would make {runs:,} runs; {advice}"
             raise InputError(message, restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
-            both = {"max_steps": self.max_steps, "epochs": self.epochs}
+            both: dict[str, Any] = {"max_steps": self.max_steps, "epochs": self.epochs}
             shown = f"max_steps={self.max_steps!r} would end runs of epochs={self.epochs!r} alike"
             raise InputError(f"{shown}; leave one of them out.", **both)
         if self.also_examples is not None and not self.also:

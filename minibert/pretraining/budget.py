@@ -95,8 +95,8 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     count = runtime_of(task.ops).world_size
     if count > 1:
-        message = f"{minutes=} can't be had with {count} processes, whose clocks differ; give `steps` instead."
-        raise InputError(message, minutes=minutes)
+        what = f"{minutes=} can't be had with {count} processes, whose clocks differ"
+        raise InputError(f"{what}; give `steps` instead.", minutes=minutes)
     return minutes
 
 
@@ -167,8 +167,9 @@ def plan_steps(
             state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
             state.plan["held_out_share"] = afforded.held_out_share
         if timetable.total < state.step:
-            message = f"steps={timetable.total!r} is less than the {counted(state.step, 'step')} done by this run; give more."
-            raise InputError(message, steps=timetable.total)
+            steps = timetable.total
+            done = f"the {counted(state.step, 'step')} done by this run"
+            raise InputError(f"{steps=} is less than {done}; give more.", steps=steps)
         _write_plan(state, timetable)
         if runtime_of(task.ops).is_main_process:
             state.save(folder)

@@ -437,10 +437,9 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if stored.max_position_embeddings < options.longest:
         positions = f"the {stored.max_position_embeddings} positions of {source}"
         more = f"give it more with extend_positions={options.longest}"
-        message = (
-            f"seq_length={options.longest!r} is longer than {positions}; choose shorter sequences, or {more}."
-        )
-        raise InputError(message, seq_length=options.longest)
+        what = f"seq_length={options.longest!r} is longer than {positions}"
+        message = f"{what}; choose shorter sequences, or {more}."
+        raise InputError(message, seq_length=options.longest, extend_positions=options.longest)
     for name, stored_value in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
         given = getattr(options, name)
         if given not in (stored_value, getattr(PretrainOptions, name)):

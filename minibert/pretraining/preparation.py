@@ -331,8 +331,9 @@ def require_segments(options: PretrainOptions) -> None:
     if not options.model or not options.pairs:
         return
     if configuration(options.model).get("type_vocab_size", 2) == 1:
-        what = f"model={options.model!r} knows one segment only (type_vocab_size=1), and next sentences are told by two"
-        raise InputError(f"{what}; set next_sentence=False.", model=options.model, next_sentence=False)
+        what = f"model={options.model!r} knows one segment only (type_vocab_size=1)"
+        message = f"{what}, and next sentences are told by two; set next_sentence=False."
+        raise InputError(message, model=options.model, next_sentence=False)
 
 
 def learn_vocabulary(
@@ -501,7 +502,7 @@ def special_tokens(
         if word != token or not can_be_special(token):
             advice = "spell it as one such word, or like '[ENTITY]', with a punctuation mark first."
             if BasicTokenizer(False).tokenize(word) == [word]:
-                advice = f"learn with `cased`, {advice}"
+                advice = f"learn with lower_case=False, {advice}"
             raise InputError(
                 f"user_token={token!r} would never be found, as {word!r} in a text becomes "
                 f"{' '.join(words)!r}; {advice}"
@@ -530,7 +531,7 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
     share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
     if share > MANY_MARKED:
         what = f"{share:.0%} of the pieces are ideographs, each a word of its own"
-        advice = "where spaces part the words of the text, learn it with `segmented`"
+        advice = "where spaces part the words of the text, learn it with segmented=True"
         warn(f"{what}, so that whole-word masks hide single ones there; {advice}.")
 
 

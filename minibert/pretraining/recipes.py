@@ -264,5 +264,6 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     if not are_few or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
         shown = text[:60] if isinstance(text, str) else text
         most = f"up to {MOST_LENGTHS} of at least 5 with shares that sum to 1, such as 16:0.4,32:0.6"
-        raise InputError(f"seq_length={shown!r} is not a schedule; give one length, or {most}.", seq_length=shown)
+        what = f"seq_length={shown!r} is not a schedule"
+        raise InputError(f"{what}; give one length, or {most}.", seq_length=shown)
     return lengths

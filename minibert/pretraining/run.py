@@ -195,18 +195,18 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
-            advice = f"start a new run from its weights: model={run} and another `out`."
+            advice = f"start a new run from its weights: model={str(run)!r} and another `out`."
             raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
     if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
-        raise InputError(f"{run} already holds a run: go on with it by `resume`, or choose another `out`.")
+        raise InputError(f"{run} already holds a run: go on with it by resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
-            what = f"{', '.join(present)} of something that is no run"
+            what = f"{', '.join(present)} of something that is not a run"
             raise InputError(f"{run} holds {what}; choose another `out`.") from error
     # A run that never got to its first step left them, perhaps of another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
@@ -250,7 +250,7 @@ def _train(
         task.options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, timetable))
     if state.step == timetable.total:
-        tell("All of these steps are done; give more `steps` or `minutes` to go on.")
+        tell("All of these steps are done; to go on, give more steps or minutes.")
     peak = _peak(task, tell)
     with ExitStack() as contexts:
         log: Log = NoLog()
@@ -348,7 +348,7 @@ class _Course:
         for folder in (self._run / "shards", task.text.shards.folder):
             if not folder.exists():
                 what = f"{folder} was removed or moved while the run was reading its token shards"
-                advice = "put the folder back, or let `resume` make it again."
+                advice = "put the folder back, or let resume=True make it again."
                 raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 

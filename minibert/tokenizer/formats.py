@@ -337,7 +337,7 @@ def _is_plain(token: AddedToken) -> bool:
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
     """Return pieces by their ids, "" where there is none: of a vocab.txt that has another piece twice."""
     if not all(fits(number, int) for number in ids.values()):
-        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.")
+        raise InputError(f"{path}: an id in the vocabulary is not a number; restore the file.")
     if len(set(ids.values())) < len(ids):
         raise InputError(f"{path} gives one id to two pieces; restore the file.")
     size = max(ids.values(), default=-1) + 1

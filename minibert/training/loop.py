@@ -348,8 +348,8 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
         raise RunError(
             f"There is not enough memory for a step of {batch.S:,} sequences of up to {batch.lengths.max()} "
             f"tokens in {micro_batches:,} micro-batches of up to {-(-batch.E // micro_batches):,}: "
-            f"{error or 'the system has none left'}. Try {advice}, or `engine` jax with `recompute`, or on "
-            f"several devices with `fsdp`; {_last_checkpoint(loop)}."
+            f"{error or 'the system has none left'}. Try {advice}, or engine='jax' with recompute=True, or "
+            f"on several devices with fsdp=True; {_last_checkpoint(loop)}."
         ) from error
 
 
@@ -403,7 +403,7 @@ def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: L
             continue
         advice = "Start again in another `out` with a lower learning rate or a longer warm-up"
         if loop.reusable and any(number for number, _ in kept_steps(loop.folder)):
-            advice += f", if you like from the weights of that checkpoint: model={loop.folder.parent}"
+            advice += f", if you like from the weights of that checkpoint: model={str(loop.folder.parent)!r}"
         raise DivergedError(
             f"The {what} of step {step} is {value} at learning rate {rate:.2e}; "
             f"{_last_checkpoint(loop)}. {advice}."

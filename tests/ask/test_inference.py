@@ -262,9 +262,9 @@ def test_rows_are_counted_through_all_sequences(model):
         (encoding(), "is empty"),
         (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),
         (encoding(2, -1, 3), "is outside"),
-        (encoding(2, 2**32 + 3), "input_ids has 4294967299, which is no whole number of at most 32 bits"),
-        (encoding(2, 7.5), "input_ids has 7.5, which is no whole number"),
-        (encoding(2, None), "input_ids has None, which is no whole number"),
+        (encoding(2, 2**32 + 3), "input_ids has 4294967299, which is not an integer of at most 32 bits"),
+        (encoding(2, 7.5), "input_ids has 7.5, which is not an integer"),
+        (encoding(2, None), "input_ids has None, which is not an integer"),
         (encoding(*range(1, 42)), "41 tokens is longer than the model's 40 positions"),
         (SimpleNamespace(ids=[2, 3], token_type_ids=[0]), "Sequence 0 has 2 input_ids and 1 token_type_ids"),
         (SimpleNamespace(ids=[2, 3], token_type_ids=[0, 2]), r"token_type_ids\[1\]=2 is outside"),
@@ -287,7 +287,7 @@ def test_rows_outside_the_batch_are_refused(rows, model):
 def test_hidden_states_that_there_are_not_are_refused(layers, model):
     with pytest.raises(InputError, match=r"layers=.* are not hidden states"):
         model.hidden_states(encoding(2, 7, 3), layers)
-    with pytest.raises(InputError, match=r"layers has 1\.5, which is no whole number"):
+    with pytest.raises(InputError, match=r"layers has 1\.5, which is not an integer"):
         model.hidden_states(encoding(2, 7, 3), [1.5])
 
 
@@ -582,7 +582,7 @@ class Columns:
         ({"input_ids": [[[2, 7]]]}, "give a row of numbers for each sequence"),
         ({"input_ids": np.zeros((1, 2, 3), int)}, "give a row of numbers for each sequence"),
         ({"input_ids": 3}, "give a row of numbers for each sequence"),
-        ({"input_ids": [["a"]]}, "input_ids has 'a', which is no whole number"),
+        ({"input_ids": [["a"]]}, "input_ids has 'a', which is not an integer"),
         ({"input_ids": []}, "give at least one sequence"),
         ({"input_ids": [[2, 7]], "position_ids": [[0, 1]]}, "position_ids is not read"),
         ({"input_ids": [[2, 99]]}, r"input_ids\[1\]=99 is outside"),

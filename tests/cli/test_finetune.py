@@ -332,7 +332,10 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("finetune rte --data {sst2} --out {new}", "needs --model too"),
         ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
         ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
-        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr fast", "'fast' is no learning rate"),
+        (
+            "finetune sst2 --data {sst2} --model {model} --out {new} --lr fast",
+            "'fast' is not a learning rate",
+        ),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "--lr 0.0 is not valid"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text", "is not NAME=COLUMN"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),
@@ -368,11 +371,11 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         (
             "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
-            "vocab.txt is a file and no folder; choose another --out",
+            "vocab.txt is a file, not a folder; choose another --out",
         ),
         ("finetune sst2 --data {new} --model {new} --out /proc/minibert/x", "/proc/minibert/x can't be made"),
-        ("predict --model {run} --split dev --out {model}/vocab.txt", "vocab.txt is a file and no folder"),
-        ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt is a file and no folder"),
+        ("predict --model {run} --split dev --out {model}/vocab.txt", "vocab.txt is a file, not a folder"),
+        ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt is a file, not a folder"),
         ("finetune --resume --out {new}", "finetune.json is missing"),
         ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
         ("predict --model {run} --data {new} --out {new}", "There is no folder {new}"),
@@ -489,7 +492,7 @@ def closed(name, real):
         (
             "SST-2",
             "finetune sst2 --data {sst2} --model {model} --out {new}",
-            "{sst2} is closed to you (Permis",
+            "{sst2}: permission denied",
         ),
         (
             "task.json",

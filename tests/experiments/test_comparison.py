@@ -318,7 +318,7 @@ def test_a_page_is_written_over_nothing_but_a_page(tuned, capsys):
     report = tuned / "long" / "report.json"
     before = report.read_bytes()
     words = ["compare", str(tuned / "long"), str(tuned / "short"), "--out", str(report)]
-    assert "is no name of a page; give one that ends in .html" in ends_badly(capsys, 2, *words)
+    assert "is not the name of a page; give one that ends in .html" in ends_badly(capsys, 2, *words)
     assert report.read_bytes() == before
 
 

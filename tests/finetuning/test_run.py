@@ -355,7 +355,7 @@ def test_options_reach_the_loop_and_the_order_of_the_examples(unusual, monkeypat
     with pytest.raises(Captured) as caught:
         running.run_once(unusual, 0.0)
     batches, loop = caught.value.args
-    assert (loop.total_steps, loop.evaluate_steps, loop.accumulate, loop.keep) == (100, 10, 3, 5)
+    assert (loop.total_steps, loop.evaluate_steps, loop.accumulate, loop.max_checkpoints) == (100, 10, 3, 5)
     assert (loop.save_seconds, loop.save_steps) == (7.0, 9)
     features = unusual.prepared.train
     chosen = [features[i].sequences[0].input_ids for i in epoch_order(len(features), seed=6, epoch=0)[:16]]

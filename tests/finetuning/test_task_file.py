@@ -99,7 +99,7 @@ def test_what_was_written_of_a_tagger_is_read(tmp_path):
         (TAGGER | {"columns": [["a", "b"]]}, "columns=['a'] is not known to tag; choose from words"),
         (TAGGER | {"combination": "first"}, "'combination' is 'first', expected one of embeddings, second"),
         (TAGGER | {"config": []}, "'config' is [], expected an object"),
-        (TAGGER | {"config": {}}, "model_type=None is no tagger of LSTMs; expected 'bilstm' with inputs"),
+        (TAGGER | {"config": {}}, "model_type=None is not a tagger of LSTMs; expected 'bilstm' with inputs"),
         (TAGGER | {"config": TAGGER["config"] | {"width": "x"}}, "width='x' is not a whole number from 1 on"),
     ],
 )

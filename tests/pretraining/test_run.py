@@ -194,7 +194,7 @@ def test_options_that_are_paths_and_numbers_of_numpy_survive_json(tmp_path):
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"size": "huge"}, "size='huge' is no size of a BERT"),
+        ({"size": "huge"}, "size='huge' is not a size of BERT"),
         ({"steps": 5, "minutes": 1.0}, "both given"),
         ({"steps": 0}, "steps=0"),
         ({"minutes": 0.0}, "minutes=0.0"),
@@ -972,7 +972,7 @@ def test_going_on_does_not_need_the_folder_that_the_weights_came_from(run, corpu
 
 
 def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path):
-    with pytest.raises(InputError, match="longer than the 16 positions .* with --extend-positions 32"):
+    with pytest.raises(InputError, match="longer than the 16 positions .* with extend_positions=32"):
         pretrain(small_options(corpus, model=str(run), seq_length="32"), tmp_path / "a", show=False)
     longer = [*Tokenizer.from_pretrained(run).vocab, "extra"]
     Tokenizer(longer).save_pretrained(tmp_path / "vocab")
@@ -1031,7 +1031,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name
     place = out / name if "." in name else out / name / "x"
     place.parent.mkdir(exist_ok=True)
     place.write_text('{"mine": 1}')
-    with pytest.raises(InputError, match=f"holds {name} of something that is no run; choose another --out"):
+    with pytest.raises(InputError, match=f"holds {name} of something that is not a run; choose another"):
         pretrain(small_options(corpus), out, show=False)
     assert [path.name for path in out.iterdir()] == [name] and place.read_text() == '{"mine": 1}'
 
@@ -1040,7 +1040,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name
 def test_a_training_json_of_another_program_begins_no_run(corpus, tmp_path, text):
     (tmp_path / "training.json").write_text(text)
     (tmp_path / "vocab.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds vocab.txt, training.json of something that is no run"):
+    with pytest.raises(InputError, match="holds vocab.txt, training.json of something that is not a run"):
         pretrain(small_options(corpus), tmp_path, show=False)
     with pytest.raises(InputError, match="does not hold the options of a run .'corpus' is missing."):
         PretrainOptions.resumed(tmp_path / "training.json")
@@ -1072,12 +1072,12 @@ def test_a_text_of_words_that_are_too_long_is_not_called_empty(tmp_path):
 
 
 def test_a_file_in_place_of_the_run_folder_is_refused(corpus):
-    with pytest.raises(InputError, match="is a file and no folder; choose another --out"):
+    with pytest.raises(InputError, match="is a file, not a folder; choose another `out`"):
         pretrain(small_options(corpus), corpus, show=False)
 
 
 def test_going_on_with_other_options_is_refused_before_anything_happens(run, corpus):
-    with pytest.raises(InputError, match="cannot go on with .*seed=9"):
+    with pytest.raises(InputError, match="cannot be resumed with .*seed=9"):
         pretrain(small_options(corpus, steps=200, seed=9), run, resume=True, show=False)
 
 

@@ -127,13 +127,13 @@ def test_any_shape_is_a_size_with_the_recipe_of_the_nearest(size, like):
 
 @pytest.mark.parametrize("size", ["3-192-5", "0-192-3", "3-192", "3-192-3-1", "3-192-0", "-3-192-3", "huge"])
 def test_what_is_no_shape_is_refused_as_a_size(size, capsys, tmp_path):
-    told = f"size={size!r} is no size of a BERT; give tiny, mini, small, medium, base, large, or L-H-A such"
+    told = f"size={size!r} is not a size of BERT; give tiny, mini, small, medium, base, large, or L-H-A such"
     for make in (BertConfig.from_size, lambda size: PretrainOptions(size=size)):
         with pytest.raises(InputError) as caught:
             make(size)
         assert str(caught.value) == f"{told} as 3-192-3, with H a multiple of A."
     error = ends_badly(capsys, 2, "pretrain", f"--size={size}", "--out", str(tmp_path / "out"))
-    assert f"--size {size} is no size of a BERT" in error and not (tmp_path / "out").exists()
+    assert f"--size {size} is not a size of BERT" in error and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("size", sorted(PAPER))

@@ -56,11 +56,11 @@ def test_labels_are_a_list_or_between_bars_or_none(tmp_path, name, text):
         ("a.jsonl", '"art"', r"line 1: the column 'label' is 'art', expected a list such as \[\"sport\","),
         ("a.jsonl", "null", "the column 'label' is None, expected a list"),
         ("a.jsonl", '{"art": 1}', "expected a list"),
-        ("a.jsonl", '["art", 3]', "holds something that is no name; give names that are not empty"),
+        ("a.jsonl", '["art", 3]', "holds something that is not a name; give names that are not empty"),
         ("a.jsonl", '["art|news"]', r"and have no \|"),
         ("a.jsonl", '["art", "art"]', "name each label once"),
         ("a.csv", "\"['art', 'news']\"", r"line 2: .* expected names with \| between them"),
-        ("a.csv", "art||news", "holds something that is no name"),
+        ("a.csv", "art||news", "holds something that is not a name"),
     ],
 )
 def test_a_list_of_labels_that_is_none_is_refused(tmp_path, name, cell, message):

@@ -316,7 +316,7 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
     with pytest.raises(
-        InputError, match="others to measure on, which split_dev=0.3 would not look at; leave it"
+        InputError, match="has a train and a dev file, and split_dev=0.3 divides one file; leave it"
     ):
         preparation.read_examples(registry.create("classify"), options)
     one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
@@ -690,11 +690,13 @@ def test_an_unknown_task_suggests_names():
         registry.create("sst-2")
     with pytest.raises(InputError, match="there are cola, sst2, mrpc"):
         registry.create("xyz")
-    with pytest.raises(InputError, match="columns=.* are for classify, multilabel, regress, tag, qa"):
+    with pytest.raises(
+        InputError, match="columns=.* is for custom tables .classify, multilabel, regress, tag, qa"
+    ):
         registry.create("rte", {"text": "a"})
     with pytest.raises(InputError, match=r"columns=\['words'\] is not known to classify; choose from"):
         registry.create("classify", {"words": "a"})
-    with pytest.raises(InputError, match="columns={'header': 'maybe'}: header is neither yes nor no"):
+    with pytest.raises(InputError, match="columns={'header': 'maybe'} is neither yes nor no"):
         registry.create("classify", {"header": "maybe"})
 
 

@@ -210,7 +210,7 @@ def test_arguments_that_make_no_sense_are_refused():
     with pytest.raises(InputError, match="compat='fast' is unknown; choose one of google, hf-slow, hf-fast"):
         BasicTokenizer(compat="fast")
     for wrong in ("[MASK]", [1], [None]):
-        with pytest.raises(InputError, match="never_split=.* is no list of words"):
+        with pytest.raises(InputError, match="never_split=.* is not a list of words"):
             BasicTokenizer(never_split=wrong)
     with pytest.raises(InputError, match="never_split has an empty string"):
         BasicTokenizer(never_split=["a", ""])

@@ -242,10 +242,10 @@ def test_only_weights_that_have_learnt_something_are_advised_to_start_from(tmp_p
             (grads, {"loss": float("nan")}) if step == 2 else bert_gradients(ops, params, grads, part, step)
         )
 
-    with pytest.raises(RunError, match="--model"):
+    with pytest.raises(RunError, match="from the weights of that checkpoint: model="):
         run(tmp_path / "a", 9, gradients, save_steps=1)
     state().save(tmp_path / "b" / "checkpoints")
-    with pytest.raises(RunError, match="checkpoint is intact. Start again in another --out .* warm-up.$"):
+    with pytest.raises(RunError, match="checkpoint is intact. Start again in another `out` .* warm-up.$"):
         run(tmp_path / "b", 9, gradients)
 
 

@@ -211,7 +211,7 @@ def test_going_on_from_the_middle_ends_with_the_same_bytes(runs, kind, tmp_path)
 
 def test_a_run_by_lamb_does_not_go_on_by_adamw(runs, capsys):
     assert cli.main(["pretrain", "--out", str(runs / "lamb"), "--resume", "--optimizer", "adamw"]) == 2
-    assert "cannot go on with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
+    assert "cannot be resumed with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         if value in RENAMED and action.metavar == "COMMAND":
             self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
         what = str(action.metavar).lower()
-        self.error(f"{value!r} is no {what}{_suggestion(value, choices)}")
+        self.error(f"{value!r} is not a {what}{_suggestion(value, choices)}")
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Exit with 2 because of words that are no flags of the command; name those that may be meant.

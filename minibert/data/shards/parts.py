@@ -144,7 +144,7 @@ class Manifest:
         """
         for field, what in (
             ("corpus_sha256", "another corpus (other files, or other sizes of them)"),
-            ("layout", f"layout={other.layout} instead of {self.layout}"),
+            ("layout", f"the layout {other.layout} instead of {self.layout}"),
             ("tokenizer_sha256", "another vocabulary"),
         ):
             if getattr(self, field) != getattr(other, field):
@@ -321,7 +321,7 @@ def require_free(folder: Path) -> None:
             f"{folder} holds parts of token shards ({len(parts)} of {count}); "
             "go on with `part`, or choose another `out`."
         )
-    raise InputError(f"{folder} is there and is no empty folder; choose another `out`.")
+    raise InputError(f"{folder} is there and is not an empty folder; choose another `out`.")
 
 
 def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Manifest) -> Manifest:

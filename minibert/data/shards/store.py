@@ -87,7 +87,7 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"folder={str(folder)!r} is there and is no empty folder; name another.")
+        raise InputError(f"folder={str(folder)!r} is there and is not an empty folder; name another.")
     write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place))
     return TokenShards(folder, tokenizer)
 

@@ -100,7 +100,7 @@ class Extractor:
             why = "needs a pooler, which this model does not have; choose another pool."
             raise InputError(f"pool='pooled' {why}", pool=self.pool)
         if self.pool == "pooled" and self.numbers != (config.L,):
-            given = {"pool": self.pool, "layers": self.layers}
+            given: dict[str, Any] = {"pool": self.pool, "layers": self.layers}
             message = f"pool='pooled' reads the last layer; leave out layers={self.layers!r}."
             raise InputError(message, **given)
         if self.pool == "cls" and config.is_decoder:

@@ -199,7 +199,7 @@ class Machine:
     def _storage(self, identity: Any) -> Storage:
         """Check ("storage", kind, key, device, count), in older files with None at the end."""
         if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
-            raise Hostile("refers to something outside of it that is no storage")
+            raise Hostile("refers to something outside of it that is not a storage")
         _, kind, key, _, count, *view = identity
         is_kind = type(kind) is _Name and kind.kind == "storage"
         if not is_kind or type(key) is not str or view not in ([], [None]):
@@ -223,7 +223,7 @@ def _allowed(module: Any, name: Any) -> _Name:
 def _rebuilt(name: Any, arguments: Any) -> Any:
     """Return what stands for a call: what PyTorch would call is described instead, and nothing runs."""
     if type(name) is not _Name or type(arguments) is not tuple:
-        raise Hostile("calls something that is no function for tensors")
+        raise Hostile("calls something that is not a function for tensors")
     match name.kind, arguments:
         case "dictionary", ():
             return {}
@@ -241,7 +241,7 @@ def _dictionary(items: list[Any]) -> dict[str, Any]:
     keys = items[::2]
     values = items[1::2]
     if len(keys) != len(values) or not all(type(key) is str for key in keys):
-        raise ValueError("a dictionary has keys that are no strings")
+        raise ValueError("a dictionary has keys that are not strings")
     return dict(zip(keys, values, strict=True))
 
 
@@ -250,7 +250,7 @@ def _sizes(values: Any) -> tuple[int, ...]:
     if type(values) is not tuple or len(values) > 8:
         raise ValueError("a tensor has more dimensions than any needs")
     if not all(type(value) is int and 0 <= value < _LARGEST for value in values):
-        raise ValueError("a size or place is no whole number from 0 on")
+        raise ValueError("a size or place is not a whole number from 0 on")
     return values
 
 

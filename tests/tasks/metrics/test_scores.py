@@ -176,11 +176,12 @@ def test_what_does_not_fit_together_is_refused(figure, gold, predicted, message)
 
 
 def test_labels_that_cannot_be_there_are_refused():
-    with pytest.raises(InputError, match="positive=1"):
+    with pytest.raises(InputError, match="positive=1") as caught:
         f1(["1", "0"], ["1", "1"])
+    assert caught.value.arguments == {"positive": 1}
     with pytest.raises(InputError, match="'c' is not among the labels a, b"):
         confusion(["a", "c"], ["a", "b"], ["a", "b"])
-    with pytest.raises(InputError, match="'one' is none"):
+    with pytest.raises(InputError, match="'one' is not a number"):
         pearson(["one", "two"], ["one", "two"])
     with pytest.raises(InputError, match="two at least"):
         spearman([1], [1])
