@@ -119,7 +119,18 @@ class Run:
         return Tokenizer.from_pretrained(self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`, in order."""
+        """Return what was recorded of the steps.
+
+        Returns
+        -------
+        list of dict
+            One for each line of `metrics.jsonl`, in order: numbers by name, such as "step" and "mlm_loss".
+
+        Raises
+        ------
+        InputError
+            When the file is missing or can't be read.
+        """
         return read_metrics(self.folder)
 
     def __str__(self) -> str:
@@ -322,7 +333,9 @@ def run_folder(
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
-        raise InputError("There is no run in runs/ to go on with; name its folder with out='runs/...'.", out="runs/...")
+        raise InputError(
+            "There is no run in runs/ to go on with; name its folder with out='runs/...'.", out="runs/..."
+        )
     return started[-1].parent
 
 

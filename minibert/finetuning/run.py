@@ -26,7 +26,7 @@ from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import asked_examples, bag_of_words_in, source_of
+from minibert.finetuning.preparation import Rows, asked_examples, bag_of_words_in, source_of
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -50,6 +50,7 @@ def finetune(
     began: float | None = None,
     ops: Ops | None = None,
     on_log: OnLog | None = None,
+    rows: Rows | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a model for a task and leave a folder behind.
 
@@ -70,6 +71,8 @@ def finetune(
         A custom engine, in place of the one that the options name; it computes in their `dtype`.
     on_log : callable, optional
         Called with the number of a step and what is recorded of it, by names such as "train/loss".
+    rows : Rows, optional
+        The examples in memory, as the files hold them that `options.data` names; these are not read then.
 
     Returns
     -------
@@ -107,7 +110,7 @@ def finetune(
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
-            prepared = run_class.prepare(options, ops, out, show)  # once for all runs
+            prepared = run_class.prepare(options, ops, out, show, rows)  # once for all runs
             peak = None
             if run_class is WholeRun:  # of LSTMs nobody counts the operations
                 peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)

@@ -17,7 +17,7 @@ from minibert.engines.flops import task_operations
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.models import OUTPUT_LAYER, start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, prepare
+from minibert.finetuning.preparation import Prepared, Rows, prepare
 from minibert.finetuning.running import Run
 from minibert.hub.checkpoint import Checkpoint
 from minibert.hub.sentence_transformers import write_modules
@@ -134,6 +134,7 @@ class WholeRun(Run):
         ops: Any,
         folder: Path,
         show: bool,
+        rows: Rows | None = None,
     ) -> Prepared:
         """Read model and data; check that pairs that are told from the others of their batch have such.
 
@@ -147,6 +148,8 @@ class WholeRun(Run):
             Of the run; not used here.
         show : bool
             Likewise.
+        rows : Rows, optional
+            The examples, where they are in memory.
 
         Returns
         -------
@@ -157,7 +160,7 @@ class WholeRun(Run):
         InputError
             When model or data can't be used, or a batch of pairs would have only one of them, or be divided.
         """
-        prepared = prepare(options)
+        prepared = prepare(options, rows)
         if prepared.head.kind == "contrastive":
             _require_whole_batches(options, ops, prepared)
         return prepared

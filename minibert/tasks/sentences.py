@@ -281,8 +281,12 @@ class Sentences(Task):
         Returns
         -------
         str
-            "Example" and its id.
+            The row of examples in memory; else "Example" and its id.
         """
+        for name, examples in self.rows.items():
+            for number, candidate in enumerate(examples):
+                if candidate is example:
+                    return f"Row {number:,} of {name}"
         return f"Example {example.id}"
 
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
