@@ -172,9 +172,7 @@ class TextClassifier(_OfTexts):
             for row, value in labels:
                 if value not in names:
                     what = f"Row {row:,} of y has the label {value!r}"
-                    raise InputError(
-                        f"{what}, which no training row has; correct it, or add rows of it."
-                    )
+                    raise InputError(f"{what}, which no training row has; correct it, or add rows of it.")
         return [names.get(value, str(value).strip()) for _, value in labels]
 
     def _learn_classes(self, labels: list[tuple[int, Any]]) -> None:
