@@ -88,7 +88,8 @@ class Lesson:
         Parameters
         ----------
         function : function
-            The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes.
+            The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes, and `mine.py`
+            is written at once. What it may be made of is in `minibert.course.honesty`, which judges nothing here.
         seed : int, default None
             Repeats an earlier check, whose line names it; None: a fresh one.
         **route
@@ -131,6 +132,8 @@ class Lesson:
         verdict = Verdict(number, name, state, text)
         self.verdicts.append(verdict)
         print(verdict)
+        if state == "passed" and is_operation(name):
+            self._save()
 
     def passed(self, number: str) -> bool:
         """Tell whether every function of an exercise has passed.
@@ -257,18 +260,23 @@ class Lesson:
 
     def keep(self) -> None:
         """Write the operations that have passed to mine.py, which the next notebook reads."""
+        if self._save():
+            print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
+
+    def _save(self) -> bool:
+        """Write what has passed, and tell whether it could be written."""
         try:
             text = mine.text_of(self.mine)
         except InputError as error:
             print(f"{mine.FILE} is not written: {error}")
-            return
+            return False
         if self._set_aside:
             names = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
             aside = mine.FILE.rename(next(name for name in names if not name.exists()))
             print(f"The {mine.FILE} that was there is {aside} now.")
             self._set_aside = False
         atomic_text(mine.FILE, text)
-        print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
+        return True
 
     def _state(self, name: str) -> tuple[str, str]:
         """Judge one of the reader's operations; one without a gradient check is taken as it is."""
