@@ -7,7 +7,7 @@ order, from what says most to what says least.
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,8 +117,8 @@ def absolute(parts: list[Part]) -> str:
 
 def factor(parts: list[Part]) -> str:
     """Name a constant factor, the same in every question or one of its sizes or numbers."""
-    factors = [_factor(part.found, part.expected) for part in parts]
-    if None in factors:
+    factors = _factors((part.found, part.expected) for part in parts)
+    if not factors:
         return ""
     if np.ptp(factors) <= CLOSE * abs(factors[0]):
         value = factors[0]
@@ -148,8 +148,8 @@ def term(parts: list[Part]) -> str:
         terms = [_broadcast(part.arguments[name], part.expected) for part in parts]
         if any(one is None for one in terms):
             continue
-        factors = [_factor(part.difference, one) for part, one in zip(parts, terms, strict=True)]
-        if None in factors or np.ptp(factors) > CLOSE * abs(factors[0]):
+        factors = _factors((part.difference, one) for part, one in zip(parts, terms, strict=True))
+        if not factors or np.ptp(factors) > CLOSE * abs(factors[0]):
             continue
         if abs(factors[0] + 1) < CLOSE:
             return f"lacks the term {name}"
@@ -233,7 +233,9 @@ def rounded(parts: list[Part]) -> str:
         errors.append(float(abs(part.difference).max() / max(abs(part.expected).max(), 1e-300)))
     if max(errors) > SMALL:
         return ""
-    return f"is nearly right, to {max(errors):.0e}: an approximation, single precision or a constant cut short"
+    return (
+        f"is nearly right, to {max(errors):.0e}: an approximation, single precision or a constant cut short"
+    )
 
 
 # Laws of where a part is off ---------------------------------------------------------------------------
@@ -502,7 +504,7 @@ def _settable(arguments: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]
     """List the numbers, truth values and arrays of numbers among arguments and their fields."""
     for name, value in arguments.items():
         fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None)
-        inner = {(name,): value}
+        inner: dict[tuple[str, ...], Any] = {(name,): value}
         if fields:
             inner = {(name, field): getattr(value, field) for field in fields}
         elif isinstance(value, dict):
@@ -732,7 +734,7 @@ def _same(one: Asked, name: str) -> bool:
 
 
 def _alike(found: Any, expected: Any) -> bool:
-    """Tell whether two nested values are the same but for rounding, which is judged more strictly elsewhere."""
+    """Tell whether two nested values are the same but for rounding."""
     if isinstance(expected, dict):
         return (
             isinstance(found, dict)
@@ -771,6 +773,13 @@ def _factor(found: Any, expected: Any) -> float | None:
     return value if value and close(found, value * expected) else None
 
 
+def _factors(pairs: Iterable[tuple[Any, Any]]) -> list[float]:
+    """Return the factor of the first array of each pair to the second; nothing if a pair has none."""
+    factors = [_factor(found, expected) for found, expected in pairs]
+    known = [value for value in factors if value is not None]
+    return known if len(known) == len(factors) else []
+
+
 def _scalars(parts: list[Part]) -> Iterator[tuple[str, list[float]]]:
     """List the sizes of the arguments, and those that are numbers: name and value in each question."""
     for name in _common(parts):
@@ -792,7 +801,7 @@ def _common(parts: list[Part]) -> list[str]:
 
 
 def _broadcast(value: Any, like: Any) -> Any:
-    """Return an array in the shape of another, or None where it doesn't fit; a number by itself tells little."""
+    """Return an array in the shape of another, or None where it doesn't fit; None for a number, too."""
     if np.ndim(value) == 0:
         return None
     try:

@@ -1,9 +1,9 @@
 """What an answer may be made of: a judge of numbers can't see where they come from.
 
-Allowed are NumPy, the standard library's mathematics, what a chapter imports from minibert for its exercises, the
-reader's own helpers, and other operations through `self`. Not allowed are minibert's own operations in any
-disguise, code made from text, files and modules found at run time, and the second routes that the checks are
-made of. Copying the text of a solution can't be told from having written it.
+Allowed are NumPy, the standard library's mathematics, what a chapter imports from minibert for its
+exercises, the reader's own helpers, and other operations through `self`. Not allowed are minibert's own
+operations in any disguise, code made from text, files and modules found at run time, and the second routes
+that the checks are made of. Copying the text of a solution can't be told from having written it.
 """
 
 import ast
@@ -16,7 +16,7 @@ from typing import Any
 from minibert.course.judging import is_operation
 from minibert.model.ops import Ops
 
-# Of the private methods those that blocks are asked to call, and the one that draws the bits of attention's dropout.
+# Of the private methods those that blocks are asked to call, and what draws the bits of attention's dropout.
 PRIVATE = ("_dropout", "_dropout_backward", "_linear_backward", "_norm_backward", "_probability_mask")
 # What finds code, names or files while the program runs.
 REFUSED = (
@@ -46,7 +46,9 @@ def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()
         Sentences; empty for an answer that is allowed.
     """
     name = function.__name__
-    routes = {node.name: _body(node) for node in ast.walk(ast.parse(checks)) if isinstance(node, ast.FunctionDef)}
+    routes = {
+        node.name: _body(node) for node in ast.walk(ast.parse(checks)) if isinstance(node, ast.FunctionDef)
+    }
     reasons: dict[str, None] = {}
     for one in _reached(function, set()):
         source = getattr(one, "__course_source__", None) or _source(one)
@@ -110,7 +112,9 @@ def _is_reference(value: Any, depth: int) -> bool:
         return False
     if isinstance(value, Ops):
         return True
-    if isinstance(value, type) and any(is_operation(key) and callable(one) for key, one in vars(value).items()):
+    if isinstance(value, type) and any(
+        is_operation(key) and callable(one) for key, one in vars(value).items()
+    ):
         return True
     if isinstance(value, type) and issubclass(value, Ops):
         return True

@@ -89,7 +89,7 @@ class Lesson:
         ----------
         function : function
             The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes, and `mine.py`
-            is written at once. What it may be made of is in `minibert.course.honesty`, which judges nothing here.
+            is written at once. What it may be made of is said in `minibert.course.honesty`.
         seed : int, default None
             Repeats an earlier check, whose line names it; None: a fresh one.
         **route
@@ -295,7 +295,7 @@ class Lesson:
     def _explained(
         self, function: FunctionType, exercise: Exercise | None, judge: Route | OnSheet, seed: int
     ) -> str:
-        """Return the sentence of the mistake that was made, or of where the answer is off; "" if it can't be."""
+        """Return what mistake was made, or where the answer is off; "" if it can't be told."""
         try:
             with limits():
                 named = self._mistake(function, exercise, judge, seed)

@@ -130,5 +130,7 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
             what = f"{function.__name__} uses {name}, which can't be kept ({type(value).__name__})"
             raise InputError(f"{what}; make it an argument, or compute it inside the function.")
         if before not in (None, needed[name]):
-            what = f"{function.__name__} uses {name}, which is another one than that of an operation before it"
+            what = (
+                f"{function.__name__} uses {name}, which is another one than that of an operation before it"
+            )
             raise InputError(f"{what}; give one of them another name, and check it again.")

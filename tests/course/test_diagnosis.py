@@ -1,4 +1,4 @@
-"""Where a wrong answer is said to be off: each law by values, and all of them on families of wrong answers."""
+"""Where a wrong answer is said to be off: each law by values, and all on families of wrong answers."""
 
 import ast
 import re
@@ -43,12 +43,21 @@ def told(wrong, arguments=None, probes=()):
         (lambda right: right**2, "dx is the square of what it should be."),
         (lambda right: right.astype(np.float32), "dx is nearly right, to "),
         (lambda right: right * np.nan, "dx is not finite (nan or inf) everywhere."),
-        (lambda right: np.where(np.arange(len(right))[:, None] > 0, 7, right), "dx is right in the first row only."),
-        (lambda right: right + right.mean(1, keepdims=True), "dx is off by an added constant of its own in each row"),
+        (
+            lambda right: np.where(np.arange(len(right))[:, None] > 0, 7, right),
+            "dx is right in the first row only.",
+        ),
+        (
+            lambda right: right + right.mean(1, keepdims=True),
+            "dx is off by an added constant of its own in each row",
+        ),
         (lambda right: right * (1 + right[1:2] ** 2), "dx is off by a factor of its own in each column."),
-        (lambda right: np.where(right > 0, 2 * right, right), "dx is off only where the right number is positive."),
+        (
+            lambda right: np.where(right > 0, 2 * right, right),
+            "dx is off only where the right number is positive.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_law_is_told_by_its_name(wrong, sentence):
     text = told(wrong)
     assert sentence in text and "db is right." in text
@@ -70,7 +79,9 @@ def _place(right):
 
 def test_a_right_answer_is_not_diagnosed_and_exchanged_parts_are_named():
     assert told(lambda right: right) == ""
-    asked = [Asked({"dq": y, "dk": x}, {"dq": x, "dk": y}, {}) for x, y in zip(TABLES, TABLES[1:], strict=False)]
+    asked = [
+        Asked({"dq": y, "dk": x}, {"dq": x, "dk": y}, {}) for x, y in zip(TABLES, TABLES[1:], strict=False)
+    ]
     assert diagnose(asked, []) == "dq is what dk should be. dk is what dq should be."
 
 
@@ -99,7 +110,11 @@ def test_variants_tell_what_an_error_depends_on():
 
 def test_names_of_results_are_read_from_the_docstring():
     assert names_in("Return dq, dk and dv, each (n,D), of sum.") == ["dq", "dk", "dv"]
-    assert names_in("Return dx (T,K), dweight (K,N) and dbias (N,); saved has x.") == ["dx", "dweight", "dbias"]
+    assert names_in("Return dx (T,K), dweight (K,N) and dbias (N,); saved has x.") == [
+        "dx",
+        "dweight",
+        "dbias",
+    ]
     assert names_in("Return the tokens that the model sees and the right ones.") == []
     assert names_in(None) == []
 

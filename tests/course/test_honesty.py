@@ -9,8 +9,11 @@ import pytest
 from course import execute, notebooks
 
 from minibert.core.ops.primitives import LinearSaved
+from minibert.course import mine
 from minibert.course.exercises import definitions, exercises
 from minibert.course.honesty import honest
+from minibert.course.judging import is_operation
+from minibert.course.lesson import OPERATIONS
 from minibert.model.ops import Ops
 
 ROUTE = "def by_entries(f, arguments):\n    '''Route.'''\n    return [f(one) for one in arguments]\n"
@@ -30,26 +33,48 @@ def written(code, **names):
     ("code", "names", "reason"),
     [
         ("    return kept(dy, saved)\n", {"kept": Ops().linear_backward}, "kept is an operation of minibert"),
-        ("    return kept(self, dy, saved)\n", {"kept": Ops.linear_backward}, "kept is an operation of minibert"),
+        (
+            "    return kept(self, dy, saved)\n",
+            {"kept": Ops.linear_backward},
+            "kept is an operation of minibert",
+        ),
         ("    return kept[0](dy, saved)\n", {"kept": [Ops().linear_backward]}, "kept is an operation"),
-        ("    return kept(dy, saved)\n", {"kept": functools.partial(Ops.linear_backward, Ops())}, "kept is an op"),
-        ("    return Ops().linear_backward(dy, saved)\n", {"Ops": Ops}, "Ops is an operation of minibert, or holds"),
-        ("    return one.linear_backward(dy, saved)\n", {"one": type("Mine", (Ops,), {})()}, "one is an operation"),
-        ("    return Mine.linear_backward(self, dy, saved)\n",
-         {"Mine": type("Mine", (), {"linear_backward": Ops.linear_backward})}, "Mine is an operation"),
+        (
+            "    return kept(dy, saved)\n",
+            {"kept": functools.partial(Ops.linear_backward, Ops())},
+            "kept is an op",
+        ),
+        (
+            "    return Ops().linear_backward(dy, saved)\n",
+            {"Ops": Ops},
+            "Ops is an operation of minibert, or holds",
+        ),
+        (
+            "    return one.linear_backward(dy, saved)\n",
+            {"one": type("Mine", (Ops,), {})()},
+            "one is an operation",
+        ),
+        (
+            "    return Mine.linear_backward(self, dy, saved)\n",
+            {"Mine": type("Mine", (), {"linear_backward": Ops.linear_backward})},
+            "Mine is an operation",
+        ),
         ("    class Mine:\n        pass\n    return Mine\n", {}, "it defines a class, Mine."),
         ("    return super().linear_backward(dy, saved)\n", {}, "it uses super."),
         ("    exec('solution')\n", {}, "it uses exec."),
         ("    return eval('solution')\n", {}, "it uses eval."),
         ("    return open('mine.py').read()\n", {}, "it uses open."),
         ("    import importlib\n    return importlib\n", {}, "it imports importlib."),
-        ("    from minibert.course.exercises import exercises\n    return exercises\n", {},
-         "it imports minibert.course.exercises."),
+        (
+            "    from minibert.course.exercises import exercises\n    return exercises\n",
+            {},
+            "it imports minibert.course.exercises.",
+        ),
         ("    return self.__class__.__mro__\n", {}, "it uses __mro__."),
         ("    return self._probabilities(dy)\n", {}, "it calls self._probabilities."),
         ("    return self.linear_backward(dy, saved)\n", {}, "it calls self.linear_backward."),
     ],
-)  # fmt: skip
+)
 def test_a_cheat_is_refused_with_its_reason(code, names, reason):
     assert any(one.startswith(reason) for one in honest(written(HEAD + code, **names)))
 
@@ -78,3 +103,21 @@ def test_every_solution_is_allowed(path):
         execute(exercise.solution, namespace)
         for name in exercise.functions:
             assert honest(namespace[name], exercise.check) == [], (exercise.number, name)
+
+
+def test_the_solutions_of_all_chapters_can_be_kept_together():
+    """No two of them use different helpers of the same name."""
+    kept = {}
+    for path in notebooks():
+        namespace = {"__name__": "__main__"}
+        for node in ast.parse(definitions(path)).body:
+            try:
+                execute(ast.unparse(node), namespace)
+            except NameError:  # it needs what the notebook computes
+                continue
+        for exercise in exercises(path):
+            execute(exercise.solution, namespace)
+            kept |= {name: namespace[name] for name in exercise.functions if is_operation(name)}
+    text = mine.text_of(kept)
+    assert set(OPERATIONS) <= set(kept)
+    assert text.count("\n    def ") >= len(kept)

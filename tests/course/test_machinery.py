@@ -188,7 +188,15 @@ def gelu_backward(self, dy, saved, form):
         ["return np.ones_like(saved.x), np.ones_like(saved.weight), np.ones(dy.shape[1])"],
         ["if dy.shape == (5, 4):", f"    {RIGHT}", "return 0 * saved.x, 0 * saved.weight, 0 * dy[0]"],
     ],
-    ids=["super", "another engine", "by its class", "a class of that name", "compiled", "constants", "shapes"],
+    ids=[
+        "super",
+        "another engine",
+        "by its class",
+        "a class of that name",
+        "compiled",
+        "constants",
+        "shapes",
+    ],
 )
 def test_cheats_are_rejected(lesson, lines):
     ops = NumbaOps()  # compiled before a clock runs, which that may take longer than
@@ -281,7 +289,9 @@ def test_a_pass_is_saved_at_once_and_a_helper_of_the_same_name_does_not_take_ano
     def using(name, factor):
         helper = f"def twice(x): return x * {factor} / {factor}\n"
         body = RIGHT if name == "linear_backward" else "return dy * (1 - saved.y * saved.y)"
-        return defined(f"{helper}def {name}(self, dy, saved):\n    {body.replace('return dy', 'return twice(dy)')}\n")
+        return defined(
+            f"{helper}def {name}(self, dy, saved):\n    {body.replace('return dy', 'return twice(dy)')}\n"
+        )
 
     assert said(lesson, using("linear_backward", 2))[0] == "passed"
     first = open("mine.py", encoding="utf-8").read()

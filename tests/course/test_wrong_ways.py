@@ -1,4 +1,4 @@
-"""Wrong ways to a right-looking answer: each was accepted until the check asked for values that tell it apart."""
+"""Wrong ways to a right-looking answer, each of which only some values tell from the right one."""
 
 import ast
 
@@ -85,7 +85,9 @@ def test_a_derivative_by_richardsons_differences_is_told_from_the_complex_step()
     "(8 * (at(h) - at(-h)) - at(2 * h) + at(-2 * h)) / (12 * h)"])  # fmt: skip
 @pytest.mark.parametrize("tolerance", ["1e-7", "1e-5"])
 def test_a_judge_by_differences_fails_however_often_it_is_pressed(difference, tolerance):
-    code = DIFFERENCES.replace("DIFFERENCE", difference).replace("TOLERANCE", tolerance).replace("STEP", "1e-3")
+    code = (
+        DIFFERENCES.replace("DIFFERENCE", difference).replace("TOLERANCE", tolerance).replace("STEP", "1e-3")
+    )
     assert {one.state for one in verdicts("05.6", code)} == {"failed"}
 
 
