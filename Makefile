@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sanitize emulate notebooks docs clean
+.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -105,6 +105,9 @@ fuzz: $(VENV)/.with-test ## the tokenizer in C against the one in Python on 1,00
 
 equations: $(VENV)/.with-test ## a fault in every equation and setting of the paper, whose test has to turn red; ARGS='3 A.2-k'
 	$(BIN)/python tests/support/equations.py $(ARGS)
+
+sentences: $(VENV)/.with-test ## what each misuse is told, written anew for a person to read: tests/misuse/*.txt
+	$(BIN)/python tests/misuse/snapshots.py $(ARGS)
 
 sanitize: sanitized-tests sanitized-kernels sanitized-fuzzing ## the native code under Address-, UndefinedBehavior- and ThreadSanitizer, libFuzzer
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 project = "minibert"
 copyright = "the authors of minibert, Apache-2.0"
 version = release = minibert.__version__
-extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
 exclude_patterns = ["_build", "examples"]
 
 autodoc_preserve_defaults = True  # as they are written, not a path of this machine
@@ -41,6 +41,8 @@ html_static_path = ["_static"]
 html_css_files = ["minibert.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 html_theme_options = {"navigation_with_keys": True}
 highlight_language = "text"  # of a fence that names no language
 pygments_style, pygments_dark_style = "friendly", "monokai"
@@ -126,13 +128,17 @@ def say_lines(app: Any, page: str, content: list[str]) -> None:
 
 
 def describe_below(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Put what stands behind "name : " on the line below, where numpydoc takes it for a description."""
+    """Put a description behind "name : " on the line below, where numpydoc looks for it.
+
+    Where there is one below already, what stands behind the name is its type.
+    """
     section, found = "", []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if following.strip() and set(following.strip()) == {"-"}:
             section = line.strip()
         entry = re.match(r"(\w[\w, *]*) : (.*)", line)
-        if entry and section in ("Parameters", "Attributes", "Returns", "Yields"):
+        is_described = following.startswith(" ")
+        if entry and not is_described and section in ("Parameters", "Attributes", "Returns", "Yields"):
             found += [entry[1], f"    {entry[2]}"]
         else:
             found.append(line)

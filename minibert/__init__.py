@@ -1,12 +1,12 @@
 """minibert: BERT from scratch (Devlin et al. 2019), with a core small enough to read from end to end.
 
-What a user imports stands in `_PUBLIC`, and is loaded when first asked for: `import minibert` itself loads
+What a user imports stands in `_MODULES`, and is loaded when first asked for: `import minibert` itself loads
 nothing, so that `minibert --help` and a script that only wants the tokenizer start at once.
 """
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what an editor is to know
+if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     from minibert.api.loading import load as load
     from minibert.api.runs import Run as Run, finetune as finetune, pretrain as pretrain
     from minibert.api.texts import (
@@ -24,35 +24,42 @@ if TYPE_CHECKING:  # what an editor is to know
 
 __version__ = "0.2.0.dev0"
 
-_PUBLIC = {
-    "base.errors": "InputError RunError",
-    "api.loading": "load",
-    "api.texts": "MultilabelClassifier TextClassifier TextRegressor",
-    "api.words": "QuestionAnswerer TokenTagger",
-    "explorer": "show",
-    "ask.inference": "Bert",
-    "core.batch": "Batch",
-    "core.config": "BertConfig",
-    "api.runs": "Run finetune pretrain",
-    "tokenizer": "Tokenizer",
+# Every public name, and the module that it is loaded from. A new one is also imported above, for editors.
+_MODULES = {
+    "Batch": "minibert.core.batch",
+    "Bert": "minibert.ask.inference",
+    "BertConfig": "minibert.core.config",
+    "InputError": "minibert.base.errors",
+    "MultilabelClassifier": "minibert.api.texts",
+    "QuestionAnswerer": "minibert.api.words",
+    "Run": "minibert.api.runs",
+    "RunError": "minibert.base.errors",
+    "TextClassifier": "minibert.api.texts",
+    "TextRegressor": "minibert.api.texts",
+    "TokenTagger": "minibert.api.words",
+    "Tokenizer": "minibert.tokenizer",
+    "finetune": "minibert.api.runs",
+    "load": "minibert.api.loading",
+    "pretrain": "minibert.api.runs",
+    "show": "minibert.explorer",
 }
-# Public name -> the module that defines it.
-_HOME = {name: f"minibert.{module}" for module, names in _PUBLIC.items() for name in names.split()}
-__all__ = sorted([*_HOME, "__version__"])
+__all__ = sorted([*_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    """Load a public name when it is first asked for (PEP 562)."""
+    if name not in _MODULES:
         from minibert.base.errors import did_you_mean
 
         offer = f"it offers {', '.join(__all__)}; {did_you_mean(name, __all__)}".rstrip("; ")
         raise AttributeError(f"module 'minibert' has no attribute {name!r}; {offer}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value  # found without this function from now on
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value  # from now on Python sees it without this function
     return value
 
 
 def __dir__() -> list[str]:
+    """List the public names, also those that have not been loaded."""
     return sorted({*globals(), *__all__})

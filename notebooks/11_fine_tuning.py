@@ -274,7 +274,7 @@ bayes = right["authors", "naive Bayes on pieces"].mean()
 axes.axhline(bayes, color="k", lw=0.8, ls=":", label="naive Bayes")
 axes.axhline(1 / 9, color="k", lw=0.8, ls="--", label="a guess")
 axes.set(xlabel="step", ylabel="right on dev", ylim=(0, 1), title="Who wrote it?")
-axes.legend(frameon=False, loc="lower right");
+axes.legend(frameon=False, loc="lower right")
 # %% [markdown]
 # Reading pays: the model that has read is far ahead of the one that has not. But **counting words does at least as
 # well**. Who wrote a sentence can be told from its words, whatever their order; attention has little to add, and a
@@ -313,7 +313,7 @@ axes.set_xticks(sizes, list(map(str, sizes)))
 axes.minorticks_off()
 axes.set(xlabel="sentences of each author to learn from, at most", ylabel="right on dev", ylim=(0, 1))
 axes.set_title("What reading is worth when examples are few")
-axes.legend(frameon=False, loc="upper left");
+axes.legend(frameon=False, loc="upper left")
 # %% [markdown]
 # With 20 sentences of each author the model that has read is right as often as the other with 320. A minute of reading,
 # which nobody has to label, is worth fifteen of sixteen labels here. That is the paper's argument in one picture. Naive
@@ -335,7 +335,7 @@ for (row, column), number in np.ndenumerate(table):
 axes.set_xticks(range(len(names)), names, rotation=60, ha="right")
 axes.set_yticks(range(len(names)), names)
 axes.set(xlabel="answer", ylabel="author", title="Sentences of each author, by answer")
-figure.colorbar(shares, label="share of the author's sentences");
+figure.colorbar(shares, label="share of the author's sentences")
 
 # %% [markdown]
 # ## 7. Where the order of words is all there is
@@ -380,7 +380,7 @@ for height, name in enumerate(reversed(shown)):
     axes.plot(right["order", name].mean(), height, "o", color="C0")
 axes.axvline(0.5, color="k", lw=0.8, ls="--")
 axes.set_yticks(range(len(shown)), reversed(shown))
-axes.set(xlabel="right on dev, with 95% intervals", xlim=(0.4, 1), title="As written, or shuffled?");
+axes.set(xlabel="right on dev, with 95% intervals", xlim=(0.4, 1), title="As written, or shuffled?")
 # %% [markdown]
 # Here is what a minute of reading was for. The words alone tell nothing, and six thousand examples are far too few
 # to learn English from: the untrained model falls behind even a count of pairs. The model that has read knows which

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from collections import Counter
 
 # A shell starts its background jobs with Ctrl-C ignored, and they hand that on; some tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,19 +75,42 @@ def pytest_addoption(parser):
         action="store_true",
         help="fail when a test was skipped because a dependency is not installed (continuous integration)",
     )
+    parser.addoption(
+        "--dearest",
+        type=int,
+        default=0,
+        metavar="N",
+        help="print the processor seconds of the run, and of the N tests that took most",
+    )
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the notebooks as slow."""
+    """Mark the notebooks as slow, and what a browser is started for."""
     for item in items:
-        if item.path.suffix == ".ipynb":
+        if item.path.suffix == ".ipynb" or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+
+
+_counted = 0.0  # of this process's processor seconds, those that a report has
+
+
+def _processor_seconds():
+    """Return the processor time of this process so far, and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def pytest_runtest_logstart():
+    global _counted
+    _counted = _processor_seconds()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
+    global _counted
     outcome = yield
-    _refuse_missing(item.config, outcome.get_result())
+    report, now = outcome.get_result(), _processor_seconds()
+    report.processor_seconds, _counted = now - _counted, now
+    _refuse_missing(item.config, report)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -102,7 +127,41 @@ def _refuse_missing(config, report):
             report.outcome, report.longrepr = "failed", f"--forbid-missing: {reason}"
 
 
+def pytest_sessionfinish(session):
+    """Hand the processor time of a process of xdist, imports and all, to the one that it works for."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["processor_seconds"] = _processor_seconds()
+
+
+_workers = []  # their processor seconds
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _workers.append(getattr(node, "workeroutput", {}).get("processor_seconds", 0.0))
+
+
 def pytest_terminal_summary(terminalreporter):
+    _write_dearest(terminalreporter, terminalreporter.config.getoption("--dearest"))
+    _write_skipped(terminalreporter)
+
+
+def _write_dearest(terminalreporter, count):
+    """Say what processor time a run took, and its `count` dearest tests, their fixtures included."""
+    if not count:
+        return
+    taken = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "processor_seconds"):
+                taken[report.nodeid] += report.processor_seconds
+    own = _processor_seconds() if not _workers else time.process_time()
+    terminalreporter.section(f"{own + sum(_workers):.0f} processor seconds, and the dearest tests")
+    for name, seconds in taken.most_common(count):
+        terminalreporter.write_line(f"{seconds:8.2f} s  {name}")
+
+
+def _write_skipped(terminalreporter):
     """Say how much a run did not test for want of data, which is no failure even with `--forbid-missing`."""
     skipped = sum(_DATA in str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
     if skipped:

@@ -1,12 +1,13 @@
 """CI and the Makefile: they run as on a machine where nothing was set up for them, and as they were told."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
-from paths import ROOT
+from paths import ROOT, TESTS
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="a shell that not every machine has")
 # What somebody may have set, and tests would then pass, or fail, because of it.
@@ -80,3 +81,29 @@ def test_make_pretrain_gives_each_flag_once(tmp_path, arguments, command):
     lines = done.stdout.replace("\\\n", " ").splitlines()
     [line] = [line for line in lines if "minibert pretrain" in line]
     assert " ".join(line.split()) == f"{tmp_path}/bin/minibert pretrain {command}"
+
+
+BUSY = """
+import time
+
+def test_idle():
+    pass
+
+def test_busy():
+    began = time.process_time()
+    while time.process_time() < began + 0.2:
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_the_dearest_tests_are_printed_by_processor_time(tmp_path, processes):
+    shutil.copy(TESTS / "conftest.py", tmp_path)
+    (tmp_path / "test_both.py").write_text(BUSY)
+    command = [sys.executable, "-m", "pytest", "-n", processes, "--dearest", "1", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, tmp_path], cwd=tmp_path, capture_output=True, text=True)
+    [whole] = re.findall(r"(\d+) processor seconds, and the dearest tests", done.stdout)
+    [(seconds, name)] = re.findall(r"^ +(\d+\.\d\d) s  (.+)", done.stdout, re.MULTILINE)
+    assert name == "test_both.py::test_busy"
+    assert 0.2 <= float(seconds) <= float(whole) + 0.5

@@ -28,6 +28,7 @@ from minibert.base.reading import whole_lines
 from minibert.base.terminal import json_text, printable
 from minibert.cli import answer, tokenize
 from minibert.cli.shared import texts as cli_texts
+from minibert.cli.shared.messages import on_command_line
 from minibert.cli.shared.parser import Parser
 from minibert.data import corpus, json_items, lines, ner, squad, tables, trivia
 from minibert.reports import markup
@@ -326,11 +327,11 @@ def _(text, n, tmp):
     return lambda: (printable(text), json_text([text]))
 
 
-@case("arguments in messages", " $seed", "$", "a", " $a")
+@case("arguments in messages", " seed=1", "=", "a", " `seed`", " a='")
 def _(text, n, tmp):
     parser = Parser()
     parser.add_argument("--seed")
-    return lambda: parser.as_typed(InputError(text, seed=1))
+    return lambda: on_command_line(InputError(text, seed=1), parser)
 
 
 @case("passages", " ", "a-", "a", "-", "a ", "\u2014")

@@ -1,11 +1,13 @@
 """docs/equations.md and the faults behind it: every name is there, every fault fits, a few are planted."""
 
+import ast
 import random
 
 import equations
 import pytest
 from equations import FAULTY, PAGE, TESTS, definitions, page, place, run_tests, seen, with_fault
 from paper import ROWS, SECTIONS
+from patterns import matches, replaced
 
 every_fault = pytest.mark.parametrize("row", FAULTY, ids=lambda row: row.number)
 SAMPLE = random.Random(20181011).sample(FAULTY, 3)
@@ -36,13 +38,58 @@ def test_the_code_and_the_test_are_there_and_the_fault_fits_in_one_place(row):
     file, _ = place(row)
     compile(with_fault(row), file, "exec")
     test, _, name = row.test.partition("::")
-    assert name.partition("[")[0] in definitions(TESTS / test)
+    assert name.partition("[")[0] in definitions(ast.parse((TESTS / test).read_text("utf-8")))
+
+
+def planted(code, old, new):
+    """Return the code with its one match of a pattern replaced."""
+    tree = ast.parse(code)
+    [match] = matches(old, tree)
+    return ast.unparse(replaced(tree, match, new))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x, out): return norm(x + out, scale['gamma'], eps=1, ddof=0)",
+        'def f(x, out):\n return norm((x\n + out),  # both\n scale["gamma"], ddof=0, eps=1)',
+    ],
+)
+def test_a_pattern_is_found_however_the_code_is_laid_out(code):
+    for old, new in (
+        ("norm(x + out, ...)", "norm(out, ...)"),
+        ("x + out", "out"),
+        ('norm(x + out, scale["gamma"], eps=1, ddof=0)', 'norm(out, scale["gamma"], eps=1, ddof=0)'),
+    ):
+        assert planted(code, old, new).replace("ddof=0, eps=1", "eps=1, ddof=0") == (
+            "def f(x, out):\n    return norm(out, scale['gamma'], eps=1, ddof=0)"
+        )
+
+
+def test_a_pattern_outlives_the_renaming_of_a_variable():
+    code = "def f(x, y):\n    return norm(x + y)"
+    assert planted(code, "norm(x + out)", "norm(out)") == "def f(x, y):\n    return norm(y)"
+    assert not matches("norm(out + out)", ast.parse(code))  # one name is one variable
+
+
+def test_a_pattern_takes_any_body_and_entries_of_dictionaries():
+    code = "if a:\n    b = 1\n    c = {'d': (1, 2), 'e': (1, 2)}"
+    assert planted(code, "if a: ...", "if True: ...") == code.replace("if a", "if True")
+    assert planted(code, '"e": (1, 2)', '"e": (1, 3)') == code.replace("'e': (1, 2)", "'e': (1, 3)")
+    assert len(matches("(1, 2)", ast.parse(code))) == 2
 
 
 def test_a_fault_that_fits_nowhere_or_twice_is_refused():
-    for old, times in (("no such text", 0), ("x", 17)):
-        with pytest.raises(ValueError, match=f"{times} times in core/ops/blocks.py:Blocks.attention_block"):
-            with_fault(FAULTY[0]._replace(code="core/ops/blocks.py:Blocks.attention_block", old=old))
+    [row] = (row for row in FAULTY if row.number == "A.2-c")  # excess = a_length + b_length - room
+    for old, times in (("a_length * b_length", "0"), ("a_length", "[2-9]")):
+        with pytest.raises(ValueError, match=f"A.2-c: .* is {times} times in data/nsp_spans.py:truncated"):
+            with_fault(row._replace(old=old, new="0"))
+
+
+def test_a_fault_with_a_name_that_its_file_lacks_is_refused():
+    [row] = (row for row in FAULTY if row.number == "A.2-c")
+    with pytest.raises(ValueError, match="'excess = place' has names that its file does not have: place"):
+        with_fault(row._replace(new="excess = place"))
 
 
 def test_the_page_is_that_of_the_rows():
@@ -68,8 +115,9 @@ def test_a_sample_of_the_faults_turns_its_tests_red(package):
 
 
 @pytest.mark.slow
-def test_a_change_that_breaks_nothing_survives_and_one_that_breaks_the_import_does_not_count(package):
+def test_neither_harmless_changes_nor_broken_imports_count(package):
     [row] = (row for row in FAULTY if row.number == "4.3-d")
     assert seen(row._replace(new="threshold < answers.null_odds"), package) == (False, "SURVIVES")
-    found, how = seen(row._replace(code="tasks/answering.py:NULL_THRESHOLD", old="=", new="= 1 /"), package)
+    broken = row._replace(code="tasks/answering.py:NULL_THRESHOLD", old='"null_threshold"', new="1 / 0")
+    found, how = seen(broken, package)
     assert not found and "pytest ended with" in how

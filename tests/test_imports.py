@@ -36,6 +36,7 @@ LIBRARIES = {
     "hub": ["safetensors"],
     "hub/onnx": ["onnxruntime", "torch", "transformers"],
     "finetuning/frozen": ["safetensors"],
+    "experiments": ["scipy"],
     "training": ["tqdm", "tensorboardX", "safetensors"],
     "pretraining": ["tqdm"],
     "reports": ["jinja2", "markupsafe", "matplotlib"],

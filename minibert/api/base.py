@@ -1,7 +1,7 @@
 """What all estimators have in common: parameters, `fit`, `save`, and the protocol of scikit-learn.
 
-An estimator is a dataclass of the options of a fine-tuning run. `fit` writes the data as a table, runs what
-`minibert finetune` runs, and loads the result; whatever that command promises holds here, too.
+An estimator is a dataclass of the options of a fine-tuning run. `fit` runs what `minibert finetune` runs,
+with examples in memory, and loads the result; whatever that command promises holds here, too.
 """
 
 import functools
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -37,7 +37,7 @@ from minibert.base.reading import byte_pieces
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import bag_of_words_in
+from minibert.finetuning.preparation import Rows, bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
 from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
@@ -45,12 +45,6 @@ from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
 from minibert.training.runlog import OnLog
 
-# In an error about files of `fit`, whose folder stands as NUL.
-_PLACE = re.compile(
-    r"\0(?:.(train|dev)\.jsonl)?(?:, (train|dev): |, line ([0-9,]+))?|[Ll]ine ([0-9,]+) of (train|dev)\.jsonl"
-)
-# What a column of such a file is in `fit`: y, whatever it is called there.
-_ANSWER = re.compile(r"(Row [\d,]+) of (X|dev): the (?:column|list|object) '(?:label|tags|answer)' ")
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 # Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
 OWN = {
@@ -220,15 +214,16 @@ class Estimator(ABC):
     def _fit(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Self:
         """Do what `fit` says; where that fails, a temporary folder may be left."""
         learner = type(self)(**self.get_params())  # what was fitted before stays so until this is
-        parts = learner._training_parts(X, y, dev)
-        rows = {name: list(map(self._row, examples)) for name, examples in parts.items()}
-        texts = {name: _as_lines(part) for name, part in rows.items()}
-        options, folder, resume = self._begun(texts, list(rows["train"][0]))
-        report = self._train(texts, options, folder, resume)
+        rows = learner._training_rows(X, y, dev)
+        texts = {"train": _as_lines(map(self._row, rows.train))}
+        if rows.dev is not None:
+            texts["dev"] = _as_lines(map(self._row, rows.dev))
+        options, folder, resume = self._begun(texts, list(self._row(rows.train[0])))
+        report = self._train(rows, texts, options, folder, resume)
         fitted = Finetuned.from_pretrained(folder, self.engine, threads=self.threads, dtype=options.dtype)
         vars(self).update(vars(learner))
         self._fitted = fitted
-        self._bag_of_words = bag_of_words_in(folder, fitted.labels)
+        self._bag_of_words = bag_of_words_in(folder, fitted.labels, rows)
         self._learn_report(report)
         self._warned_of_cuts = "truncated" in report
         self._asked = y if isinstance(y, str) else None
@@ -239,42 +234,45 @@ class Estimator(ABC):
             warn(f"{remark} Give more examples, more epochs or another rate.")
         return self
 
-    def _training_parts(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> dict[str, list[Any]]:
-        """Return examples by the names of their files: train, and dev where some are given to measure on."""
-        parts = {"train": self._examples(X, y, labelled=True)}
-        if dev is not None:
-            if not isinstance(dev, tuple) or len(dev) != 2:
-                raise InputError("dev is not X and y; give a tuple of the two.")
-            with naming("dev"):
-                parts["dev"] = self._examples(*dev, labelled=True)
-        elif len(parts["train"]) < 2:
-            raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
-        return parts
+    def _training_rows(self, X: Any, y: Any, dev: tuple[Any, Any] | None) -> Rows:
+        """Return the examples to learn from, and those to measure on where some are given."""
+        train = self._examples(X, y, labelled=True)
+        if dev is None:
+            if len(train) < 2:
+                raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+            return Rows(train)
+        if not isinstance(dev, tuple) or len(dev) != 2:
+            raise InputError("dev is not X and y; give a tuple of the two.")
+        with naming("dev"):
+            return Rows(train, self._examples(*dev, labelled=True))
 
     def _train(
         self,
+        rows: Rows,
         texts: dict[str, str],
         options: FinetuneOptions,
         folder: Path,
         resume: bool,
     ) -> dict[str, Any]:
-        """Write the files of examples, `texts` by name, and run the fine-tuning; return its report."""
+        """Run the fine-tuning with examples as `rows`, and keep them as files, `texts` by name.
+
+        The files are for the commands; here they only tell whether an interrupted run had the same examples.
+        """
         data = folder / "examples"
         if not resume and data.exists():
             raise InputError(f"{data} is of no run of fine-tuning; remove it, or choose another folder.")
-        in_rows = functools.partial(_of_rows, data=os.path.abspath(data))  # whoever calls this has no file
         with sole_writer(data):  # the folder goes at the end if nothing is left in it
             try:
                 for name, text in texts.items():
                     atomic_text(data / f"{name}.jsonl", text)
-                return finetune(options, folder, resume=resume, show=self.verbose, on_log=self.on_log)
+                return finetune(
+                    options, folder, resume=resume, show=self.verbose, on_log=self.on_log, rows=rows
+                )
             except KeyboardInterrupt:
                 if not (folder / OPTIONS_FILE).exists():
                     raise Interrupted("Stopped before the training began; nothing is kept.") from None
                 advice = "call fit again with the same data and it goes on from there."
                 raise Interrupted(f"Stopped and saved in {folder}; {advice}") from None
-            except InputError as error:
-                raise InputError(in_rows(str(error)), **error.arguments) from error
             finally:
                 if not (folder / OPTIONS_FILE).exists():  # it has not begun
                     for name in texts:
@@ -342,7 +340,9 @@ class Estimator(ABC):
             self._scratch = tempfile.TemporaryDirectory(prefix="minibert-", ignore_cleanup_errors=True)
             return Path(self._scratch.name), False
         if begun:
-            raise InputError(f"out={str(out)!r} already holds a run; load it, or choose another folder.", out=str(out))
+            raise InputError(
+                f"out={str(out)!r} already holds a run; load it, or choose another folder.", out=str(out)
+            )
         return folder, False
 
     # Asking
@@ -526,7 +526,7 @@ class Estimator(ABC):
         """
         folder = fitted.folder
         if fitted.task.kind != registry.create(cls.TASK).kind:
-            what = f"which no {cls.__name__} answers; use minibert.load."
+            what = f"which a {cls.__name__} does not answer; use minibert.load."
             raise InputError(f"{folder} was fine-tuned for {fitted.task.name}, {what}")
         stored: dict[str, Any] = {}
         if (folder / ESTIMATOR_FILE).exists():
@@ -632,7 +632,7 @@ class Estimator(ABC):
         )
 
 
-def _as_lines(rows: Sequence[dict[str, Any]]) -> str:
+def _as_lines(rows: Iterable[dict[str, Any]]) -> str:
     """Return rows as JSON lines."""
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     return "".join(lines)
@@ -648,25 +648,3 @@ def _has_same_files(folder: Path, texts: dict[str, str]) -> bool:
         if data != text.encode():
             return False
     return True
-
-
-def _of_rows(message: str, data: str) -> str:
-    """Say of rows, which count from 0, what a message says of the files of `fit` in the folder `data`."""
-
-    def in_rows(match: re.Match[str]) -> str:
-        if match[2]:
-            return ""
-        part = "dev" if "dev" in (match[1], match[5]) else "X"
-        line = match[3] or match[4]
-        if not line:
-            return part
-        word = "row" if match[0].startswith("line") else "Row"
-        number = int(line.replace(",", "")) - 1
-        return f"{word} {number:,} of {part}"
-
-    def of_y(match: re.Match[str]) -> str:
-        part = "dev: " if match[2] == "dev" else ""
-        return f"{part}{match[1]} of y "
-
-    marked = message.replace(data, "\0")
-    return _ANSWER.sub(of_y, _PLACE.sub(in_rows, marked))

@@ -89,7 +89,9 @@ def _cell(row: Mapping[str, Any], name: str, number: int) -> Any:
         (name,) = row
     if name not in row:
         there = ", ".join(map(str, row)) or "none"
-        raise InputError(f"Row {number:,} of corpus has no column={name!r}, only {there}; name one.", column=name)
+        raise InputError(
+            f"Row {number:,} of corpus has no column={name!r}, only {there}; name one.", column=name
+        )
     return row[name]
 
 

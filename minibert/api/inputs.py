@@ -114,7 +114,7 @@ def listed(values: Any, name: str) -> list[Any]:
     elif hasattr(values, "__array__"):
         rows = np.asarray(values).tolist()
     else:
-        raise InputError(f"{name}={short(values)} is no list; give one, an array, or a column of a table.")
+        raise InputError(f"{name}={short(values)} is not a list; give one, an array, or a column of a table.")
     if not isinstance(rows, list):
         raise InputError(f"{name}={short(values)} is a single value; give a list of them.")
     return rows
@@ -174,24 +174,22 @@ def _text_pair(row: Any, number: int) -> tuple[str, str | None]:
     """Return a row as a text and its second one; raise InputError where it is neither."""
     where = f"Row {number:,} of X"
     if not isinstance(row, list | tuple):
-        _require_text(row, where)
-        return row, None
+        return _text(row, where), None
     if len(row) != 2:
         raise InputError(f"{where} has {len(row)} parts; give a text, or a pair of texts.")
     first, second = row
-    _require_text(first, where)
-    _require_text(second, where)
-    return first, second
+    return _text(first, where), _text(second, where)
 
 
-def _require_text(value: Any, where: str) -> None:
-    """Raise InputError when a cell is no text with words in it."""
+def _text(value: Any, where: str) -> str:
+    """Return a cell as a string of Python's; raise InputError when it is not a text with words in it."""
     if is_missing(value):
         raise InputError(f"{where} is missing ({value!r}); leave the row out, or fill it.")
     if not isinstance(value, str):
         raise InputError(f"{where} is {short(value)}, of type {type(value).__name__}; give strings.")
     if not value.strip():
         raise InputError(f"{where} is empty; give a text with words in it.")
+    return str(value)
 
 
 def word_rows(data: Any, words: str) -> list[list[str]]:
@@ -211,7 +209,7 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
     Raises
     ------
     InputError
-        When there is no row, or one is no list of words; it names the row, counted from 0.
+        When there is no row, or one is not a list of words; it names the row, counted from 0.
     """
     names = column_names(data)
     if names is None:
@@ -225,9 +223,10 @@ def word_rows(data: Any, words: str) -> list[list[str]]:
     for number, row in enumerate(rows):
         if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or not len(row):
             raise InputError(f"Row {number:,} of X is {short(row)}; give a list of words, at least one.")
-        for word in row:
-            _require_text(word, f"A word in row {number:,} of X")
-    return [list(row) for row in rows]
+    sentences = []
+    for number, row in enumerate(rows):
+        sentences.append([_text(word, f"A word in row {number:,} of X") for word in row])
+    return sentences
 
 
 def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[Any]:
@@ -382,6 +381,6 @@ def seed_of(random_state: Any) -> int:
         return int(draw(2**31 - 1))
     is_whole = isinstance(random_state, int | np.integer | None)
     if not is_whole or (random_state or 0) < 0:
-        message = f"{random_state=} is no seed; give a whole number, 0 or more, or a generator of NumPy's."
+        message = f"{random_state=} is not a seed; give a whole number, 0 or more, or a generator of NumPy's."
         raise InputError(message, random_state=random_state)
     return int(random_state or 0)

@@ -14,7 +14,7 @@ from minibert.api.calls import called_with
 from minibert.api.corpora import texts_or_names
 from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
-from minibert.base.json_files import fits, misfit, read_json
+from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
@@ -100,7 +100,7 @@ class Run:
             raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
-            if wrong := misfit(held_out, MEASURED):
+            if wrong := schema_error(held_out, MEASURED):
                 raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {again}.")
             held_out = dict.fromkeys(UNKNOWN) | held_out
             if held_out["next_majority"] is None:
@@ -119,7 +119,18 @@ class Run:
         return Tokenizer.from_pretrained(self.folder)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return what was recorded of its steps, a dictionary for each line of `metrics.jsonl`, in order."""
+        """Return what was recorded of the steps.
+
+        Returns
+        -------
+        list of dict
+            One for each line of `metrics.jsonl`, in order: numbers by name, such as "step" and "mlm_loss".
+
+        Raises
+        ------
+        InputError
+            When the file is missing or can't be read.
+        """
         return read_metrics(self.folder)
 
     def __str__(self) -> str:
@@ -322,7 +333,9 @@ def run_folder(
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
-        raise InputError("There is no run in runs/ to go on with; name its folder with out='runs/...'.", out="runs/...")
+        raise InputError(
+            "There is no run in runs/ to go on with; name its folder with out='runs/...'.", out="runs/..."
+        )
     return started[-1].parent
 
 

@@ -17,7 +17,9 @@ from minibert.api.base import Estimator, documented
 from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.base.errors import InputError
 from minibert.data.glue import TextExample
+from minibert.data.tables import SEPARATOR
 from minibert.finetuning.models import Finetuned
+from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
 from minibert.tasks.metrics import r2
@@ -99,7 +101,7 @@ class TextClassifier(_OfTexts):
         classes: Sequence[Any],
         max_length: int | None = None,
         pairs: bool = False,
-        ops: Any = None,
+        ops: Ops | None = None,
     ) -> "TextClassifier":
         """Return a fitted classifier of parameters that were trained elsewhere, in a custom loop.
 
@@ -150,9 +152,9 @@ class TextClassifier(_OfTexts):
         """Return what is wrong with a value of y; "" if nothing is."""
         is_float = isinstance(value, float)
         if is_float and not (math.isfinite(value) and value.is_integer()):
-            return "is continuous and so no class; a TextRegressor learns numbers"
+            return "is continuous and so not a class; a TextRegressor learns numbers"
         if not isinstance(value, str | int | float):
-            return "is no single string, number or bool"
+            return "is not a single string, number or bool"
         if not str(value).strip():
             return "is empty"
         return ""
@@ -169,10 +171,8 @@ class TextClassifier(_OfTexts):
         if not self.__sklearn_is_fitted__():
             for row, value in labels:
                 if value not in names:
-                    what = f"Row {row:,} of dev has the label {value!r}"
-                    raise InputError(
-                        f"{what}, which no row to learn from has; correct it, or add rows of it."
-                    )
+                    what = f"Row {row:,} of y has the label {value!r}"
+                    raise InputError(f"{what}, which no training row has; correct it, or add rows of it.")
         return [names.get(value, str(value).strip()) for _, value in labels]
 
     def _learn_classes(self, labels: list[tuple[int, Any]]) -> None:
@@ -290,6 +290,10 @@ class MultilabelClassifier(TextClassifier):
         elif not hasattr(self, "classes_") and len(lists) == n and is_binary and _are_of_one_length(lists):
             raise InputError("y has lists of zeros and ones; where they are a matrix, give np.array(y).")
         answers = targets(rows, self._wrong)
+        for row, several in enumerate(answers):
+            if any(SEPARATOR in str(label) for label in several):
+                wrong = f"is {short(several)}, which holds something that is not a name"
+                raise InputError(f"Row {row:,} of y {wrong}; give names that have no {SEPARATOR}.")
         labels = [(row, label) for row, several in enumerate(answers) for label in several]
         called = iter(self._named([*labels, *enumerate(classes)]))  # a class of a matrix needs no row
         return [tuple(sorted(islice(called, len(several)))) for several in answers]
@@ -306,7 +310,7 @@ class MultilabelClassifier(TextClassifier):
 
     def _wrong(self, value: Any) -> str:
         if not isinstance(value, list | set):
-            return "is no list of labels"
+            return "is not a list of labels"
         names = [str(label).strip() for label in value]
         for name in names:
             if names.count(name) > 1:
@@ -371,7 +375,7 @@ class TextRegressor(_OfTexts):
         with suppress(OverflowError, TypeError, ValueError):
             if math.isfinite(float(value)):
                 return ""
-        return "is no finite number"
+        return "is not a finite number"
 
     def _answers(self, X: Any, y: Any, n: int) -> list[Any]:
         values = targets(target_rows(X, y, self.label, n), self._wrong)

@@ -43,7 +43,12 @@ class TokenTagger(Estimator):
             if len(words) != len(tags):
                 counts = f"{len(words)} words and {len(tags)} tags"
                 raise InputError(f"Row {number:,} has {counts}; give every word one.")
-            sentences.append(TaggedSentence(tuple(words), tuple(map(str, tags)), number))
+            named = tuple(map(str, tags))
+            if not all(map(str.strip, named)):
+                raise InputError(
+                    f"Row {number:,} of y is {tags!r}, which has an empty tag; give every word one."
+                )
+            sentences.append(TaggedSentence(tuple(words), named, number))
         return sentences
 
     def _row(self, example: TaggedSentence) -> dict[str, Any]:

@@ -83,13 +83,16 @@ def fill_texts(
     """
     if isinstance(texts, str):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
-    for name, value in {"top": top, "pieces": pieces}.items():
+    numbers: dict[str, Any] = {"top": top, "pieces": pieces}
+    for name, value in numbers.items():
         if not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name}={value!r} is not possible; give a whole number, 1 or more.", **{name: value})
+            problem = f"{name}={value!r} is not possible"
+            raise InputError(f"{problem}; give a whole number, 1 or more.", **{name: value})
     tokenizer = model.tokenizer
     words = {} if targets is None else _target_ids(tokenizer, targets)
     if words and pieces > 1:
-        raise InputError(f"{pieces=} is for guesses, but targets were given; leave one out.", pieces=pieces)
+        problem = f"{pieces=} is for guesses, and `targets` are given"
+        raise InputError(f"{problem}; leave one of them out.", pieces=pieces, targets=targets)
     require_masked_lm(model)
     sequences = [tokenizer(text, special=True).ids for text in texts]
     places = [np.flatnonzero(ids == tokenizer.mask_id).tolist() for ids in sequences]
@@ -235,7 +238,7 @@ def _target_ids(tokenizer: Tokenizer, targets: Iterable[str]) -> dict[str, Piece
     targets = list(targets)
     strange = [short(word) for word in targets if not isinstance(word, str)]
     if strange:
-        raise InputError(f"{targets=}: {strange[0]} is no word; give strings.", targets=targets)
+        raise InputError(f"{targets=}: {strange[0]} is not a string; give words.", targets=targets)
     if not targets:
         raise InputError(f"{targets=} has no word; give one, or leave it out.", targets=targets)
     targets = [word.strip() for word in targets]

@@ -28,6 +28,7 @@ from minibert.hub.names import MASKED_LM
 from minibert.hub.sentence_transformers import SentenceModules, module_files, read_modules
 from minibert.hub.vocabularies import check_vocabulary, read_tokenizer
 from minibert.model.params import PRETRAINING, Parameters
+from minibert.model.pools import OF_STATES, POOLS
 from minibert.tokenizer import Tokenizer
 
 FINETUNED = ("task.json", "tagger.json", "finetune.json")  # beside a fine-tuned model, finished or not
@@ -146,19 +147,13 @@ class Encoded:
     # -> (S,H)
     def _pooled_by(self, pool: str) -> np.ndarray:
         """Make one vector of each sequence by the name of a pool."""
-        last = self.hidden_states[-1]
-        begins = self.cu_seqlens[:-1]
-        if pool == "cls":
-            return last[begins]
-        if pool == "mean":
-            total = np.add.reduceat(last, begins, axis=0, dtype=np.float64)
-            lengths = np.diff(self.cu_seqlens)
-            return (total / lengths[:, None]).astype(last.dtype)
-        if pool == "max":
-            return np.maximum.reduceat(last, begins, axis=0)
         if pool == "pooled" and self.pooled is not None:
             return self.pooled
-        text = f"{pool=} is not possible; choose cls, mean, max, or pooled of a model with a trained pooler."
+        row = POOLS.get(pool)
+        if row is not None and row.vectors is not None:
+            return row.vectors(self.hidden_states[-1], self.cu_seqlens)
+        names = ", ".join(OF_STATES)
+        text = f"{pool=} is not possible; choose {names}, or pooled of a model with a trained pooler."
         raise InputError(text, pool=pool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -354,7 +349,7 @@ class Bert:
             try:
                 self.tokenizer.save_pretrained(folder, self.config.P)
             except InputError as error:
-                warn(f"No vocabulary is written: {error}")
+                warn(f"No vocabulary is written: {error}", **error.arguments)
         if self.modules is None:
             return
         for name, data in module_files(self._source).items():

@@ -26,11 +26,16 @@ class OtherOptions(InputError):
     """
 
     def __init__(self, differing: Mapping[str, tuple[Any, Any]]) -> None:
-        parts = [f"{name}={wanted!r} (the run has {stored!r})" for name, (wanted, stored) in differing.items()]
+        asked = {name: wanted for name, (wanted, _) in differing.items()}
+        parts = []
+        for name, (wanted, stored) in differing.items():
+            parts.append(f"{name}={wanted!r} (the run has {stored!r})")
         advice = "leave that out, or start a new run in another folder."
-        wanted_alone = {name: wanted for name, (wanted, _) in differing.items()}
-        super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **wanted_alone)
+        super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **asked)
         self.differing = dict(differing)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # `args` is the sentence
+        return type(self), (self.differing,), vars(self)
 
 
 class InputWarning(UserWarning):

@@ -128,7 +128,8 @@ def page_path(out: str | Path) -> Path:
     if path.is_dir():
         raise InputError(f"out={str(out)!r} is a folder; give the name of a page in it.", out=str(out))
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"out={str(out)!r} is no name of a page; give one that ends in .html.", out=str(out))
+        message = f"out={str(out)!r} is not the name of a page; give one that ends in .html."
+        raise InputError(message, out=str(out))
     return path
 
 
@@ -242,7 +243,7 @@ def nearest_folder(folder: Path, instead: str) -> Path:
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise InputError(f"{there} is a file and no folder; choose {instead}.")
+        raise InputError(f"{there} is a file, not a folder; choose {instead}.")
     return there
 
 
@@ -296,19 +297,20 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
     """
     folder = Path(folder)
     require_folder(folder)
-    new = _missing(folder)
+    made = _missing(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            began = os.stat(folder)
+            locked = os.stat(folder)
             try:
                 yield
-            except Exception:  # because files are missing, perhaps
-                require_same(folder, began)
+            except Exception:
+                # Files were missing, perhaps because the folder is gone: then that is what went wrong.
+                require_same(folder, locked)
                 raise
-            require_same(folder, began)
+            require_same(folder, locked)
     finally:
-        _remove_empty(new)
+        _remove_empty(made)
 
 
 def require_same(path: Path, opened: os.stat_result) -> None:
@@ -332,7 +334,7 @@ def require_same(path: Path, opened: os.stat_result) -> None:
         same = False
     if not same:
         what = f"{path} was removed, moved or replaced while a run was writing into it"
-        advice = "go on with `resume` if the checkpoints are there, or start again."
+        advice = "go on with resume=True if the checkpoints are there, or start again."
         raise RunError(f"{what}, so that what is there now is not whole; {advice}")
 
 
@@ -454,14 +456,14 @@ def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "")
     checksums : mapping of str to int
         Their names, and what `crc32_of` gave for each.
     advice : str, optional
-        How the error ends; left out, to remove the folder and go on with `resume`.
+        How the error ends; left out, to remove the folder and go on with resume=True.
 
     Raises
     ------
     InputError
         When a file is gone or altered.
     """
-    advice = advice or f"remove {folder} and go on with `resume`, which makes it again."
+    advice = advice or f"remove {folder} and go on with resume=True, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
         if not os.path.isfile(path):

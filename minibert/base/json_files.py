@@ -64,7 +64,7 @@ def read_json(
         fields.
     """
     data = bytearray()
-    for piece in byte_pieces(Path(path), kept=True, streams=streams):
+    for piece in byte_pieces(Path(path), in_memory=True, streams=streams):
         data += piece
         if len(data) > largest:
             raise InputError(f"{path} has more than {largest >> 20} MiB, too many for such a file; {advice}.")
@@ -72,7 +72,7 @@ def read_json(
         value = parse_json(data.decode("utf-8-sig"))
     except ValueError as error:
         raise InputError(f"{path} can't be read as JSON ({error}); {advice}.") from error
-    if wrong := misfit(value, fields or {}):
+    if wrong := schema_error(value, fields or {}):
         raise InputError(f"{path} can't be read: {wrong}; {advice}.")
     return value
 
@@ -97,15 +97,22 @@ def parse_json(text: str) -> Any:
     """
     with suppress(RecursionError):
         value = _DECODER.decode(text)
-        brackets = text.count("[") + text.count("{")
-        if brackets <= DEEPEST:
+        if _is_shallow(text, value):
             return value
-        level = [value]
-        for _ in range(DEEPEST + 1):
-            level = _parts_of(level)
-            if not level:
-                return value
     raise ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def _is_shallow(text: str, value: Any) -> bool:
+    """Return whether a value, read from a text of JSON, is nested at most DEEPEST deep."""
+    brackets = text.count("[") + text.count("{")
+    if brackets <= DEEPEST:  # as in nearly every file, which need not be gone through
+        return True
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = _parts_of(level)
+        if not level:
+            return True
+    return False
 
 
 def _parts_of(values: list[Any]) -> list[Any]:
@@ -120,6 +127,7 @@ def _parts_of(values: list[Any]) -> list[Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON from its keys and values; raise ValueError where a key comes twice."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         [[twice, _]] = Counter(name for name, _ in pairs).most_common(1)
@@ -128,6 +136,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole_number(digits: str) -> int:
+    """Return a whole number; raise ValueError where it has more than MOST_DIGITS, which take Python long."""
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
@@ -136,7 +145,7 @@ def _whole_number(digits: str) -> int:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
 
 
-def misfit_of(kind: type, value: dict[str, Any]) -> str | None:
+def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
     """Return in words why an object of JSON has not the fields of a dataclass.
 
     Parameters
@@ -151,20 +160,20 @@ def misfit_of(kind: type, value: dict[str, Any]) -> str | None:
     str or None
         None where it fits.
     """
-    known = {field.name: field for field in dataclasses.fields(kind)}
-    unknown = [name for name in value if name not in known]
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    unknown = [name for name in value if name not in fields]
     if unknown:
         return f"{short(unknown[0])} is none of its fields"
     kinds = get_type_hints(kind)
-    needed = {}
-    for name, field in known.items():
+    expected = {}
+    for name, field in fields.items():
         has_no_default = field.default is field.default_factory is dataclasses.MISSING
         if name in value or has_no_default:
-            needed[name] = kinds[name]
-    return misfit(value, needed)
+            expected[name] = kinds[name]
+    return schema_error(value, expected)
 
 
-def misfit(value: Any, fields: Mapping[str, Any]) -> str | None:
+def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
     """Return in words why a value of JSON is no object with such fields.
 
     Parameters
@@ -209,7 +218,7 @@ def fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, type):
         return type(value) is kind
     if isinstance(kind, Mapping):
-        return misfit(value, kind) is None
+        return schema_error(value, kind) is None
     origin = get_origin(kind)
     parts = get_args(kind)
     if origin is UnionType:

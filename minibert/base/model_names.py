@@ -8,6 +8,13 @@ from minibert.base.errors import InputError, MissingFile
 from minibert.base.json_files import fits, parse_json
 from minibert.base.reading import byte_pieces
 
+# The files of a model, as Hugging Face calls them.
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+VOCABULARY_FILE = "vocab.txt"
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+TF_CONFIG_FILE = "bert_config.json"  # as Google calls the first
 MODULES_FILE = "modules.json"  # of a folder of sentence-transformers
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 _STEP = re.compile(r"step-(\d+)\.safetensors")
@@ -56,6 +63,28 @@ def locate(model: str | Path) -> Place:
     raise InputError(f"{run} has kept no step {step!r}; {choice}.")
 
 
+def config_in(folder: Path, is_tensorflow: bool = False) -> Path:
+    """Return the configuration of the model in a folder.
+
+    Parameters
+    ----------
+    folder : path
+        The folder.
+    is_tensorflow : bool, default False
+        Whether its weights are Google's, whose own configuration goes before Hugging Face's.
+
+    Returns
+    -------
+    path
+        The first that there is; the one that goes first where there is neither.
+    """
+    names = [CONFIG_FILE, TF_CONFIG_FILE]
+    if is_tensorflow:
+        names.reverse()
+    paths = [folder / name for name in names]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
 def modules_in(folder: Path) -> list[dict[str, Any]]:
     """Read the list of modules of a folder of sentence-transformers.
 
@@ -78,7 +107,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        data = b"".join(byte_pieces(path, kept=True, streams=False))
+        data = b"".join(byte_pieces(path, in_memory=True, streams=False))
         modules = parse_json(data.decode("utf-8-sig"))
         is_list = isinstance(modules, list) and modules
         if not is_list or not all(fits(module, {"type": str, "path": str}) for module in modules):

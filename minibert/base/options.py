@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
@@ -14,14 +14,12 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_mean
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
-from minibert.base.json_files import misfit, misfit_of, read_json
+from minibert.base.json_files import dataclass_error, read_json, schema_error
+from minibert.core.optim import KINDS
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
 DTYPES = ("auto", "float32", "bfloat16", "float64")
-OPTIMIZERS = ("adamw", "lamb", "muon")
-# LAMB's rate in AdamW's, where none is given: AdamW moves a weight by the rate, LAMB by the rate times what
-# weights measure. ALBERT's authors advise it for fine-tuning; short runs of `tiny` do best at 10 to 15.
-LAMB_RATE = 10
+OPTIMIZERS = tuple(KINDS)
 EXTRAS = {"devices": None, "fsdp": False, "recompute": False}  # of an engine that has many devices
 
 # What a value has to be: in words, and as a test.
@@ -50,6 +48,26 @@ def one_of(names: tuple[str, ...]) -> Rules:
     Rules
     """
     return ((f"one of {', '.join(names)}", lambda x: x in names),)
+
+
+def either(names: Sequence[str]) -> str:
+    """List names as alternatives.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Two or more.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> either(("a", "b", "c"))
+    'a, b or c'
+    """
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
@@ -84,8 +102,8 @@ class RunOptions:
     # model
     attention_dropout: float | None = option(
         None,
-        "dropout rate of the attention probabilities alone; 0 lets `engine` jax use the fastest kernel on a "
-        "GPU",
+        "dropout rate of the attention probabilities alone; 0 lets the engine jax use the fastest kernel on "
+        "a GPU",
         RATE,
         default="that of `dropout`",
     )
@@ -106,7 +124,7 @@ class RunOptions:
     )
     # batches and optimizer
     accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
-    optimizer: str = option("adamw", "adamw, lamb or muon", one_of(OPTIMIZERS))
+    optimizer: str = option("adamw", either(OPTIMIZERS), one_of(OPTIMIZERS))
     warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
     weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
@@ -200,14 +218,15 @@ class RunOptions:
                     raise InputError(f"{name}={value!r} is not valid; give {what}.", **{name: value})
         # Tensors must not be cut that the update needs whole.
         needs_whole = {
-            "optimizer": self.optimizer != "adamw",
+            "optimizer": KINDS[self.optimizer].WHOLE,
             "freeze": getattr(self, "freeze", None) is not None,
         }
         for name, asked in needs_whole.items():
             if self.fsdp and asked:
                 why = "which leaves each device a piece of every tensor; leave one of them out."
-                given = {name: getattr(self, name), "fsdp": True}
-                raise InputError(f"{name}={getattr(self, name)!r} can't be had with fsdp=True, {why}", **given)
+                value = getattr(self, name)
+                what = f"{name}={value!r} can't be had with fsdp=True"
+                raise InputError(f"{what}, {why}", **{name: value, "fsdp": True})
 
     def save(self, path: str | Path) -> None:
         """Write as JSON.
@@ -244,7 +263,7 @@ class RunOptions:
             raise InputError(f"{path} is missing: there is no run to resume; leave out `resume`.") from error
         try:
             stored = cls._renamed(stored)
-            wrong = misfit_of(cls, stored)
+            wrong = dataclass_error(cls, stored)
             if not wrong:
                 missing = (f"{name!r} is missing" for name in cls.ALWAYS if name not in stored)
                 wrong = next(missing, None)
@@ -284,22 +303,28 @@ class RunOptions:
             When the file can't be read, has a name that is no field, or a value that is of another type.
         """
         configured = cls._renamed(read_json(path))
+        cls._require_names(path, configured)
         kinds = get_type_hints(cls)
-        known = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
-        flags = {}
-        for name in known:
-            if flag := cls.about(name).get("flag"):
-                flags[flag.lstrip("-")] = known[name]
-        for name in sorted(configured.keys() - known.keys()):
-            advice = did_you_mean(name.replace("-", "_"), known | flags, "leave it out.")
-            if name not in flags:
-                advice = advice_for(name, known) or advice
-            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
-        wrong = misfit(configured, {name: kinds[name] for name in configured})
+        wrong = schema_error(configured, {name: kinds[name] for name in configured})
         if wrong:
             raise InputError(f"{path}: {wrong}; correct it.")
         chosen = {name: value for name, value in configured.items() if value != getattr(cls, name, ...)}
         return chosen | cls._instead(given)
+
+    @classmethod
+    def _require_names(cls, path: str | Path, configured: Mapping[str, Any]) -> None:
+        """Raise InputError for a name in a JSON file that is no field, naming the field that may be meant."""
+        fields = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
+        by_flag = {}  # a field may have a flag of another name, which may stand in the file
+        for name, shown in fields.items():
+            flag = cls.about(name).get("flag")
+            if flag:
+                by_flag[flag.lstrip("-")] = shown
+        for name in sorted(configured.keys() - fields.keys()):
+            advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
+            if name not in by_flag:  # perhaps a name that other libraries have for it
+                advice = advice_for(name, fields) or advice
+            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
 
     def resolved(self) -> Self:
         """Return the same with every `None` that a recipe answers filled in."""

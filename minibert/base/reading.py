@@ -46,7 +46,7 @@ def byte_pieces(
     file: Path,
     size: int = PIECE_BYTES,
     progress: Progress = None,
-    kept: bool = False,
+    in_memory: bool = False,
     streams: bool = True,
 ) -> Iterator[bytes]:
     """Yield a file in pieces of at most `size` bytes, decompressed by its suffix; the last is empty.
@@ -59,7 +59,7 @@ def byte_pieces(
         Most bytes of a piece.
     progress : function of an int, optional
         Hears how many bytes on the disk are read, compressed ones if they are; of a pipe nothing.
-    kept : bool, default False
+    in_memory : bool, default False
         Whether the caller keeps them, or what it makes of them, in memory. A compressed file may then give
         MOST_TIMES its size or LEAST_UNFOLDED bytes, whichever is more, and a pipe LARGEST_WHOLE.
     streams : bool, default True
@@ -80,7 +80,7 @@ def byte_pieces(
     try:
         with open_file(file, streams) as raw:
             packed = PACKED.get(file.suffix.lower())
-            most = _most_kept(raw, packed is not None) if kept else math.inf
+            most = _most_kept(raw, packed is not None) if in_memory else math.inf
             given = 0
             for data in (packed or _plain)(raw, size):
                 is_first = given == 0

@@ -216,8 +216,15 @@ def _flush_or_discard(stream: TextIO) -> None:
 
 
 def _escaped(text: str, unseen: re.Pattern[str], quoted: Callable[[str], str]) -> str:
-    # Most texts are printable, which is quickly known.
-    return text if text.isprintable() else unseen.sub(lambda found: quoted(found[0])[1:-1], text)
+    """Return a text with escapes for what `unseen` matches, as `quoted` writes them in quotation marks."""
+    if text.isprintable():  # as most texts are, which is quickly known
+        return text
+
+    def escape(match: re.Match[str]) -> str:
+        without_quotes = slice(1, -1)
+        return quoted(match[0])[without_quotes]
+
+    return unseen.sub(escape, text)
 
 
 def _not_encoded(error: UnicodeError) -> tuple[str, int]:

@@ -103,7 +103,7 @@ def _status_of(work: Callable[[], int | None]) -> int:
         return work() or DONE
     except PermissionError as error:  # of a folder that may not be looked into
         where = error.filename or "A file"
-        text = f"{where} is closed to you ({error.strerror}); change its permissions or name another."
+        text = f"{where}: permission denied; change its permissions or name another."
         return _complain(text, BAD_INPUT)
     except BrokenPipeError:  # whoever read the output, `head` perhaps, has had enough
         return FAILED

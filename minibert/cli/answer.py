@@ -95,7 +95,7 @@ def _text(file: str) -> str:
             raise too_much(name, LARGEST_WHOLE)
     else:
         name = file
-        data = b"".join(byte_pieces(Path(file), kept=True))
+        data = b"".join(byte_pieces(Path(file), in_memory=True))
     return as_utf8(data.removeprefix(codecs.BOM_UTF8), name)
 
 

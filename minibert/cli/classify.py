@@ -70,10 +70,9 @@ def run(arguments: Namespace) -> None:
     has_classes = arguments.classes is not None
     asked = {name: getattr(arguments, name) for name in ("template", "several") if getattr(arguments, name)}
     if asked and not has_classes:
-        name, value = next(iter(asked.items()))
-        raise InputError(f"{name}={value!r} is for --classes; name some.", **asked)
+        raise InputError(f"--{next(iter(asked))} is for --classes; name some.")
     if n_texts > 2 and not has_classes:
-        raise InputError(f"{n_texts} texts are no pair; give one or two, or many with --file.")
+        raise InputError(f"{n_texts} texts are not a pair; give one or two, or many with --file.")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     lines = given_texts(arguments, instead)

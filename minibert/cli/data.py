@@ -67,7 +67,8 @@ def add(parser: ArgumentParser) -> None:
     add_corpus(parser)
     text = "a vocab.txt, or a folder with one (default: learn it as pretrain does; not with --part)"
     add_flag(parser, "--vocab PATH", text)
-    add_switches(parser, cased="keep case and accents, with --vocab too")
+    text = "keep case and accents, with --vocab too"
+    parser.add_argument("--cased", dest="lower_case", action="store_false", help=text)
     add_switches(parser, keep_accents=KEEP_ACCENTS, segmented=SEGMENTED)
     add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
     add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")
@@ -107,9 +108,9 @@ def run(arguments: Namespace) -> None:
     part = Part.parse(arguments.part or "1/1")
     out = Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
-        raise InputError(f"--show {arguments.show} is no number of instances; give from 0 to {MOST:,}.")
+        raise InputError(f"--show {arguments.show} is not a number of instances; give from 0 to {MOST:,}.")
     if arguments.seed < 0:
-        raise InputError(f"seed={arguments.seed!r} is negative; give 0 or more.", seed=arguments.seed)
+        raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
     if arguments.show and part.parts > 1:
         raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
@@ -130,7 +131,7 @@ def run(arguments: Namespace) -> None:
         shown = watched(stream, "writing shards", not arguments.quiet, marks=marks) if stream else ()
         made = write_part(shown, tokenizer, out, planned)
         if stream:
-            layouts = stream.found
+            layouts = stream.layouts_read
     shards = TokenShards(place, tokenizer) if made.documents else None
     facts: dict[str, Any] = {
         "folder": str(place),
@@ -179,7 +180,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
     from minibert.pretraining.preparation import learn_vocabulary
     from minibert.tokenizer import Tokenizer, text_rules
 
-    cased = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
+    cased = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
     if arguments.vocab:
         return Tokenizer.from_pretrained(arguments.vocab, **cased)
     if part.parts > 1:
@@ -189,7 +190,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
         return Tokenizer.from_pretrained(out, **cased)
     require_free(out)  # before the learning, which takes a while
     require_folder(out)
-    learning = {"lower_case": not arguments.cased, "show": not arguments.quiet, "column": arguments.column}
+    learning = {"lower_case": arguments.lower_case, "show": not arguments.quiet, "column": arguments.column}
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     return learn_vocabulary(arguments.corpus, **learning, **rules)
 

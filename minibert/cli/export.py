@@ -10,20 +10,19 @@ shards, and paths of this machine stay behind. MODEL is a run, or a folder with
                     TensorFlow; each tensor's checksum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
 Says which tensors were missing, unused or changed. What was missing is not
-invented. What Google's code would compute differently is noted. A card of
-another author goes along as it is; in one that minibert wrote, only what it
-says of use is written anew. The folder --out appears whole or not at all.
+invented. A card of another author goes along as it is; in one that minibert
+wrote, only what it says of use is written anew. The folder --out appears whole
+or not at all.
 
 examples:
   minibert export --model runs/books --out books-bert
   minibert export --model runs/books --out vectors --sentence-transformers mean
   minibert export --model uncased_L-12_H-768_A-12 --out bert-base --dtype bfloat16
-  minibert export --model runs/books --out books-tf --format tensorflow
   minibert export --model runs/reviews --out reviews-onnx --onnx
 """
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,16 +30,43 @@ from typing import Any
 from minibert.base.errors import InputError
 from minibert.base.files import require_folder, write_folder_atomically
 from minibert.base.json_files import read_json
+from minibert.base.model_names import (
+    MODULES_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    folder_of,
+)
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import emit, json_text, printable, some_of
-from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches, renamed
+from minibert.cli.shared.flags import JSON, add_flag, add_model, add_switches
+from minibert.model.pools import WRITTEN
 
-# What goes with a vocabulary, in any format.
-TOKENIZER = "vocab.txt tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json".split()
+# What goes with a vocabulary.
+TOKENIZER = (
+    VOCABULARY_FILE,
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
 # What makes it a model that minibert answers with: its task, or the LSTMs that stand on it.
 TASK_FILES = ("task.json", "tagger.json", "tagger.safetensors", "estimator.json")
 # Where others' tools note in a tokenizer_config.json what it was read from.
 ORIGINS = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
+
+
+class OldFormat(Action):
+    """A flag for which there is one value left: an error says what takes the place of the other."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
+        """Exit with 2, unless the value is the one that is left."""
+        if values != "hugging-face":
+            parser.error(
+                f"{flag} {values}: only Hugging Face's format is written; leave {flag} out, and for "
+                "TensorFlow's convert the folder with convert_bert_pytorch_checkpoint_to_original_tf.py of "
+                "transformers 4"
+            )
 
 
 def add(parser: ArgumentParser) -> None:
@@ -51,16 +77,15 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Of this command.
     """
-    parser.usage = "minibert export --model MODEL --out DIR [--format FORMAT] [--dtype TYPE] [...]"
+    parser.usage = "minibert export --model MODEL --out DIR [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
     add_flag(parser, "--out DIR", "a folder that does not exist yet, or is empty", required=True)
-    text = "hugging-face, with model.safetensors; tensorflow, with bert_model.ckpt.*"
-    add_flag(parser, "--format FORMAT", text, "hugging-face", choices=("hugging-face", "tensorflow"))
-    renamed(parser, "--to", "--format")
+    for old in ("--format", "--to"):
+        parser.add_argument(old, action=OldFormat, dest=SUPPRESS, help=SUPPRESS)
     dtypes = ("float32", "float16", "bfloat16")
     add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
     text = "also write what sentence-transformers reads; a text is the mean of its tokens, or its [CLS]"
-    add_flag(parser, "--sentence-transformers", text, choices=("mean", "cls"), dest="pool")
+    add_flag(parser, "--sentence-transformers", text, choices=WRITTEN, dest="pool")
     text = "also write model.onnx, by transformers and PyTorch, and compare it with them in onnxruntime; the "
     add_switches(parser, onnx=text + "extra minibert-scratch[onnx] brings these")
     add_switches(parser, json=JSON)
@@ -80,15 +105,13 @@ def run(arguments: Namespace) -> None:
         When flags do not go together or with the model, the folder is not free, or the model can't be read.
     """
     from minibert import hub
-    from minibert.base.model_names import folder_of
     from minibert.hub.onnx import write_onnx
     from minibert.hub.sentence_transformers import module_files, write_modules
     from minibert.reports.card import Exported
 
     source = Path(arguments.model)
     dest = Path(arguments.out)
-    to_google = arguments.format == "tensorflow"
-    _check(arguments, dest, to_google)
+    _check(arguments, dest)
     weights = hub.weights_of(source)
     config, params, report = hub.load(source)
     assert weights is not None  # they are read
@@ -96,39 +119,37 @@ def run(arguments: Namespace) -> None:
         raise InputError("--sentence-transformers cls: left to right [CLS] sees only itself; choose mean.")
     folder = folder_of(source)
     labels = hub.load_labels(folder) if params.head.kind in hub.LABELLED else ()
-    save = hub.save_tf if to_google else hub.save_hf
     # Before the folder is begun: an error of reading is not one of writing.
     named = source if source.is_dir() else folder  # of an older sentence-transformers the folder around it
     modules = module_files(named)
     beside = _files_beside(folder, named)
-    replaces_modules = to_google or arguments.pool
-    if not replaces_modules:
+    if not arguments.pool:
         beside |= modules
-    notes = hub.google_differences(config) if to_google else []
-    notes += _complete_tokenizer(beside, folder)
+    notes = _complete_tokenizer(beside, folder)
     missing = list(report.missing)
     if params.decoder is not None:
-        notes.append(_decoder_note(to_google))
-        if not to_google:
-            missing = [name for name in missing if not name.startswith("cls.predictions.")]
-    if modules and replaces_modules:
-        fate = "stay behind" if to_google else f"are replaced by the pool {arguments.pool}"
-        notes.append(f"the modules of sentence-transformers in {named} {fate}")
+        notes.append(
+            "the decoder of the masked LM is not the word embeddings; only Bert guesses with it here"
+        )
+        missing = [name for name in missing if not name.startswith("cls.predictions.")]
+    if modules and arguments.pool:
+        what = f"the modules of sentence-transformers in {named}"
+        notes.append(f"{what} are replaced by the pool {arguments.pool}")
     pools_last = config.is_decoder and params.head.pooled and params.head.kind != "pretraining"
     if pools_last:
         notes.append("transformers pools [CLS], this model its last token: only minibert can ask it")
+
     if arguments.onnx and (pools_last or params.head.lstm or params.head.pool):
         what = "its last token, LSTMs or windows, which transformers does not know"
         raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")
     head = _kind_of_head(params, missing)
-    known = not to_google and not pools_last
     is_step = folder != weights.parent
     name = dest.resolve().name
-    about = Exported(name, config, params.count(), head, labels, known, is_step, arguments.pool)
+    about = Exported(name, config, params.count(), head, labels, not pools_last, is_step, arguments.pool)
     _add_card(beside, folder, about, missing)
 
     def fill(temporary: Path) -> None:
-        save(temporary, config, params, labels, dtype=arguments.dtype, omit=missing)
+        hub.save_hf(temporary, config, params, labels, dtype=arguments.dtype, omit=missing)
         _write_files(temporary, beside)
         if arguments.onnx:
             has_pooler = not any("pooler" in name for name in missing)
@@ -170,24 +191,14 @@ def _kind_of_head(params: Any, missing: list[str]) -> str:
     return params.head.kind
 
 
-def _decoder_note(to_google: bool) -> str:
-    """Say what becomes of a decoder of its own."""
-    what = "stays behind with its head" if to_google else "goes along, and only Bert guesses with it here"
-    return f"the decoder of the masked LM is not the word embeddings; it {what}"
-
-
-def _check(arguments: Namespace, dest: Path, to_google: bool) -> None:
+def _check(arguments: Namespace, dest: Path) -> None:
     """Raise InputError when flags do not go together, or the folder can't be written."""
     from minibert.hub.onnx import require_libraries
 
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
         raise InputError(f"{dest} exists and is not empty; choose another --out.")
     require_folder(dest)
-    if to_google and arguments.pool:
-        raise InputError("--sentence-transformers needs --format hugging-face; leave one of them out.")
     if arguments.onnx:
-        if to_google:
-            raise InputError("--onnx needs --format hugging-face; leave one of them out.")
         require_libraries()
 
 
@@ -196,7 +207,6 @@ def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[
 
     What is handed on, an `Exported`, is completed by these files; `missing` are tensors that are not.
     """
-    from minibert.base.model_names import MODULES_FILE
     from minibert.reports.card import CARD, is_own, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
@@ -213,7 +223,7 @@ def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[
         about = replace(about, pair=TaskFile.load(folder).pair)
     elif about.head == "choice":
         about = replace(about, choices="swag")
-    has_vocabulary = "vocab.txt" in beside or "tokenizer.json" in beside
+    has_vocabulary = VOCABULARY_FILE in beside or TOKENIZER_FILE in beside
     card = model_card(folder, replace(about, vocabulary=has_vocabulary))
     beside[CARD] = (renewed(before, card) if before else card).encode()
 
@@ -246,7 +256,7 @@ def _files_beside(folder: Path, named: Path) -> dict[str, bytes]:
     for path in wanted:
         if path.is_file():
             files[path.name] = b"".join(byte_pieces(path))
-    name = "tokenizer_config.json"
+    name = TOKENIZER_CONFIG_FILE
     if name in files:
         fields = read_json(folder / name)
         if not fields.keys().isdisjoint(ORIGINS):
@@ -269,18 +279,18 @@ def _json_file(value: Any) -> bytes:
 
 def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
     """Add what the vocabulary of a folder lacks; return sentences about what had to be guessed."""
-    if "vocab.txt" not in files:
-        return [] if "tokenizer.json" in files else [f"{folder} has no vocabulary to go along"]
-    if "tokenizer_config.json" in files or "tokenizer.json" in files:
+    if VOCABULARY_FILE not in files:
+        return [] if TOKENIZER_FILE in files else [f"{folder} has no vocabulary to go along"]
+    if TOKENIZER_CONFIG_FILE in files or TOKENIZER_FILE in files:
         return []
     from minibert.tokenizer.formats import is_cased
 
     # Google's folders tell by their names alone whether text is to be lower-cased.
-    cased = is_cased(files["vocab.txt"].decode(errors="replace").split("\n"))
+    cased = is_cased(files[VOCABULARY_FILE].decode(errors="replace").split("\n"))
     options = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
-    files["tokenizer_config.json"] = _json_file(options)
+    files[TOKENIZER_CONFIG_FILE] = _json_file(options)
     case = "capital letters: text keeps its case" if cased else "no capital letters: text is lower-cased"
-    return [f"tokenizer_config.json is new; the vocabulary has {case}"]
+    return [f"{TOKENIZER_CONFIG_FILE} is new; the vocabulary has {case}"]
 
 
 def _text(facts: dict[str, Any], dest: Path) -> str:

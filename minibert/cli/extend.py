@@ -40,7 +40,7 @@ def add(parser: ArgumentParser) -> None:
     where.add_argument("--learn-from", metavar="CORPUS", nargs="+", default=[], help=text)
     add_flag(parser, "--n N", "pieces to learn (default: 500)")
     text = "a string that is one piece wherever it stands in a text, such as [DRUG]; repeat the flag for more"
-    add_flag(parser, "--special-token TOKEN", text, action="append")
+    add_flag(parser, "--special-token TOKEN", text, dest="special_tokens", action="append")
     text = "other text, to measure vocabularies and models on"
     parser.add_argument("--measure-on", metavar="CORPUS", nargs="+", default=[], help=text)
     add_engine(parser)
@@ -58,7 +58,7 @@ def run(arguments: Namespace) -> None:
     from minibert.pretraining.extension import extend, report_text
 
     how = given(arguments, "words learn_from n measure_on engine threads")
-    how["special_tokens"] = arguments.special_token or []
+    how["special_tokens"] = arguments.special_tokens or []
     how["show"] = not (arguments.quiet or arguments.json)
     report = extend(arguments.model, arguments.out, **how)
     emit(json_text(report) if arguments.json else report_text(report))

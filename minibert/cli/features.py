@@ -21,9 +21,11 @@ from typing import Any
 
 from minibert.base.errors import InputError
 from minibert.base.files import require_folder
+from minibert.base.options import either
 from minibert.base.terminal import counted, emit, json_text
 from minibert.cli.shared import flags
 from minibert.cli.shared.texts import add_texts, given_texts
+from minibert.model.pools import POOLS
 
 
 def add(parser: ArgumentParser) -> None:
@@ -43,9 +45,9 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(parser, "--out FILE", "a .npy or .jsonl file to write", required=True)
     text = "the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the "
     flags.add_flag(parser, "--layers LAYERS", text + "last; or all; or embeddings", "-1")
-    text = "what stands for a line: [CLS], mean or maximum of its tokens, the pooler's output, or every token"
+    text = f"what stands for a line: {either([pool.about for pool in POOLS.values()])}"
     text += " (default: mean, or what a folder of sentence-transformers makes of the last layer)"
-    flags.add_flag(parser, "--pool", text, choices=("cls", "mean", "max", "pooled", "none"))
+    flags.add_flag(parser, "--pool", text, choices=tuple(POOLS))
     flags.add_switches(parser, normalize="make each vector of length 1: products are then cosines")
     flags.add_switches(parser, pair="the first tab in each text stands between the two of a pair")
     text = "longest sequence; longer lines are cut (default: the model's positions, or as such a folder says)"
@@ -79,7 +81,7 @@ def run(arguments: Namespace) -> None:
     files = [] if arguments.texts else [Path(file) for file in arguments.file or ()]
     for file in files:
         if out.exists() and os.path.exists(file) and os.path.samefile(out, file):
-            raise InputError(f"out={str(out)!r} is the file that is read; name another.", out=str(out))
+            raise InputError(f"--out {out} is the file that is read; name another.")
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     extractor = Extractor(model, **flags.given(arguments, "layers pool max_length normalize"))
     size = None

@@ -101,7 +101,7 @@ def add(parser: ArgumentParser) -> None:
     flags.renamed(group, "--init-from", "--model")
     group = parser.add_argument_group("batches and optimizer")
     flags.add_options(group, options, "seq_length batch_size accumulate")
-    flags.add_optimizer(group, "by size", "for thousands of sequences in a step, see below")
+    flags.add_optimizer(group, "by size", lamb="for thousands of sequences in a step, see below")
     flags.add_options(group, options, "learning_rate warmup weight_decay clip_norm beta1 beta2 adam_eps")
     accelerators.add_processes(accelerators.add_accelerators(parser, options))
     group = parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)")

@@ -87,7 +87,7 @@ def run(arguments: Namespace) -> int:
         what = f"--model stands for a pre-training, and {', '.join(others)} compares several"
         raise InputError(f"{what}; give it with table1 and table7 only.")
     if data and not Path(data).is_dir():
-        raise InputError(f"--data {data} is no folder; name the one with the files of tasks.")
+        raise InputError(f"--data {data} is not a folder; name the one with the files of tasks.")
     plan = Plan(out, scale, data and Path(data), tuple(arguments.text), arguments.model)
     seeds = range(arguments.seeds or scale.seeds)
     tables = [TABLES[name] for name in names]

@@ -134,7 +134,7 @@ def run_squad(arguments: Namespace) -> Scored:
         raise InputError("--threshold is for null odds; give their file with --null-odds as well.")
     threshold = 1.0 if arguments.threshold is None else arguments.threshold
     if math.isnan(threshold):
-        raise InputError("--threshold nan is no number; give one to hold the null odds against.")
+        raise InputError("--threshold nan is not a number; give one to hold the null odds against.")
     questions: list[Any] = read(arguments.gold, listed=True)
     how: dict[str, Any] = {"advice": 'give an object {"id": ...}', "largest": LARGEST_WHOLE, "streams": True}
     predictions = read_json(arguments.predictions, **how)
@@ -251,7 +251,7 @@ def run_glue(arguments: Namespace) -> Scored:
     def metric_of(name: str) -> Statistic:
         if name == "accuracy":
             return mean_of(gold == predicted)
-        metric = getattr(metrics, name)
+        metric = metrics.METRICS[name].compute
         return lambda rows: float(metric(gold[rows], predicted[rows]))
 
     statistics = {name: metric_of(name) for name in task.metrics}
@@ -305,11 +305,13 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
             raise InputError(f"{place} has {there}; give an index, a tab and a prediction.")
         index, label = row
         if index in labels:
-            raise InputError(f"{place}: the index {index[:60]!r} has a prediction already; give one each.")
+            problem = f"the index {index[:60]!r} has a prediction already"
+            raise InputError(f"{problem}; give one each.", where=place)
         number = _number(label, task)
         if not math.isfinite(number):
             expected = f"one of {', '.join(task.labels)}" if task.labels else "a number"
-            raise InputError(f"{place}: {label[:60]!r} is no prediction for {task.title}; give {expected}.")
+            problem = f"{label[:60]!r} is not a prediction for {task.title}"
+            raise InputError(f"{problem}; give {expected}.", where=place)
         labels[index] = number
     return labels
 

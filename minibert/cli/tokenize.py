@@ -83,7 +83,12 @@ def add(parser: ArgumentParser) -> None:
     add_switches(group, bare="leave out [CLS] before and [SEP] after each text")
     text = "read a [MASK] or another special token that is written in the text letter by letter"
     add_switches(group, split_special_tokens=text)
-    add_switches(group, cased="keep case and accents, whatever the folder says")
+    group.add_argument(
+        "--cased",
+        dest="lower_case",
+        action="store_false",
+        help="keep case and accents, whatever the folder says",
+    )
     add_switches(group, keep_accents=KEEP_ACCENTS)
     text = "which original's rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
@@ -111,7 +116,7 @@ def run(arguments: Namespace) -> None:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
         raise InputError(f"--pair takes texts two by two, not {len(arguments.texts)}; give each its second.")
-    options = text_rules(arguments.cased, arguments.keep_accents)
+    options = text_rules(not arguments.lower_case, arguments.keep_accents)
     if arguments.compat:
         options = options | {"compat": arguments.compat}
     tokenizer = Tokenizer.from_pretrained(arguments.vocab, core=arguments.core, **options)

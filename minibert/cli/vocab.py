@@ -18,12 +18,13 @@ from typing import Any
 
 from minibert.base.errors import InputError, warn
 from minibert.base.files import atomic_json, require_folder, write_folder_atomically
+from minibert.base.model_names import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
 from minibert.base.terminal import emit, json_text
 from minibert.cli.shared import flags
 
 OTHER = {"likelihood": "frequency", "frequency": "likelihood"}
 REPORT = "vocab-report.json"
-WRITTEN = ("vocab.txt", "tokenizer_config.json", "tokenizer.json", REPORT)
+WRITTEN = (VOCABULARY_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, REPORT)
 # In a folder with one of these the vocabulary belongs to a run, a model of Hugging Face's or TensorFlow's, or
 # token shards, whole or in parts.
 OWNERS = "training.json config.json bert_config.json *.index meta.json part.json */part.json".split()
@@ -59,7 +60,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(group, "--user-token PIECE", text, action="append")
     text = "join the neighbours that raise the likelihood of the text most, or the most frequent ones"
     flags.add_flag(group, "--objective", f"{text} (default: {LEARNING['objective']})", choices=tuple(OTHER))
-    flags.add_switches(group, cased="keep case and accents")
+    group.add_argument("--cased", dest="lower_case", action="store_false", help="keep case and accents")
     flags.add_switches(group, keep_accents=flags.KEEP_ACCENTS, segmented=flags.SEGMENTED)
     group = parser.add_argument_group("text and report")
     text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
@@ -97,7 +98,7 @@ def run(arguments: Namespace) -> None:
         setattr(arguments, name, LEARNING[name])
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     if arguments.report_on:
-        asked = text_rules(arguments.cased, arguments.keep_accents, arguments.segmented)
+        asked = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
         tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **asked)
         basic = tokenizer.basic_tokenizer
         special = list(tokenizer.special_tokens)
@@ -107,7 +108,7 @@ def run(arguments: Namespace) -> None:
         basic, special = _rules_to_learn_by(arguments, rules)
     share = arguments.held_out
     if share and not 5e-10 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is no share to measure on; give 0, or from 5e-10 to 0.5.")
+        raise InputError(f"--held-out {share:g} is not a share to measure on; give 0, or from 5e-10 to 0.5.")
     marks = MarkCounts(basic)
     how = flags.given(arguments, "core strict threads column")
     how["special_tokens"] = special
@@ -123,7 +124,7 @@ def run(arguments: Namespace) -> None:
         learning["objective"] = objective
         learning["user_tokens"] = arguments.user_token
         shown = not arguments.quiet
-        return learn_tokenizer(counted.words, size, not arguments.cased, shown, rules, **learning)
+        return learn_tokenizer(counted.words, size, arguments.lower_case, shown, rules, **learning)
 
     others = {}
     if not arguments.report_on:
@@ -138,7 +139,7 @@ def run(arguments: Namespace) -> None:
     if arguments.json:
         emit(json_text(report))
     else:
-        file = arguments.report_on or out / "vocab.txt"
+        file = arguments.report_on or out / VOCABULARY_FILE
         emit(f"{tokenizer.vocab_size:,} pieces in {file}\n{report_text(report)}")
 
 
@@ -162,7 +163,7 @@ def _rules_to_learn_by(arguments: Namespace, rules: dict[str, Any]) -> tuple[Any
     from minibert.tokenizer.learner import first_pieces
 
     first_pieces(arguments.unused, arguments.user_token)  # bad ones are found before the counting
-    lower_case = not arguments.cased
+    lower_case = arguments.lower_case
     special = [*SPECIAL_TOKENS, *special_tokens(arguments.user_token, lower_case, rules)]
     return BasicTokenizer(lower_case, **rules), special
 

@@ -406,7 +406,7 @@ def whole_numbers(name: str, given: Any) -> np.ndarray:
     else:
         wrong = [value for value in given.ravel().tolist() if not isinstance(value, int)] or given.tolist()
     if wrong:
-        raise InputError(f"{name} has {wrong[0]!r}, which is no whole number of at most 32 bits; check it.")
+        raise InputError(f"{name} has {wrong[0]!r}, which is not an integer of at most 32 bits; check it.")
     return numbers
 
 

@@ -128,7 +128,7 @@ class BertConfig:
         layers, hidden, heads = shape
         if not layers * hidden * heads or hidden % heads:
             known = f"{', '.join(SIZES)}, or L-H-A such as 3-192-3, with H a multiple of A"
-            raise InputError(f"size={name!r} is no size of a BERT; give {known}.", size=name)
+            raise InputError(f"size={name!r} is not a size of BERT; give {known}.", size=name)
         fields = {
             "num_hidden_layers": layers,
             "hidden_size": hidden,

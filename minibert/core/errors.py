@@ -7,8 +7,8 @@ class InputError(ValueError):
     """Report that what was given can't be used: a file, an argument, a configuration.
 
     The message is a sentence for whoever calls from Python. It writes an argument as `name` in backticks or,
-    with its value, as name=value, which is what f"{name=}" makes. The same arguments are kept as data, so that
-    the command line can write flags in their place (`minibert/cli/shared/messages.py`); it exits with 2.
+    with its value, as name=value, which is what f"{name=}" makes. The same arguments are kept as data, so
+    that the command line can write flags in their place (`minibert/cli/shared/messages.py`); it exits with 2.
 
     Parameters
     ----------

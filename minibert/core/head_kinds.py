@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 SEQUENCES, TOKENS, LABELS = "sequences", "tokens", "labels"
 CLASSIFIER = "BertForSequenceClassification"
+# What the outputs are compared with the labels by; "": by a loss of its own.
+SOFTMAX, SIGMOIDS, SQUARES, CHOICES, SPANS = "softmax", "sigmoids", "squares", "choices", "spans"
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 
 
@@ -15,6 +17,7 @@ class HeadKind(NamedTuple):
 
     reads: str  # pooled [CLS] of all SEQUENCES, all TOKENS, or those with LABELS
     outputs: int | None  # for each of what it reads; None: one for each class
+    loss: str  # one of those above, a formula in `heads.py`
     architecture: str  # Hugging Face's class
     label_dtype: str = "int32"
     label_shape: tuple[int, ...] = ()  # of a label; (0,): a number for each output
@@ -24,13 +27,17 @@ class HeadKind(NamedTuple):
 
 
 KINDS = {
-    "pretraining": HeadKind(SEQUENCES, 0, "BertForPreTraining"),
-    "classify": HeadKind(SEQUENCES, None, CLASSIFIER, names_outputs=True, problem_type=SINGLE),
+    "pretraining": HeadKind(SEQUENCES, 0, "", "BertForPreTraining"),
+    "classify": HeadKind(SEQUENCES, None, SOFTMAX, CLASSIFIER, names_outputs=True, problem_type=SINGLE),
     "multilabel": HeadKind(
-        SEQUENCES, None, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=SEVERAL
+        SEQUENCES, None, SIGMOIDS, CLASSIFIER, "float64", (0,), names_outputs=True, problem_type=SEVERAL
     ),
-    "regress": HeadKind(SEQUENCES, 1, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"),
-    "span": HeadKind(TOKENS, 2, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"),
-    "choice": HeadKind(SEQUENCES, 1, "BertForMultipleChoice"),
-    "tag": HeadKind(LABELS, None, "BertForTokenClassification", names_outputs=True),
+    "regress": HeadKind(
+        SEQUENCES, 1, SQUARES, CLASSIFIER, "float64", names_outputs=True, problem_type="regression"
+    ),
+    "span": HeadKind(
+        TOKENS, 2, SPANS, "BertForQuestionAnswering", label_shape=(2,), output_layer="qa_outputs"
+    ),
+    "choice": HeadKind(SEQUENCES, 1, CHOICES, "BertForMultipleChoice"),
+    "tag": HeadKind(LABELS, None, SOFTMAX, "BertForTokenClassification", names_outputs=True),
 }

@@ -25,7 +25,7 @@ from minibert.core import bert
 from minibert.core.arrays import Array, Grads, Params, Saved
 from minibert.core.batch import TaskBatch
 from minibert.core.config import BertConfig
-from minibert.core.head_kinds import LABELS, SEQUENCES, TOKENS
+from minibert.core.head_kinds import CHOICES, LABELS, SEQUENCES, SIGMOIDS, SOFTMAX, SPANS, SQUARES, TOKENS
 from minibert.core.ops import Dropout, Ops
 from minibert.core.ops.blocks import DropoutSaved
 from minibert.core.params import AnyHead
@@ -104,12 +104,7 @@ def logits_backward(
     head_grads = ops.add_gradients(grads["head"], weight=dweight, bias=dbias)
     if output.dropout is not None:
         dx = dx * output.dropout.mask
-    grads = grads | {"head": head_grads}
-    if head.pooled:
-        dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
-        grads = grads | {"pooler": pooler}
-    elif head.kind == "tag":
-        dx = ops.take_rows_backward(dx, output.rows)
+    dx, grads = read_backward(ops, head, dx, output.rows, params, grads | {"head": head_grads})
     return bert.encoder_backward(ops, config, dx, saved.encoder, params, grads, frozen)
 
 
@@ -169,20 +164,23 @@ def loss_of_logits(
         end's.
     """
     weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
-    if head.kind == "span":
+    loss = head.spec.loss
+    if loss == SPANS:
         starts, ends = batch.labels.T
         start_nll, saved_start = ops.segment_softmax_cross_entropy(scores[:, 0], batch.cu_seqlens, starts)
         end_nll, saved_end = ops.segment_softmax_cross_entropy(scores[:, 1], batch.cu_seqlens, ends)
         nll, saved_loss = span_weight * (start_nll + end_nll), SpanSaved(saved_start, saved_end)
         dnll = span_weight * weights  # of start and of end
-    elif head.kind == "regress":
+    elif loss == SQUARES:
         nll, saved_loss = ops.squared_error(scores[:, 0], ops.cast(batch.labels, scores.real.dtype))
-    elif head.kind == "multilabel":
+    elif loss == SIGMOIDS:
         nll, saved_loss = ops.sigmoid_cross_entropy(scores, ops.cast(batch.labels, scores.real.dtype))
-    elif head.kind == "choice":
+    elif loss == CHOICES:
         nll, saved_loss = ops.softmax_cross_entropy(scores.reshape(-1, batch.choices), batch.labels)
-    else:
+    elif loss == SOFTMAX:
         nll, saved_loss = ops.softmax_cross_entropy(scores, batch.labels)
+    else:
+        raise NotImplementedError(f"The loss {loss!r} of the head kind {head.kind!r} has no formula here.")
     return HeadLoss((weights * nll).sum(), nll, scores), saved_loss, dnll
 
 
@@ -232,15 +230,16 @@ def loss_of_logits_backward(
     -------
     dlogits : of the shape of the scores.
     """
-    if head.kind == "span":
+    loss = head.spec.loss
+    if loss == SPANS:
         dscores = [ops.segment_softmax_cross_entropy_backward(dnll, end) for end in saved]
         return ops.xp.stack(dscores, axis=1)
-    if head.kind == "regress":
+    if loss == SQUARES:
         return ops.squared_error_backward(dnll, saved)[:, None]
-    if head.kind == "multilabel":
+    if loss == SIGMOIDS:
         return ops.sigmoid_cross_entropy_backward(dnll, saved)
     dlogits = ops.softmax_cross_entropy_backward(dnll, saved)
-    return dlogits.reshape(-1, 1) if head.kind == "choice" else dlogits
+    return dlogits.reshape(-1, 1) if loss == CHOICES else dlogits
 
 
 # -> (S,K), (S,1), (T,2) or (N,K)
@@ -336,19 +335,74 @@ def _output_layer(
 ) -> tuple[Array, Saved]:
     """Apply pooler, dropout and the output layer, as far as the head has them, to what it reads."""
     rows = rows_read(config, head, batch)
-    places = rows  # where these rows are in x
-    if encoder_rows(config, head, batch) is not None:
-        places = ops.xp.arange(len(rows), dtype=rows.dtype)
-    saved_rows = None
-    if head.pooled:
-        read, saved_rows = ops.pooler(x, places, params["pooler"])
-    elif head.kind == "tag":
-        read, saved_rows = ops.take_rows(x, places)
-        read = ops.upcast(read)
-    else:
-        read = ops.upcast(x)
-    scores, saved_drop, saved_linear = output_scores(ops, config, read, rows, params["head"], drop)
+    is_cut = encoder_rows(config, head, batch) is not None
+    what, saved_rows = read(ops, head, x, rows, is_cut, params)
+    scores, saved_drop, saved_linear = output_scores(ops, config, what, rows, params["head"], drop)
     return scores, OutputSaved(saved_rows, saved_drop, saved_linear)
+
+
+# x (T,H) or (R,H)  rows (R,) or None -> (R,H)
+def read(
+    ops: Ops,
+    head: AnyHead,
+    x: Array,
+    rows: Array | None,
+    is_cut: bool,
+    params: Params,
+) -> tuple[Array, Saved]:
+    """Return what the output layer reads: the pooled [CLS], the rows with labels, or every row.
+
+    Parameters
+    ----------
+    ops, head : the engine, and the kind of head.
+    x : (T,H) hidden states, or (R,H) those that are read.
+    rows : (R,) the tokens that are read, as `rows_read` gives them.
+    is_cut : whether x has no others.
+    params : the tree of parameters.
+
+    Returns
+    -------
+    read : (R,H).
+    saved : for `read_backward`; None where every row is read.
+    """
+    if rows is None:
+        return ops.upcast(x), None
+    places = ops.xp.arange(len(rows), dtype=rows.dtype) if is_cut else rows
+    if head.pooled:
+        return ops.pooler(x, places, params["pooler"])
+    taken, saved = ops.take_rows(x, places)
+    return ops.upcast(taken), saved
+
+
+# dread (R,H) -> dx (T,H) or (R,H), grads
+def read_backward(
+    ops: Ops,
+    head: AnyHead,
+    dread: Array,
+    saved: Saved,
+    params: Params,
+    grads: Grads,
+) -> tuple[Array, Grads]:
+    """Return the gradient of the hidden states, and add that of the pooler.
+
+    Parameters
+    ----------
+    ops, head : the engine, and the kind of head.
+    dread : (R,H) gradient of what was read.
+    saved : what `read` kept.
+    params, grads : trees of parameters and accumulators.
+
+    Returns
+    -------
+    dx : of the shape of the hidden states.
+    grads : the tree with the gradients added.
+    """
+    if saved is None:
+        return dread, grads
+    if head.pooled:
+        dx, pooler = ops.pooler_backward(dread, saved, params["pooler"], grads["pooler"])
+        return dx, grads | {"pooler": pooler}
+    return ops.take_rows_backward(dread, saved), grads
 
 
 # read (R,H)  rows (R,) or None -> (R,K)

@@ -151,10 +151,10 @@ class HostSteps:
     Attributes
     ----------
     grads : gradients of all parameters; between steps they are the engine's own.
-    behind : how many steps the metrics come late. Here none.
+    max_unread : how many steps may be taken before the metrics of the first are read. Here none.
     """
 
-    behind = 0
+    max_unread = 0
 
     def __init__(
         self,

@@ -93,7 +93,7 @@ def notebook_source(number: str) -> Path:
     paths = {path.name[:2]: path for path in sorted(notebook_folder().glob("[0-9][0-9]_*.py"))}
     if number not in paths:
         known = ", ".join(paths) or "none"
-        raise InputError(f"number={number!r} is no notebook of the course; choose from {known}.")
+        raise InputError(f"{number=} is not a notebook of the course; choose from {known}.", number=number)
     return paths[number]
 
 

@@ -157,7 +157,7 @@ class Lesson:
         for exercise in self.exercises:
             if exercise.number == number:
                 return all(last.get(name) == "passed" for name in exercise.functions)
-        raise InputError(f"number={number!r} is no exercise of notebook {self.number}.")
+        raise InputError(f"{number=} is not an exercise of notebook {self.number}.", number=number)
 
     def predict(self, question: str, guess: Any = ..., choices: Any = None) -> Guess:
         """Ask for a guess.

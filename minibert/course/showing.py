@@ -109,7 +109,8 @@ class Guess:
     def __init__(self, question: str, guess: Any, choices: Sequence[Any] | None = None) -> None:
         self.guess = guess
         if choices and guess is not ... and guess not in choices:
-            raise InputError(f"{guess=} is none of {', '.join(map(repr, choices))}; choose one of them.")
+            known = ", ".join(map(repr, choices))
+            raise InputError(f"{guess=} is not one of the choices; choose from {known}.", guess=guess)
         if choices:
             question += f" ({' / '.join(map(str, choices))})"
         print(question)
@@ -206,7 +207,7 @@ def claim(text: str, ours: Any, baseline: Any, controls: Mapping[str, Any], bett
         When `better` is neither, or there is not one number for each example.
     """
     if better not in ("lower", "higher"):
-        raise InputError(f"better={better!r} is neither lower nor higher; give one of them.")
+        raise InputError(f"{better=} is neither lower nor higher; give one of them.", better=better)
     floor = np.asarray(baseline, np.float64)
     lines = []
     for who, values in {"ours": ours, **controls}.items():

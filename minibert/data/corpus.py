@@ -16,6 +16,7 @@ from reprlib import repr as short
 from typing import NoReturn
 
 from minibert.base.errors import InputError
+from minibert.base.model_names import VOCABULARY_FILE
 from minibert.base.reading import PACKED, decoded
 from minibert.base.terminal import counted, some_of
 from minibert.data.documents import DOCUMENTS, format_of, text_of
@@ -30,7 +31,6 @@ LAYOUTS = {
     "continuous": "one text without borders, which is cut into documents of 32 sentences",
 }
 FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
-VOCABULARY = "vocab.txt"  # lies in every run folder, and a run folder may lie beside the text
 
 LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
@@ -128,12 +128,13 @@ def _under(folder: Path) -> Iterator[Path]:
         seen.update(inside)
         for name in names:
             file = Path(place, name)
-            if name[0] != "." and name != VOCABULARY and file.is_file():
+            # A run folder, which has a vocabulary, may lie beside the text.
+            if name[0] != "." and name != VOCABULARY_FILE and file.is_file():
                 yield file
 
 
 def _unreadable(error: OSError) -> NoReturn:
-    advice = "open it to you, or name files one by one."
+    advice = "change its permissions, or name files one by one."
     raise InputError(f"{error.filename} can't be read ({error.strerror}); {advice}") from error
 
 
@@ -197,11 +198,11 @@ class SentenceStream:
         self.column = column
         self.bytes_total = sum(file.stat().st_size for file in self.files)
         self.bytes_read = 0
-        self.found: Counter[str] = Counter()
+        self.layouts_read: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[str | None]:
         anything = between = False
-        self.found.clear()
+        self.layouts_read.clear()
         finished = self.bytes_read = 0
         for file in self.files:
             for sentence in chain(self._of_file(file, finished), [None]):
@@ -223,7 +224,7 @@ class SentenceStream:
         pieces = decoded(text_of(file, progress=progress, column=self.column, tells=True), file)
         layout = self.layout
         if form := format_of(file):  # which tells itself where documents end
-            self.found[form] += 1
+            self.layouts_read[form] += 1
             layout = "sentences" if layout == "sentences" else "paragraphs"
         elif layout in ("auto", "continuous"):
             head = ""
@@ -232,7 +233,7 @@ class SentenceStream:
             layout = sniff(head)
             pieces = chain([head], pieces)
             if head.strip() and self.layout == "auto":
-                self.found[layout] += 1
+                self.layouts_read[layout] += 1
         if layout == "documents":
             return _read_documents(pieces)
         stream = _READERS[layout](_lines(pieces))
@@ -302,13 +303,13 @@ def _is_title(before: str, line: str, after: str) -> bool:
     return not before and not after and bool(_TITLE.fullmatch(line))
 
 
-def layouts_text(found: Mapping[str, int]) -> str:
+def layouts_text(files_by_layout: Mapping[str, int]) -> str:
     """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence.
 
     Parameters
     ----------
-    found : mapping from str to int
-        The attribute of that name.
+    files_by_layout : mapping from str to int
+        The attribute `layouts_read`.
 
     Returns
     -------
@@ -317,12 +318,12 @@ def layouts_text(found: Mapping[str, int]) -> str:
     """
     descriptions = LAYOUTS | DOCUMENTS
     ways = []
-    for layout, count in Counter(found).most_common():
+    for layout, count in Counter(files_by_layout).most_common():
         way = f"{descriptions[layout]} ({layout})"
-        if len(found) > 1:
+        if len(files_by_layout) > 1:
             way = f"{counted(count, 'file')} with {way}"
         ways.append(way)
-    return f"Read as {'; '.join(ways)}; `layout` reads the text otherwise."
+    return f"Read as {'; '.join(ways)}; to read it otherwise, choose a layout."
 
 
 def split_sentences(text: str) -> list[str]:

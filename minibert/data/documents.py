@@ -94,7 +94,7 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     delimiter = TABLES[suffix_of(file)]
     if not column.isdecimal():
         delimiter = delimiter_in(file, delimiter, [column])
-    table = table_rows(file, delimiter, kept=False, progress=progress)
+    table = table_rows(file, delimiter, in_memory=False, progress=progress)
     first_line, header = next(table, (1, []))
     if not header:
         return
@@ -122,7 +122,7 @@ def _no_column(where: str, column: str, names: list[str]) -> InputError:
 
 
 def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
-    for number, row in json_lines(file, kept=False, progress=progress):
+    for number, row in json_lines(file, in_memory=False, progress=progress):
         if column not in row:
             raise _no_column(f"{file}, line {number}", column, list(row))
         text = row[column]

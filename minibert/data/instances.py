@@ -110,6 +110,19 @@ class Position(NamedTuple):
 BEGINNING = Position(0, 0, 0)
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnBlock:
+    """The n instances of a block that are still to come: drawn, but not yet made from tokens."""
+
+    spans: np.ndarray  # (N,5) int64, the fields of Spans, in the order of the text
+    keys: np.ndarray  # (N,) uint64, the random key of each
+    order: np.ndarray  # (n,) the numbers of those to come, from 0 to N - 1, in the order in which they come
+    ends: list[Position]  # (n,) the position after each of these
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
 @dataclass(eq=False)
 class Instances:
     """Sequences made from some documents of token shards.
@@ -153,101 +166,119 @@ class Instances:
         self._choices = self.documents.tolist()
         self._borders = Borders(self.shards, self.options.longest_sentence)
 
-    def stream(
-        self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
-    ) -> Iterator[tuple[Sequence | None, Position]]:
+    def stream(self, position: Position = BEGINNING) -> Iterator[tuple[Sequence, Position]]:
         """Yield instances without end from `position` on, each with the position after it.
-
-        Of batches that several machines share, each makes its own slots only, the same byte for byte. The
-        tokens of the others are not read.
 
         Parameters
         ----------
         position : Position, default BEGINNING
             Where to begin: that of the first instance.
-        count : int, default 1
-            Sequences of a batch; the first batch begins at `position`.
-        first : int, default 0
-            The first slot of a batch that is made.
-        last : int, optional
-            The slot behind the last one that is made; `count` when left out.
 
         Yields
         ------
-        Sequence or None
-            An instance, whose arrays are read-only views of its block; None in a slot that is not made.
+        Sequence
+            An instance, whose arrays are read-only views of its block.
         Position
             Where to go on after it.
 
         Raises
         ------
         InputError
-            When the slots are none of a batch, or the position is none of this text.
+            When this text has no such position.
         """
-        for sequence, after, _ in self.located(position, count, first, last):
+        for sequence, after, _ in self.located(position):
             yield sequence, after
 
-    def located(
-        self, position: Position = BEGINNING, count: int = 1, first: int = 0, last: int | None = None
-    ) -> Iterator[tuple[Sequence | None, Position, Spans | None]]:
+    def located(self, position: Position = BEGINNING) -> Iterator[tuple[Sequence, Position, Spans]]:
         """Yield what `stream` does, each with where its spans lie among the tokens of the shards.
 
         Parameters
         ----------
-        position, count, first, last
+        position : Position, default BEGINNING
             As of `stream`.
 
         Yields
         ------
-        Sequence or None
+        Sequence
             As of `stream`.
         Position
             Where to go on after it.
-        Spans or None
-            Of the sequence; None in a slot that is not made.
+        Spans
+            Of the sequence.
 
         Raises
         ------
         InputError
-            When the slots are none of a batch, or the position is none of this text.
+            When this text has no such position.
         """
-        last = count if last is None else last
-        if not 0 <= first < last <= count:
-            raise InputError(
-                f"first={first}, last={last} are no slots of a batch of {counted(count, 'sequence')}; "
-                "give 0 <= first < last <= count."
-            )
+        for block in self.drawn_blocks(position):
+            all_of_them = np.ones(len(block), bool)
+            for (sequence, spans), after in zip(self.make(block, all_of_them), block.ends, strict=True):
+                yield sequence, after, spans
+
+    def drawn_blocks(self, position: Position = BEGINNING) -> Iterator["DrawnBlock"]:
+        """Yield the blocks from `position` on without end: where their instances lie, and in which order.
+
+        No token is read for it; `make` does that, for the instances that are wanted.
+
+        Parameters
+        ----------
+        position : Position, default BEGINNING
+            That of the first instance.
+
+        Yields
+        ------
+        DrawnBlock
+            Of the first block, what comes from `position` on.
+
+        Raises
+        ------
+        InputError
+            When this text has no such position.
+        """
         epoch, first_block, offset = position
-        passed = 0  # instances since `position`
         while True:
             blocks = self._blocks(epoch)
             self._check_within(position, first_block, len(blocks), "blocks")
             for number in range(first_block, len(blocks)):
-                # The instances of the block in the order of the text, and in which order they come.
                 spans, keys = self._draw_spans(epoch, blocks[number])
                 order = permutation(np.arange(len(spans)), key(BLOCK_ORDER, self.seed, epoch, number))
                 self._check_within(position, offset, len(order), "instances")
-                coming = order[offset:]
-
-                # Those in our slots are made, in the order of the text, as the shards are.
-                slots = (passed + np.arange(len(coming))) % count
-                is_made = (first <= slots) & (slots < last)
-                made = np.sort(coming[is_made])
-                block = self._make_block(spans[made], keys[made]) if len(made) else None
-                places = spans[made].tolist()
-
-                # Where each one that comes stands among those that are made; for the others it means nothing.
-                rows = np.searchsorted(made, coming).tolist()
                 ends = _positions_after(epoch, number, offset, len(order), number + 1 == len(blocks))
-                for row, in_our_slot, after in zip(rows, is_made.tolist(), ends, strict=True):
-                    if block and in_our_slot:
-                        yield block.sequence_at(row), after, Spans(*places[row])
-                    else:
-                        yield None, after, None
-                passed += len(coming)
+                yield DrawnBlock(spans, keys, order[offset:], list(ends))
                 offset = 0
             epoch += 1
             first_block = 0
+
+    # is_wanted (n,) bool
+    def make(self, drawn: "DrawnBlock", is_wanted: np.ndarray) -> Iterator[tuple[Sequence, Spans]]:
+        """Make some instances of a block; the tokens of the others are not read.
+
+        An instance is the same, byte for byte, whichever others are made with it.
+
+        Parameters
+        ----------
+        drawn : DrawnBlock
+            As `drawn_blocks` yields it.
+        is_wanted : (n,) bool
+            Which instances are made, in the order in which they come.
+
+        Yields
+        ------
+        Sequence
+            A wanted instance, in that order; its arrays are read-only views.
+        Spans
+            Where it lies among the tokens of the shards.
+        """
+        wanted = drawn.order[is_wanted]
+        if not len(wanted):
+            return
+        in_text_order = np.sort(wanted)  # as the tokens lie in the shards
+        spans = drawn.spans[in_text_order]
+        block = self._make_block(spans, drawn.keys[in_text_order])
+        places = spans.tolist()
+        for row in np.searchsorted(in_text_order, wanted).tolist():
+            yield block.sequence_at(row), Spans(*places[row])
 
     def _check_within(self, position: Position, place: int, count: int, what: str) -> None:
         if not 0 <= place < count:
@@ -340,6 +371,55 @@ class Instances:
             return span_pairs(document, self._choices, self._borders, room, short, rng)
         begin, ends = self._borders(document)
         return contiguous_spans(begin, ends[-1], room, short, rng)
+
+
+def stream_slots(
+    instances: Instances, position: Position, count: int, first: int, last: int
+) -> Iterator[tuple[Sequence | None, Position]]:
+    """Yield the stream of instances with nothing but some slots of every batch made.
+
+    So several processes share a batch: together they make what one process would, the same byte for byte, and
+    none reads the tokens of another.
+
+    Parameters
+    ----------
+    instances : Instances
+        All of them.
+    position : Position
+        Where the first batch begins.
+    count : int
+        Sequences of a batch.
+    first, last : int
+        The slots of a batch that are made are `first` to `last - 1`.
+
+    Yields
+    ------
+    Sequence or None
+        An instance; None in a slot that is not made.
+    Position
+        Where to go on after it.
+
+    Raises
+    ------
+    InputError
+        When a batch does not have these slots, or the text no such position.
+    """
+    if not 0 <= first < last <= count:
+        raise InputError(
+            f"first={first}, last={last} are not slots of a batch of {counted(count, 'sequence')}; "
+            "give 0 <= first < last <= count."
+        )
+    passed = 0  # instances since `position`
+    for block in instances.drawn_blocks(position):
+        slots = (passed + np.arange(len(block))) % count
+        is_made = (first <= slots) & (slots < last)
+        made = instances.make(block, is_made)
+        for here, after in zip(is_made.tolist(), block.ends, strict=True):
+            sequence = None
+            if here:
+                sequence, _ = next(made)
+            yield sequence, after
+        passed += len(block)
 
 
 def _positions_after(epoch: int, block: int, offset: int, size: int, is_last: bool) -> Iterator[Position]:

@@ -66,7 +66,7 @@ class _Text:
 
     def __init__(self, file: Path):
         self.file = file
-        self.pieces = filter(None, decoded(byte_pieces(file, kept=True), file))
+        self.pieces = filter(None, decoded(byte_pieces(file, in_memory=True), file))
         self.buffer = ""
         self.place = 0  # in the buffer
         self.passed = 0  # characters that have left the buffer

@@ -25,7 +25,7 @@ _QUOTED = re.compile(r'(?s)"(?:[^"]|"")*"')  # a whole column as CSV quotes it
 
 
 def numbered_lines(
-    file: str | Path, errors: str = "strict", ends: bool = False, kept: bool = True, **reading: Any
+    file: str | Path, errors: str = "strict", ends: bool = False, in_memory: bool = True, **reading: Any
 ) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file, counted from 1, without their ends (\n, \r\n or \r).
 
@@ -39,7 +39,7 @@ def numbered_lines(
         What becomes of bytes that are not UTF-8: an error or, with "replace", U+FFFD.
     ends : bool, default False
         Keep the ends of lines.
-    kept : bool, default True
+    in_memory : bool, default True
         As of `byte_pieces`.
     **reading
         Further arguments of `byte_pieces`.
@@ -57,7 +57,7 @@ def numbered_lines(
         When the file can't be read, or is not UTF-8.
     """
     file = Path(file)
-    parts = whole_lines(byte_pieces(file, kept=kept, **reading), file)
+    parts = whole_lines(byte_pieces(file, in_memory=in_memory, **reading), file)
     lines = chain.from_iterable(part.splitlines(keepends=True) for part in parts)
     for number, line in enumerate(lines, 1):
         data = line
@@ -102,7 +102,7 @@ def table_rows(
     file: str | Path,
     delimiter: str,
     blank: bool = False,
-    kept: bool = True,
+    in_memory: bool = True,
     progress: Progress = None,
     **reading: Any,
 ) -> Iterator[Row]:
@@ -121,7 +121,7 @@ def table_rows(
         One character.
     blank : bool, default False
         Yield blank lines as rows without columns; else they are passed over.
-    kept : bool, default True
+    in_memory : bool, default True
         As of `byte_pieces`. A table between tabs is then in memory as a whole, or else read up to three
         times: how its columns are quoted is told by all of them.
     progress : callable, optional
@@ -140,10 +140,12 @@ def table_rows(
         When the file can't be read, or quotation marks between other delimiters than tabs are not CSV's.
     """
     table: Iterable[Row]
-    read = partial(numbered_lines, file, ends=True, kept=kept, **reading)  # errors name places in such text
+    read = partial(
+        numbered_lines, file, ends=True, in_memory=in_memory, **reading
+    )  # errors name places in such text
     if delimiter != "\t":
         table = _quoted_rows(file, (line for _, line in read(progress=progress)), delimiter)
-    elif kept:
+    elif in_memory:
         lines = list(read(progress=progress))
         table = _between_tabs(file, lines, _quoting(file, lines.__iter__))
     else:
@@ -175,7 +177,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
     InputError
         When the file can't be read.
     """
-    lines = (line for _, line in numbered_lines(file, kept=False) if line.strip())
+    lines = (line for _, line in numbered_lines(file, in_memory=False) if line.strip())
     header = next(lines, "")
     name = _without_quotes(header) if _is_whole(header) else header
     if usual in header or name in names:

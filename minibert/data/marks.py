@@ -56,8 +56,8 @@ class MarkCounts:
         becomes = " ".join(self._basic_tokenizer.tokenize(self._example))
         warn(
             f"{share:.0%} of the characters of the text lose a mark, as accents are stripped: "
-            f"{self._example!r} is read as {becomes!r}. `keep_accents` leaves marks where they are, "
-            "`cased` marks and capitals."
+            f"{self._example!r} is read as {becomes!r}. keep_accents=True leaves marks where they "
+            "are, lower_case=False marks and capitals."
         )
 
 

@@ -81,7 +81,7 @@ def read(name: str, folder: str | Path, split: str) -> list[TextExample]:
     """
     spec = STAND_INS.get(name)
     if spec is None and name != "qnli":
-        raise InputError(f"name={name!r} is no stand-in; choose from {', '.join(STAND_INS)}, qnli.")
+        raise InputError(f"name={name!r} is not a stand-in; choose from {', '.join(STAND_INS)}, qnli.")
     splits = spec.files if spec else ("train", "dev")
     if split not in splits:
         raise InputError(f"The stand-in {name} has no split {split!r}, only {', '.join(splits)}.")

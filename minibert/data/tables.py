@@ -268,7 +268,8 @@ def _sentence_a_row(
     if len(sentences) > 1 and not has_lists and all(len(sentence.words) == 1 for sentence in sentences):
         warn(
             f"{path}: all {len(sentences):,} sentences have one word. Where each row is a word of a "
-            "sentence, name the column that numbers the sentences, such as columns={'sentence': 'sentence_id'}."
+            "sentence, name the column that numbers the sentences, "
+            "such as columns={'sentence': 'sentence_id'}."
         )
     return sentences
 
@@ -352,7 +353,8 @@ def _sentences_of_rows(
     if not filled:
         raise InputError(f"{path} has no rows; check the file.")
     if sentence is None and not has_blank:
-        advice = "name the column that numbers them, columns={'sentence': 'NAME'}, or put a blank row between them"
+        advice = "name the column that numbers them, columns={'sentence': 'NAME'}, "
+        advice += "or put a blank row between them"
         raise InputError(
             f"{path} has a word in each row, and nothing tells where its sentences end; {advice}."
         )
@@ -552,9 +554,8 @@ def _place(
     there = f"its header is {shown(first)}" if header else f"it has {counted(len(first), 'column')}"
     advice = "name a column or give its number, from 1."
     if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
-        advice = (
-            f"its columns look parted by {other!r} and not {delimiter!r}: give columns={{'delimiter': {other!r}}}."
-        )
+        advice = f"its columns look parted by {other!r} and not {delimiter!r}: "
+        advice += f"give columns={{'delimiter': {other!r}}}."
     raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
 
 
@@ -622,7 +623,7 @@ def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str,
         names = cell.split(SEPARATOR) if cell.strip() else []
     if not all(isinstance(name, str) and name.strip() and SEPARATOR not in name for name in names):
         raise InputError(
-            f"{where}: the column {column!r} is {short(cell)}, which holds something that is no name; "
+            f"{where}: the column {column!r} is {short(cell)}, which holds something that is not a name; "
             f"give names that are not empty and have no {SEPARATOR}."
         )
     names = [name.strip() for name in names]
@@ -637,7 +638,7 @@ def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) 
         if numbers and all(type(word) is int for word in cell):
             return tuple(map(str, cell))
         if not all(isinstance(word, str) and word.strip() for word in cell):
-            raise InputError(f"{where}: the list {column!r} holds something that is no word.")
+            raise InputError(f"{where}: the list {column!r} holds something that is not a word.")
         return tuple(cell)
     if isinstance(cell, dict):
         raise InputError(f"{where}: the column {column!r} is an object; give a text or a list of words.")
@@ -686,7 +687,7 @@ def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) 
     if not isinstance(cell, list):
         texts = [] if cell is None else [cell]
     if not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{where}: the list {column!r} holds something that is no text.")
+        raise InputError(f"{where}: the list {column!r} holds something that is not a text.")
     starts = start
     if not isinstance(start, list):
         starts = [start] * len(texts)

@@ -11,16 +11,31 @@ from minibert.engines.registry import (
     DEVICES,
     ENGINES,
     TABLE,
+    abort_peers_on_error,
     choose,
     choose_for,
     create,
     force_device,
     join,
     quickest_dtype,
-    settled,
-    together,
+    resolve_auto,
 )
 
-__all__ = ["DEVICES", "ENGINES", "TABLE", "blas_libraries", "choose", "choose_for", "create"]
-__all__ += ["force_device", "instruction_sets", "join", "keep_freed_memory", "limited_threads", "peak"]
-__all__ += ["quickest_dtype", "settled", "together"]
+__all__ = [
+    "DEVICES",
+    "ENGINES",
+    "TABLE",
+    "abort_peers_on_error",
+    "blas_libraries",
+    "choose",
+    "choose_for",
+    "create",
+    "force_device",
+    "instruction_sets",
+    "join",
+    "keep_freed_memory",
+    "limited_threads",
+    "peak",
+    "quickest_dtype",
+    "resolve_auto",
+]

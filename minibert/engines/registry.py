@@ -165,7 +165,8 @@ def choose(
     """
     require_threads(threads)
     if name not in ("auto", *TABLE):
-        raise InputError(f"engine={name!r} is not an engine; use auto or one of {', '.join(TABLE)}.", engine=name)
+        known = ", ".join(TABLE)
+        raise InputError(f"engine={name!r} is not an engine; use auto or one of {known}.", engine=name)
     able = [engine for engine in TABLE if dtype in TABLE[engine].dtypes]
     if not able:
         raise InputError(f"{dtype=} is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
@@ -215,14 +216,14 @@ def _reason(trial: dict[str, float], missing: list[str]) -> str:
     return ", the fastest engine installed"
 
 
-def choose_for(options: Any, own: Ops | None) -> tuple[Ops, str]:
+def choose_for(options: Any, custom: Ops | None) -> tuple[Ops, str]:
     """Make the engine that the options of a run name, unless the user brings one; say which it is.
 
     Parameters
     ----------
     options : Any
         Options of a run, with the attributes `engine`, `threads`, `dtype` and `extras` (a dictionary).
-    own : Ops or None
+    custom : Ops or None
         An engine that the user made; None to make one.
 
     Returns
@@ -230,8 +231,8 @@ def choose_for(options: Any, own: Ops | None) -> tuple[Ops, str]:
     tuple of Ops and str
         The engine, and a sentence about it as `choose` says it.
     """
-    if own is not None:
-        return own, f"{type(own).__name__}, yours"
+    if custom is not None:
+        return custom, f"{type(custom).__name__}, yours"
     return choose(options.engine, options.threads, options.dtype, **options.extras)
 
 
@@ -252,7 +253,7 @@ def _trial(threads: int | None, dtype: str) -> dict[str, float]:
     return seconds
 
 
-def settled(options: Any) -> Any:
+def resolve_auto(options: Any) -> Any:
     """Decide what the options of a run leave to this machine, before they are stored.
 
     That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one: a resumed
@@ -286,9 +287,9 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
         if not engines:
             raise TypeError(f"{option!r} is nothing that an engine can be told.")
         if name not in engines:
-            able = " or ".join(engines)
-            message = f"{option}={value!r} is for engine={able!r}; leave it out or choose that."
-            raise InputError(message, **{option: value, "engine": able})
+            able = " or ".join(f"engine={engine!r}" for engine in engines)
+            message = f"{option}={value!r} is for {able}; leave it out or choose that."
+            raise InputError(message, **{option: value})
 
 
 def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) -> Ops:
@@ -297,7 +298,8 @@ def _make(name: str, threads: int | None, dtype: str, extras: dict[str, Any]) ->
     try:
         return engine.make(threads or cores(), dtype, **extras)
     except ImportError as error:
-        raise _MissingEngine(f"engine={name!r} is not installed ({error}): {engine.lacking}.", engine=name) from None
+        message = f"engine={name!r} is not installed ({error}): {engine.lacking}."
+        raise _MissingEngine(message, engine=name) from None
 
 
 def _described(ops: Ops) -> str:
@@ -347,7 +349,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def abort_peers_on_error() -> Iterator[None]:
     """Stop the other processes as well when the block, in which all of them compute together, fails in this.
 
     Yields

@@ -20,11 +20,10 @@ import numpy as np
 
 from minibert.base.files import atomic_json
 from minibert.base.terminal import aligned
+from minibert.core.optim import KINDS
 from minibert.engines.flops import attention_pairs
 
 FORWARD, BACKWARD, UPDATE, OTHER = "forward", "backward", "update", "other"
-OPTIMIZERS = ("adamw", "lamb", "muon")  # with which a step ends
-UPDATES = ("global_norm", *OPTIMIZERS)
 OF_BACKWARD = ("accumulate", "scatter_add")  # and of whatever they stand in
 # Nothing is computed in these themselves; a cast belongs to whoever changes precision.
 GLUE = ("layers", "layers_backward", "cast")
@@ -37,8 +36,8 @@ Arguments = dict[str, Any]
 
 
 def _product(a: str, b: str) -> Callable[[Arguments], int]:
-    """Make a function that counts 2 M N K for a product of a (M,K) and b (K,N), named as arguments are."""
-    return lambda given: 2 * given[a].size * given[b].shape[-1]
+    """Make a function that counts the 2 M N K operations of a product of two arguments, (M,K) and (K,N)."""
+    return lambda arguments: 2 * arguments[a].size * arguments[b].shape[-1]
 
 
 def _attention(products: int) -> Callable[[Arguments], int]:
@@ -47,13 +46,14 @@ def _attention(products: int) -> Callable[[Arguments], int]:
     There are two of them forward and four backward.
     """
 
-    def count(given: Arguments) -> int:
-        lengths = np.diff(given["cu_seqlens"])
-        _, A, D = given["q"].shape
-        pairs = attention_pairs(lengths, given.get("causal", False))
-        queries = given.get("queries")
-        if queries is not None:  # of some tokens only: where those of each sequence begin
-            pairs = int((lengths.astype(np.int64) * np.diff(queries)).sum())
+    def count(arguments: Arguments) -> int:
+        lengths = np.diff(arguments["cu_seqlens"])
+        _, A, D = arguments["q"].shape
+        pairs = attention_pairs(lengths, arguments.get("causal", False))
+        queries_begin = arguments.get("queries")
+        if queries_begin is not None:  # some tokens only have queries; each of them sees its whole sequence
+            queries = np.diff(queries_begin)
+            pairs = int((lengths.astype(np.int64) * queries).sum())
         return products * 2 * pairs * A * D
 
     return count
@@ -79,7 +79,6 @@ UPDATED = {
     "scale_rows": ("x",),
     "softmax_cross_entropy": ("logits",),
     "linear_gelu_backward": ("u",),
-    "adamw": ("params", "m", "v"),
     "orthogonalise": ("x",),
 }
 ADDED_TO = {"gemm": "out", "column_sums": "sums"}  # where the argument `add` says so
@@ -188,13 +187,14 @@ class Trace:
         if small:
             sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
             others = Row(f"{len(small)} others, each under {SMALL:.1%}", **sums)
-            shown.insert(len(shown) - 2, others)
+            shown.insert(len(shown) - 2, others)  # the last two are what is no operation: `OUTSIDE`, `ITSELF`
         operations = sum(row.operations for row in rows)
         shown.append(Row("all", seconds=self.seconds, operations=operations, share=1.0))
         lines = [["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]]
         lines += [_cells(row, peak) for row in shown]
-        if peak is None:
-            lines = [line[:6] + line[7:] for line in lines]
+        if peak is None:  # then there is no column "of peak"
+            at = lines[0].index("of peak")
+            lines = [line[:at] + line[at + 1 :] for line in lines]
         return "\n".join(aligned(lines, left=2))
 
     def save(self, path: str | Path, **facts: Any) -> None:
@@ -325,14 +325,14 @@ class Trace:
         """Let a step begin with its first operation and end with the update of the parameters."""
         if self._step_began is None:
             self._step_began = began
-        if op in OPTIMIZERS:
+        if op in KINDS:
             self.steps_shown += 1
             self._note(f"step {self.steps_shown}", "step", self._step_began, ended, {})
             self._step_began = None
 
     def _key(self, name: str) -> tuple[str, str]:
         """Return name and direction of the row that a call belongs to."""
-        if name in UPDATES:
+        if name in KINDS or name == "global_norm":
             return name, UPDATE
         if name.endswith("_backward"):
             return name.removesuffix("_backward"), BACKWARD
@@ -429,7 +429,7 @@ def _moved(name: str, given: Arguments, result: Any, kernel: bool, saves: bool) 
 
 def _written_too(name: str, given: Arguments) -> list[str]:
     """List the arguments that a kernel reads and writes in one place."""
-    arguments = list(UPDATED.get(name, ()))
+    arguments = list(("params", "m", "v") if name in KINDS else UPDATED.get(name, ()))
     if given.get("add") and name in ADDED_TO:
         arguments.append(ADDED_TO[name])
     return arguments

@@ -19,7 +19,7 @@ from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
 from minibert.base.files import atomic_json
 from minibert.base.json_files import read_json
-from minibert.base.model_names import kept_steps
+from minibert.base.model_names import VOCABULARY_FILE, WEIGHTS_FILE, kept_steps
 from minibert.base.options import MOST, RunOptions
 from minibert.core.config import BertConfig
 from minibert.data.corpus import embedded_corpus, find_files, sentences
@@ -94,7 +94,7 @@ class Plan:
         size = self.scale.pretraining["vocab_size"]
         asked = self.out / ASKED
         there = self.out / TEXT
-        if (there / "vocab.txt").exists():
+        if (there / VOCABULARY_FILE).exists():
             tokenizer = vocabulary_of(there)
         else:
             atomic_json(asked, {"vocab_size": size})
@@ -456,7 +456,7 @@ class Plan:
             return result
 
         def run(show: bool) -> Result:
-            if needs and not (self.folder(row.model, seed) / "model.safetensors").exists():
+            if needs and not (self.folder(row.model, seed) / WEIGHTS_FILE).exists():
                 self._pretraining_cell(row.model, seed).run(show)  # its result alone was kept
             with_test = self._key(column) in WITH_TEST
             return _finetuned(options, folder, with_test, submission, show)

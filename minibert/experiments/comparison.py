@@ -143,19 +143,19 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
 def _read(letter: str, folder: Path) -> Compared:
     """Read one run; InputError where the folder holds none, or a whole sweep."""
     if not folder.is_dir():
-        raise InputError(f"runs={str(folder)!r} is no folder; name that of a run.", runs=str(folder))
+        raise InputError(f"{folder} is not a folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
     name = next((name for name in kinds if (folder / name).exists()), None)
     if name is None:
         advice = "name a folder that minibert pretrain or finetune has written."
-        what = f"runs={str(folder)!r} holds no run (neither {' nor '.join(kinds)} is there)"
+        what = f"{folder} holds no run (neither {' nor '.join(kinds)} is there)"
         raise InputError(f"{what}; {advice}", runs=str(folder))
     options = kinds[name].load(folder / name)
     if name == OPTIONS_FILE:
         runs = options.resolved().runs()
         if len(runs) > 1:
             advice = f"name some of these, such as {folder / next(iter(runs))}."
-            raise InputError(f"runs={str(folder)!r} holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
+            raise InputError(f"{folder} holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
     report = None
     if (folder / REPORT).exists():
         report = Run.in_folder(folder).report
@@ -247,6 +247,9 @@ class Comparison:
         """Return the dev examples of a finished run, and its metric as a function of their numbers."""
         if run.report is None:
             raise InputError("it is not finished.")
+        data = getattr(run.options, "data", "")
+        if not Path(data).exists():
+            raise InputError(f"The data that it was fine-tuned on, {data}, are not there.")
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
         if checksum is None:
             raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")

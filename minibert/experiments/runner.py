@@ -30,7 +30,7 @@ from minibert.experiments import smoke_tasks
 from minibert.experiments.cells import ASKED, SUBMISSION, Cell, Plan, Result
 from minibert.experiments.scales import MADE
 from minibert.experiments.tables import Table
-from minibert.experiments.verdicts import Outcomes
+from minibert.experiments.verdicts import Outcomes, require_scipy
 from minibert.tasks import submissions
 from minibert.training.runlog import say
 
@@ -77,9 +77,11 @@ def reproduce(
     Raises
     ------
     InputError
-        When files are missing or damaged, the given model does not fit, the folder holds results of other
-        settings or something else, `minutes` are too few, or another process writes there.
+        When SciPy is not installed, files are missing or damaged, the given model does not fit, the folder
+        holds results of other settings or something else, `minutes` are too few, or another process writes
+        there.
     """
+    require_scipy()
     with sole_writer(plan.out):
         _check_folder(plan.out)
         tell = say if show else lambda text: None
@@ -92,9 +94,9 @@ def reproduce(
         tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and seconds_left > 60 * minutes:
             names = ", ".join(table.name for table in tables)
-            few = f"too little for {names} at the scale {plan.scale.name}"
+            few = f"{minutes=} is too little for {names} at the scale {plan.scale.name}"
             advice = "give more, fewer tables or seeds, or a smaller scale."
-            raise InputError(f"{minutes=} is {few}: about {needed} would be needed; {advice}", minutes=minutes)
+            raise InputError(f"{few}, which would need about {needed}; {advice}", minutes=minutes)
         if not all(plan.brings(row.model) for table in tables for row in table.rows):
             plan.prepare_text(show)
         results.require_same(cells)

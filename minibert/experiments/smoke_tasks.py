@@ -40,7 +40,6 @@ CHAPTERS = (
     ("Shakespeare", 17),
     ("Whitman", 109),
 )
-BOOKS = " ".join(f"{author} {count}" for author, count in CHAPTERS)
 VERSE = ("Blake", "Milton", "Shakespeare", "Whitman")  # whose capitals tell no names
 CLASSES = ("Austen", "Chesterton", "Edgeworth", "Melville")
 TRAIN, DEV = 800, 300  # examples, or fewer where the books run out

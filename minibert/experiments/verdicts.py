@@ -10,6 +10,7 @@ reaches to the root of (t se_seeds)^2 + (1.96 se_examples)^2 (Howe 1974). Nothin
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +19,6 @@ from minibert.base.errors import InputError
 
 DIGITS = {"mean": "01", "f1": "0123456789"}  # of the values that JSON has as one string
 NOT_RUN = "not run"  # in place of an answer
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(32)
 Trainings = Mapping[str, Mapping[int, "Outcomes"]]  # by row and seed
 # A mean, the ends of its interval, and the effect that is seen with 80% power.
 Interval = tuple[float, float, float, float]
@@ -130,7 +130,7 @@ class Outcomes(NamedTuple):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
                 return cls(kind, values, groups)
-        raise InputError(f"{found!r:.60} are no outcomes; give a kind and values as Outcomes.to_json does.")
+        raise InputError(f"{found!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
 
 
 class Estimate(NamedTuple):
@@ -175,17 +175,17 @@ class Judge:
     def __init__(self, rows: Trainings, floor: Outcomes | None = None, pool: Trainings | None = None) -> None:
         if not rows or not all(rows.values()):
             raise InputError(f"rows={list(rows)}: one has no training; give at least one of each.")
-        given: list[Outcomes] = []
+        everything: list[Outcomes] = []
         for trainings in (rows, pool or {}):
             for seeds in trainings.values():
-                given += seeds.values()
+                everything += seeds.values()
         if floor is not None:
-            given.append(floor)
-        shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in given}
+            everything.append(floor)
+        shapes = {(outcomes.kind, outcomes.values.shape) for outcomes in everything}
         if len(shapes) > 1:
             raise InputError(f"Outcomes of one column are {sorted(shapes)}; give the same examples.")
         # Results of earlier versions know no groups: then each example counts for itself everywhere.
-        grouped = len({outcomes.groups for outcomes in given}) == 1
+        grouped = len({outcomes.groups for outcomes in everything}) == 1
         self._parts = {
             row: {seed: outcomes.parts(grouped) for seed, outcomes in seeds.items()}
             for row, seeds in rows.items()
@@ -259,12 +259,14 @@ class Judge:
             return float(parts.mean()), -math.inf, math.inf, math.inf
         # What seeds do to all rows and what they do to each are summed by Satterthwaite's rule (1946).
         squares, freedom = self._within
-        residual, rest = self._residual
-        common = (squares - residual) ** 2 / max(1, freedom - rest)
-        own = residual**2 / max(1, rest)
-        by_part = common + own
-        effective = max(1.0, squares**2 / by_part) if by_part else 1.0
-        return _interval(parts, squares / freedom, effective)
+        residual, residual_freedom = self._residual
+        of_all_rows = (squares - residual) ** 2 / max(1, freedom - residual_freedom)
+        of_each_row = residual**2 / max(1, residual_freedom)
+        denominator = of_all_rows + of_each_row
+        effective_freedom = 1.0
+        if denominator:
+            effective_freedom = max(1.0, squares**2 / denominator)
+        return _interval(parts, squares / freedom, effective_freedom)
 
 
 def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
@@ -356,33 +358,41 @@ def _interval(parts: np.ndarray, pooled: float, freedom: float) -> Interval:
 
 
 def t_quantile(share: float, freedom: float) -> float:
-    """Return a quantile of Student's t at or above its median.
-
-    By Newton's method from 0 for the angle atan(t / sqrt(freedom)), whose density is that of a power of the
-    cosine, integrated by Gauss and Legendre's rule.
+    """Return a quantile of Student's t.
 
     Parameters
     ----------
     share : float
-        Of the distribution that lies below, from 0.5 to 1.
+        Of the distribution that lies below, between 0 and 1.
     freedom : float
         Degrees of freedom, at least 1; any number, as Satterthwaite's rule gives.
 
     Returns
     -------
     float
+
+    Raises
+    ------
+    InputError
+        When SciPy is not installed.
     """
-    power = freedom - 1
-    log_ratio = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
-    scale = math.exp(log_ratio) / math.sqrt(math.pi)
-    wanted = (share - 0.5) / scale
-    angle = 0.0
-    for _ in range(12):
-        half = angle / 2
-        cosines = np.cos(half * (NODES + 1))
-        area = half * float(WEIGHTS @ cosines**power)
-        angle += (wanted - area) / math.cos(angle) ** power
-    return math.sqrt(freedom) * math.tan(angle)
+    require_scipy()
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, share))
+
+
+def require_scipy() -> None:
+    """Check that SciPy is installed, without importing it.
+
+    Raises
+    ------
+    InputError
+        When it is not, with what to install.
+    """
+    if find_spec("scipy") is None:
+        how = "pip install '.[experiments]' brings it"
+        raise InputError(f"The intervals of verdicts need SciPy, which is not installed; {how}.")
 
 
 def effect_text(verdict: Verdict, percent: bool = True) -> str:

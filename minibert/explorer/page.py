@@ -84,7 +84,8 @@ def show(
         second of two texts is given, or a second one to a model that knows one segment only.
     """
     if text is None and text_pair is not None:
-        raise InputError(f"{text_pair=} is the second of two texts; give the first, too.", text_pair=text_pair)
+        message = f"{text_pair=} is the second of two texts; give the first, too."
+        raise InputError(message, text_pair=text_pair)
     if not models:
         raise InputError("There is no model to show; give a folder, a Run or a Bert.")
     int8 = int8 or len(models) > 1
@@ -156,7 +157,7 @@ def _check_size(models: Sequence[Model], int8: bool) -> None:
     if fits:
         advice = f"name at most {fits:,} of them"
     elif smaller <= LARGEST and not int8:
-        advice = f"`int8` makes that {smaller / 1e6:,.0f} MB"
+        advice = f"int8=True makes that {smaller / 1e6:,.0f} MB"
     else:
         advice = f"no page can hold {models[0].name}, show a smaller model"
     what = "the models" if len(models) > 1 else models[0].name

@@ -8,9 +8,8 @@ import numpy as np
 
 from minibert.base.errors import InputError
 from minibert.finetuning.options import BALANCED, FinetuneOptions, weights_by_name
+from minibert.model.head_kinds import OF_CLASSES
 from minibert.tasks.task import Labels, Task
-
-KINDS = ("classify", "multilabel")  # of heads whose outputs are classes of texts
 
 
 def check_balance(options: FinetuneOptions, task: Task) -> None:
@@ -30,7 +29,7 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     """
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
-        if value is not None and task.kind not in KINDS:
+        if value is not None and task.kind not in OF_CLASSES:
             message = f"{name}={value!r} is for classes of texts, and {task.name} has none; leave it out."
             raise InputError(message, **{name: value})
 
@@ -79,9 +78,10 @@ def class_weights(
     given = weights_by_name(options.class_weights)
     unknown = [name for name in given if name not in labels]
     if unknown:
-        what = f"{unknown[0]!r}, which is no class of the examples to learn from"
-        message = f"class_weights={options.class_weights!r} names {what}; there are {', '.join(labels[:16])}."
-        raise InputError(message, class_weights=options.class_weights)
+        weights = options.class_weights
+        what = f"{unknown[0]!r}, which is not a class of the training examples"
+        message = f"class_weights={weights!r} names {what}; there are {', '.join(labels[:16])}."
+        raise InputError(message, class_weights=weights)
     return np.array([given.get(name, 1.0) for name in labels])
 
 

@@ -22,7 +22,7 @@ from minibert.core.params import precision_for
 from minibert.finetuning.frozen.activations import COMBINATIONS, Layers, WordVectors, activations, layers_of
 from minibert.finetuning.frozen.feature_tagger import WEIGHTS_FILE, TaggerFile, save_tagger, scores_of
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, read_labelled
+from minibert.finetuning.preparation import Prepared, Rows, read_labelled
 from minibert.finetuning.running import Run
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model import bilstm
@@ -82,6 +82,7 @@ def prepare(
     ops: Any,
     folder: Path,
     show: bool,
+    rows: Rows | None = None,
 ) -> PreparedVectors:
     """Read model and data, before anything is written.
 
@@ -95,6 +96,8 @@ def prepare(
         Of the run, where vectors may be kept.
     show : bool
         Whether to show progress.
+    rows : Rows, optional
+        The examples, where they are in memory.
 
     Returns
     -------
@@ -107,13 +110,14 @@ def prepare(
     """
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
-        message = f"feature_based={options.feature_based!r} is for tags of words, and {task.name} has none; leave it out."
-        raise InputError(message, feature_based=options.feature_based)
+        given = options.feature_based
+        message = f"feature_based={given!r} is for tags of words, and {task.name} has none; leave it out."
+        raise InputError(message, feature_based=given)
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
     tokenizer = read_tokenizer(options.model, config)
     layers = layers_of(options.feature_based or "", config.L)
-    train, known = read_labelled(task, options)
+    train, known = read_labelled(task, options, rows)
     return PreparedVectors(
         **known,
         tokenizer=tokenizer,

@@ -7,6 +7,7 @@ from minibert import hub
 from minibert.ask.inference import FINETUNED
 from minibert.base.errors import InputError
 from minibert.base.json_files import read_json
+from minibert.base.model_names import TOKENIZER_CONFIG_FILE
 from minibert.core.config import BertConfig
 from minibert.core.params import precision_for
 from minibert.hub import LoadReport
@@ -141,7 +142,7 @@ def task_for(theirs: Foreign, task: Task | None) -> Task:
 
 def _longest(folder: Path, config: BertConfig) -> int:
     """Return most tokens of a sequence: as the tokenizer's file says, at most the model's positions."""
-    path = folder / "tokenizer_config.json"
+    path = folder / TOKENIZER_CONFIG_FILE
     length = read_json(path).get("model_max_length") if path.is_file() else None
     if not isinstance(length, int | float) or length < SHORTEST:
         return config.P

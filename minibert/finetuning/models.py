@@ -20,10 +20,10 @@ from minibert.finetuning.options import TOKEN_BUDGET, FinetuneOptions
 from minibert.hub.names import LSTM
 from minibert.hub.sentence_transformers import Normalize, read_modules
 from minibert.hub.vocabularies import check_vocabulary
-from minibert.model.head_kinds import KINDS
+from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters
 from minibert.model.positions import with_positions
-from minibert.tasks import batches, registry, similarity_losses
+from minibert.tasks import batches, registry
 from minibert.tasks.batches import Done, nothing
 from minibert.tasks.stored import TAGGER_FILE, TASK_FILE, TaskFile
 from minibert.tasks.task import Features, Labels, Task, Tuned
@@ -69,7 +69,7 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     if o.extend_positions:
         params = with_positions(params, o.extend_positions, o.model)
         config = params.config
-    if head.kind in similarity_losses.KINDS:
+    if head.kind in SIMILARITY:
         _warn_of_modules(o.model, config, o.task)
     parts = {"pooler": "pooler", "lstm": "LSTMs"}
     fresh = [what for part, what in parts.items() if any(part in name for name in report.missing)]
@@ -318,7 +318,7 @@ def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
     own = registry.create(stored.task, stored.columns, stored.long_texts)
     asked = own if task is None else task
     means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
-    alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(similarity_losses.KINDS)
+    alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(SIMILARITY)
     if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
         trained = f"The model in {folder} was fine-tuned for {stored.task}"
         raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
@@ -375,5 +375,6 @@ def open_model(
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
-        raise InputError(f"The tagger in {folder} has one task only; leave task={task.name!r} out.", task=task.name)
+        problem = f"The tagger in {folder} has one task only"
+        raise InputError(f"{problem}; leave out task={task.name!r}.", task=task.name)
     return FeatureTagger.from_pretrained(folder, engine, threads=threads, dtype=dtype)

@@ -13,7 +13,6 @@ from minibert.base.errors import InputError
 from minibert.base.options import (
     AT_MOST,
     COUNT,
-    LAMB_RATE,
     RATE,
     SHARE,
     WHOLE,
@@ -23,6 +22,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.core.config import BertConfig
+from minibert.core.optim import KINDS
 from minibert.model.head_kinds import POOLS
 from minibert.model.positions import check_extension
 
@@ -258,24 +258,25 @@ class FinetuneOptions(RunOptions):
         runs = (self.restarts or 1) * settings
         if runs > MOST_RUNS:
             advice = f"give so few of them, or of the values to try, that a sweep has {MOST_RUNS:,} at most."
-            raise InputError(f"restarts={self.restarts!r} would make {runs:,} runs; {advice}", restarts=self.restarts)
+            message = f"restarts={self.restarts!r} would make {runs:,} runs; {advice}"
+            raise InputError(message, restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
-            both = {"max_steps": self.max_steps, "epochs": self.epochs}
-            shown = f"max_steps={self.max_steps} would end runs of epochs={self.epochs} alike"
+            both: dict[str, Any] = {"max_steps": self.max_steps, "epochs": self.epochs}
+            shown = f"max_steps={self.max_steps!r} would end runs of epochs={self.epochs!r} alike"
             raise InputError(f"{shown}; leave one of them out.", **both)
         if self.also_examples is not None and not self.also:
-            advice = "name them in `also` or leave it out."
-            message = f"also_examples={self.also_examples} is of other tasks; {advice}"
+            advice = "name them in `also`, or leave it out."
+            message = f"also_examples={self.also_examples!r} is for examples of other tasks; {advice}"
             raise InputError(message, also_examples=self.also_examples)
         for name in ("stride", "pool", "most_windows"):
             value = getattr(self, name)
             if self.long == "cut" and value is not None:
                 advice = "ask for windows with long='windows', or leave it out."
-                message = f"{name}={value!r} is of windows, and long texts are cut; {advice}"
-                raise InputError(message, **{name: value, "long": "windows"})
+                message = f"{name}={value!r} is for windows, and long texts are cut; {advice}"
+                raise InputError(message, **{name: value, "long": self.long})
         if self.feature_based and self.long != "cut":
-            asked = f"feature_based={self.feature_based!r}"
-            message = f"long={self.long!r} is for tasks with one answer for a text, not for {asked}; leave it out."
+            reading = f"long={self.long!r} is for tasks with one answer for a text"
+            message = f"{reading}, not for feature_based={self.feature_based!r}; leave it out."
             raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling", "extend_positions"):
             value = getattr(self, name)
@@ -326,7 +327,7 @@ class FinetuneOptions(RunOptions):
         else:
             recipe = RECIPES.get(self.task, TaskRecipe())
             rate = rate_for_width(recipe.learning_rate, width)
-        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        factor = KINDS[self.optimizer].RATE
         answers: dict[str, Any] = {
             "epochs": recipe.epochs,
             "batch_size": recipe.batch_size,
@@ -402,8 +403,8 @@ class FinetuneOptions(RunOptions):
             When it has fewer.
         """
         if self.freeze is not None and self.freeze > layers:
-            message = f"freeze={self.freeze!r} is more than the {layers} layers of {folder}; give at most {layers}."
-            raise InputError(message, freeze=self.freeze)
+            more = f"freeze={self.freeze!r} is more than the {layers} layers of {folder}"
+            raise InputError(f"{more}; give at most {layers}.", freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
             long = f"max_length={self.max_length!r} is longer than the {positions} positions of {folder}"
             more = f"or give the model more with extend_positions={self.max_length}"

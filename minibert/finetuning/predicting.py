@@ -7,7 +7,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
-from minibert.tasks import similarity_losses
+from minibert.model.head_kinds import SIMILARITY
 from minibert.tasks.batches import lengths
 from minibert.tasks.cuts import Cuts
 from minibert.tasks.registry import same_answers
@@ -117,7 +117,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     """
     first = models[0]
     task = first.task.name
-    if len(models) > 1 and first.head.kind in similarity_losses.KINDS:
+    if len(models) > 1 and first.head.kind in SIMILARITY:
         raise InputError(f"{task} compares vectors, which differ between models and have no mean; give one.")
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:

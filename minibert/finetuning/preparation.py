@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
 from minibert.data.tables import MissingColumn
-from minibert.finetuning.balance import KINDS, check_balance, class_weights, groups, strata
+from minibert.finetuning.balance import check_balance, class_weights, groups, strata
 from minibert.finetuning.models import gathered, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.hub.vocabularies import read_tokenizer
-from minibert.model.head_kinds import POOLS
+from minibert.model.head_kinds import OF_CLASSES, POOLS
 from minibert.model.params import Head
 from minibert.model.targets import Targets
 from minibert.tasks import registry
@@ -34,6 +34,16 @@ from minibert.tokenizer import Tokenizer
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
 TOGETHER = ("document", "context", "first")  # what examples agree in that are not divided; the last of pairs
 ANSWERS = ("label", "tags", "answer")  # roles of the columns with what is expected
+
+
+class Rows(NamedTuple):
+    """Examples in memory, in place of those in the files that the options name.
+
+    Errors call them "X" and "dev", which are the arguments of an estimator's `fit`, and count rows from 0.
+    """
+
+    train: list[Any]
+    dev: list[Any] | None = None  # to measure on; None: the share `split_dev` of `train`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +68,15 @@ class Prepared:
     truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
 
 
-def prepare(options: FinetuneOptions) -> Prepared:
+def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
     """Read model and data, and make features of the examples, before anything is written.
 
     Parameters
     ----------
     options : FinetuneOptions
         Of the run, or of a sweep.
+    rows : Rows, optional
+        The examples, where they are in memory.
 
     Returns
     -------
@@ -80,14 +92,15 @@ def prepare(options: FinetuneOptions) -> Prepared:
         long = LongTexts(options.pool or POOLS[0], options.stride, options.most_windows or MOST_WINDOWS)
     task = registry.create(options.task, dict(options.columns), long)
     check_balance(options, task)
-    train, known = read_labelled(task, options)
+    train, known = read_labelled(task, options, rows)
+    data, of_train, of_dev = _places(options, rows)
     dev = known["dev_examples"]
     labels = known["labels"]
     head = known["head"]
     weights = class_weights(options, task, train, labels)
     targets = None
     if task.standardise:
-        with naming(f"{options.data}, train"):
+        with naming(of_train):
             targets = Targets.of([example.label for example in train])
     config, _, report = hub.load(options.model, head=head)
     if options.extend_positions:
@@ -97,12 +110,12 @@ def prepare(options: FinetuneOptions) -> Prepared:
     keeps_head(report, options.model, head, task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
     task.long = task.long and task.long.settled(max_length)
-    with naming(f"{options.data}, train"):
+    with naming(of_train):
         features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
-    with naming(f"{options.data}, dev"):
+    with naming(of_dev):
         dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
-        raise InputError(f"{options.data} holds nothing that {options.task} could be learnt from.")
+        raise InputError(f"{data} holds nothing that {options.task} could be learnt from.")
     if config.trained_length:  # for other models nothing is said, and no feature need be made already
         sequences = (sequence for feature in features for sequence in feature.sequences)
         config.warn_untrained(max(len(sequence.input_ids) for sequence in sequences))
@@ -140,12 +153,12 @@ def bag_of_words(task: Task, train: Sequence[Any], labels: Labels) -> BagOfWords
     labels : tuple of str
         The classes.
     """
-    if not isinstance(task, Sentences) or task.kind not in KINDS:
+    if not isinstance(task, Sentences) or task.kind not in OF_CLASSES:
         return None
     return BagOfWords(train, labels, several=task.kind == "multilabel")
 
 
-def bag_of_words_in(folder: Path, labels: Labels) -> BagOfWords | None:
+def bag_of_words_in(folder: Path, labels: Labels, rows: Rows | None = None) -> BagOfWords | None:
     """Learn from the words that the model in a folder was fine-tuned on.
 
     Parameters
@@ -154,6 +167,8 @@ def bag_of_words_in(folder: Path, labels: Labels) -> BagOfWords | None:
         Of a run of fine-tuning.
     labels : tuple of str
         The classes of the model.
+    rows : Rows, optional
+        The examples of the run, where they are in memory.
 
     Returns
     -------
@@ -163,17 +178,28 @@ def bag_of_words_in(folder: Path, labels: Labels) -> BagOfWords | None:
     try:
         options = FinetuneOptions.load(folder / OPTIONS_FILE)
         task = registry.create(options.task, dict(options.columns))
-        if not isinstance(task, Sentences) or task.kind not in KINDS:
+        if not isinstance(task, Sentences) or task.kind not in OF_CLASSES:
             return None
         with warnings.catch_warnings(action="ignore"):  # given when the model learnt from them
-            train, _ = read_examples(task, options)
+            train, _ = read_examples(task, options, rows)
     except InputError:
         return None
     known = {name for example in train for name in task.names(example)}
     return bag_of_words(task, train, labels) if known <= set(labels) else None
 
 
-def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict[str, Any]]:
+def _places(options: FinetuneOptions, rows: Rows | None) -> tuple[str, str, str]:
+    """Return what errors call the data, and with which place they begin in train and in dev."""
+    if rows is not None:  # whose errors name the row
+        return "X", "", ""
+    return options.data, f"{options.data}, train", f"{options.data}, dev"
+
+
+def read_labelled(
+    task: Task,
+    options: FinetuneOptions,
+    rows: Rows | None = None,
+) -> tuple[list[Any], dict[str, Any]]:
     """Read the training examples, and what `Prepared` says of them and of dev; warn of what is odd.
 
     Parameters
@@ -182,6 +208,8 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
         What is asked.
     options : FinetuneOptions
         Where the data are, and how many examples to take.
+    rows : Rows, optional
+        The examples, where they are in memory.
 
     Returns
     -------
@@ -195,25 +223,26 @@ def read_labelled(task: Task, options: FinetuneOptions) -> tuple[list[Any], dict
     InputError
         When the data can't be read, examples of dev have no label, or nothing can be measured on them.
     """
-    train, dev = read_examples(task, options)
+    train, dev = read_examples(task, options, rows)
+    data, of_train, of_dev = _places(options, rows)
     counts = Counter({task.name: len(train)})
     for name, folder in options.also:
         more = _of_other(task, name, folder, options)
         if more and hasattr(more[0], "document"):  # whose numbers begin with 0 in every file
             more = [example._replace(document=len(train) + example.document) for example in more]
         train, counts[name] = train + more, counts[name] + len(more)
-    with naming(f"{options.data}, train"):
+    with naming(of_train):
         labels = tuple(task.labels(train))
     labelled = [task.is_labelled(example) for example in dev]
     if not all(labelled):
         n_unlabelled = labelled.count(False)
         first = labelled.index(False) + 1
         what = f"{n_unlabelled:,} of {len(dev):,} examples of dev without a label"
-        why = f"on which nothing can be measured (the first without is number {first:,})"
-        raise InputError(f"{options.data} has {what}, {why}; give a dev file with labels.")
+        why = f"on which nothing can be measured (the first is number {first:,})"
+        raise InputError(f"{data} has {what}, {why}; give a dev file with labels.")
     if task.kind in ("regress", "cosine") and len(dev) < 2:
-        raise InputError(f"{options.data} has one example of dev, which has no correlation; give more.")
-    with naming(f"{options.data}, dev"):
+        raise InputError(f"{data} has one example of dev, which has no correlation; give more.")
+    with naming(of_dev):
         task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
     return train, {
@@ -236,9 +265,9 @@ def _of_other(
     alike = [other for other in registry.TASKS if registry.answers_as(other, task.name) is not None]
     other = registry.create(name) if name in alike else None
     if other is None or other.kind != task.kind:
-        what = f"{task.name} is learnt with tasks of the same answers alone; name one of {', '.join(alike)}."
         also = {name: folder}
-        raise InputError(f"{also=}: {what}", also=also)
+        what = f"{task.name} is learnt together with tasks of the same answers only"
+        raise InputError(f"{also=}: {what}; name one of {', '.join(alike)}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     examples = subset(other.read(Path(folder), "train"), options.also_examples)
@@ -274,7 +303,11 @@ def fingerprint(*parts: Sequence[Any]) -> int:
     return checksum
 
 
-def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list[Any]]:
+def read_examples(
+    task: Task,
+    options: FinetuneOptions,
+    rows: Rows | None = None,
+) -> tuple[list[Any], list[Any]]:
     """Read the training examples and those to measure on.
 
     Parameters
@@ -283,6 +316,8 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
         What is asked.
     options : FinetuneOptions
         Where the data are, and how many examples to take.
+    rows : Rows, optional
+        The examples, where they are in memory.
 
     Returns
     -------
@@ -294,7 +329,11 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
         When the files can't be read, or one file is to be both train and dev without `split_dev`.
     """
     data = Path(options.data)
-    if options.split_dev is None:
+    if rows is not None:
+        task.rows = {"X": rows.train, "dev": rows.dev or []}
+    if rows is not None and rows.dev is not None:
+        train, dev = rows.train, rows.dev
+    elif options.split_dev is None:
         if data.is_file():
             advice = "say which share of it to measure on, such as split_dev=0.1"
             message = f"{data} is one file; {advice}, or name a folder with train and dev files."
@@ -306,11 +345,13 @@ def read_examples(task: Task, options: FinetuneOptions) -> tuple[list[Any], list
             if other not in registry.TASKS:
                 raise
             advice = f"Without a train file the task {other} learns from a part of the dev file."
-            raise MissingFile(f"{error} {advice}") from error
+            raise MissingFile(f"{error} {advice}", **error.arguments) from error
         dev = task.read(data, "dev")
     else:
-        stratified = options.stratified and task.kind in KINDS
-        train, dev = split(_the_one_file(task, options), options.split_dev, stratified)
+        stratified = options.stratified and task.kind in OF_CLASSES
+        examples = _the_one_file(task, options) if rows is None else rows.train
+        instead = "give files of train and dev" if rows is None else "give dev"
+        train, dev = split(examples, options.split_dev, stratified, instead)
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
     return train, dev
@@ -330,9 +371,10 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         if data.is_file() and labelled:
             break
     if len(labelled) == 2:
-        both = f"examples to learn from and others to measure on, which split_dev={options.split_dev!r} would not look at"
+        share = options.split_dev
+        both = f"a train and a dev file, and split_dev={share!r} divides one file"
         advice = "leave it out, or name one of the two files."
-        raise InputError(f"{data} has {both}; {advice}", split_dev=options.split_dev)
+        raise InputError(f"{data} has {both}; {advice}", split_dev=share)
     if not labelled:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return labelled[0]
@@ -433,7 +475,7 @@ def _asked(
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        advice = "name the folder that they are in with `data`."
+        advice = "give the folder that they are in as `data`."
         raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
@@ -458,7 +500,12 @@ def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
         return False
 
 
-def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[list[Any], list[Any]]:
+def split(
+    examples: list[Any],
+    share: float,
+    stratified: bool = False,
+    instead: str = "give files of train and dev",
+) -> tuple[list[Any], list[Any]]:
     """Divide examples in two at random, always alike, each part in order: all but a share, and that share.
 
     Those of one document, about one paragraph, or pairs with the same first text come to the same part: what
@@ -473,6 +520,8 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     stratified : bool, default False
         Of each class the second part has its share, by largest remainder (of pairs that share texts, nearly),
         and never all examples.
+    instead : str
+        What to do in place of dividing, for the error.
 
     Returns
     -------
@@ -492,7 +541,7 @@ def split(examples: list[Any], share: float, stratified: bool = False) -> tuple[
     if not 0 < len(held_out) < len(examples):
         empty = f"split_dev={share!r} of {len(examples):,} examples leaves one part empty; give another"
         why = _why_undivided(examples, stratified)
-        raise InputError(f"{empty}{why}, or give files of train and dev.", split_dev=share)
+        raise InputError(f"{empty}{why}, or {instead}.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held_out]
     dev = [examples[number] for number in sorted(held_out)]
     return train, dev

@@ -26,7 +26,7 @@ from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import asked_examples, bag_of_words_in, source_of
+from minibert.finetuning.preparation import Rows, asked_examples, bag_of_words_in, source_of
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
@@ -50,6 +50,7 @@ def finetune(
     began: float | None = None,
     ops: Ops | None = None,
     on_log: OnLog | None = None,
+    rows: Rows | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a model for a task and leave a folder behind.
 
@@ -70,6 +71,8 @@ def finetune(
         A custom engine, in place of the one that the options name; it computes in their `dtype`.
     on_log : callable, optional
         Called with the number of a step and what is recorded of it, by names such as "train/loss".
+    rows : Rows, optional
+        The examples in memory, as the files hold them that `options.data` names; these are not read then.
 
     Returns
     -------
@@ -102,19 +105,12 @@ def finetune(
             report = results.finished_report(out)
             if report is not None:
                 return report
-        elif (out / OPTIONS_FILE).exists():
-            advice = "go on with it by `resume`, or choose another `out`."
-            raise InputError(f"{out} already holds a run: {advice}")
-        for place in places:
-            present = [name for name in RUN_FILES if (place / name).exists()]
-            if present and not resume:
-                raise InputError(
-                    f"{place} holds {', '.join(present)} of something else; choose another `out`."
-                )
+        else:
+            _require_unused(out, places)
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
-            prepared = run_class.prepare(options, ops, out, show)  # once for all runs
+            prepared = run_class.prepare(options, ops, out, show, rows)  # once for all runs
             peak = None
             if run_class is WholeRun:  # of LSTMs nobody counts the operations
                 peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
@@ -127,6 +123,17 @@ def finetune(
             if len(runs) == 1:
                 return run_once(run(options, out), began)
             return sweep(options, run, out, show, began)
+
+
+def _require_unused(out: Path, places: Sequence[Path]) -> None:
+    """Raise InputError when a new run would overwrite another one, or files of something else."""
+    if (out / OPTIONS_FILE).exists():
+        advice = "go on with it by `resume`, or choose another `out`."
+        raise InputError(f"{out} already holds a run: {advice}")
+    for place in places:
+        present = [name for name in RUN_FILES if (place / name).exists()]
+        if present:
+            raise InputError(f"{place} holds {', '.join(present)} of something else; choose another `out`.")
 
 
 def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
@@ -149,7 +156,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     width = None
     if options.learning_rates is None:
         width = hub.hidden_size(options.model)
-    return engines.settled(options.resolved(width))
+    return engines.resolve_auto(options.resolved(width))
 
 
 class _Asked:

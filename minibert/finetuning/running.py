@@ -335,7 +335,7 @@ class Run(ABC):
             accumulate=o.accumulate,
             save_seconds=o.checkpoint_seconds,
             save_steps=o.checkpoint_steps,
-            keep=o.keep,
+            max_checkpoints=o.keep,
             evaluate_steps=self.epoch_steps,
             evaluate_at_end=True,
             evaluate=self.evaluate,
@@ -448,7 +448,7 @@ def stored_predictions(folder: Path, examples: int) -> list[Any]:
     path = folder / DEV_PREDICTIONS
     predictions = None
     with suppress(ValueError):
-        data = b"".join(byte_pieces(path, kept=True, streams=False))
+        data = b"".join(byte_pieces(path, in_memory=True, streams=False))
         predictions = parse_json(data.decode("utf-8"))
     if not isinstance(predictions, list) or len(predictions) != examples:
         raise InputError(f"{path} does not hold the predictions of {examples:,} examples; restore it.")

@@ -79,7 +79,7 @@ def sweep(
         reports.append(report | varied)
     finished = [report for report in reports if "failed" not in report]
     if not finished:
-        advice = f"try lower learning rates in another `out`. The first: {reports[0]['failed']}"
+        advice = f"try lower learning rates in another folder. The first: {reports[0]['failed']}"
         raise RunError(f"All {len(runs)} runs of the sweep in {out} have diverged; {advice}")
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
     folder = Path(best["folder"])

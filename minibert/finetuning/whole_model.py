@@ -17,7 +17,7 @@ from minibert.engines.flops import task_operations
 from minibert.engines.runtime import runtime_of
 from minibert.finetuning.models import OUTPUT_LAYER, start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, prepare
+from minibert.finetuning.preparation import Prepared, Rows, prepare
 from minibert.finetuning.running import Run
 from minibert.hub.checkpoint import Checkpoint
 from minibert.hub.sentence_transformers import write_modules
@@ -134,6 +134,7 @@ class WholeRun(Run):
         ops: Any,
         folder: Path,
         show: bool,
+        rows: Rows | None = None,
     ) -> Prepared:
         """Read model and data; check that pairs that are told from the others of their batch have such.
 
@@ -147,6 +148,8 @@ class WholeRun(Run):
             Of the run; not used here.
         show : bool
             Likewise.
+        rows : Rows, optional
+            The examples, where they are in memory.
 
         Returns
         -------
@@ -157,23 +160,9 @@ class WholeRun(Run):
         InputError
             When model or data can't be used, or a batch of pairs would have only one of them, or be divided.
         """
-        prepared = prepare(options)
-        if prepared.head.kind != "contrastive":
-            return prepared
-        mesh: Any = getattr(runtime_of(ops), "mesh", None)
-        # A pair is told from the others of its batch: there have to be some, and all of them in one place.
-        if len(prepared.train) < 2:
-            what = "has one pair to learn from, and none to tell it from; give more."
-            raise InputError(f"{options.data} {what}")
-        if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-            why = "batch_size=1 leaves a pair no other to be told from; give 2 or more."
-            raise InputError(why, batch_size=1)
-        splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
-        for name, does_split in splits.items():
-            if does_split:
-                value = getattr(options, name) or mesh.size
-                why = f"{name}={value} would split the pairs of a batch, each contrasted with all others; give 1."
-                raise InputError(why, **{name: value})
+        prepared = prepare(options, rows)
+        if prepared.head.kind == "contrastive":
+            _require_whole_batches(options, ops, prepared)
         return prepared
 
     @property
@@ -375,7 +364,7 @@ class WholeRun(Run):
         if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
             often = f", {evaluations} times," if evaluations > 1 else ""
             costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
-            lines.append(f"Measuring takes most of the time: {costs}; `dev_examples` N measures on fewer.")
+            lines.append(f"Measuring takes most of the time: {costs}. Fewer dev examples would take less.")
         return "\n".join(lines)
 
     def _model_text(self, state: State) -> str:
@@ -396,3 +385,21 @@ class WholeRun(Run):
         else:
             parts.append("the mean of its last hidden states")
         return f"{'; '.join(parts)}."
+
+
+def _require_whole_batches(options: FinetuneOptions, ops: Any, prepared: Prepared) -> None:
+    """Raise InputError when batches of pairs, of which each is contrasted with all others, can't be whole."""
+    mesh: Any = getattr(runtime_of(ops), "mesh", None)
+    # A pair is told from the others of its batch: there have to be some, and all of them in one place.
+    if len(prepared.train) < 2:
+        what = "has one training pair, and no other to tell it from; give more."
+        raise InputError(f"{options.data} {what}")
+    if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
+        why = "batch_size=1 leaves a pair no other to be told from; give 2 or more."
+        raise InputError(why, batch_size=1)
+    splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
+    for name, does_split in splits.items():
+        if does_split:
+            value = getattr(options, name) or mesh.size
+            why = f"{name}={value!r} would split the pairs of a batch, each contrasted with all others"
+            raise InputError(f"{why}; give 1.", **{name: value})

@@ -110,7 +110,7 @@ def _strings(name: str, value: Any) -> list[str]:
         value = list(value)
     are_strings = isinstance(value, Iterable) and all(isinstance(item, str) for item in value)
     if isinstance(value, str) or not are_strings:
-        raise InputError(f"{name}={short(value)} is no list of strings; give one.")
+        raise InputError(f"{name}={short(value)} is not a list of strings; give one.", **{name: value})
     return list(value)
 
 

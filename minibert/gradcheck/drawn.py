@@ -9,8 +9,8 @@ from minibert.core.config import BertConfig
 from minibert.core.gradcheck import cases
 from minibert.core.gradcheck.cases import Size
 from minibert.model.batch import TaskBatch
+from minibert.model.head_kinds import SIMILARITY
 from minibert.model.params import PRETRAINING, Head, Parameters
-from minibert.tasks import similarity_losses
 
 
 def random_parameters(config: BertConfig, rng: np.random.Generator, head: Head = PRETRAINING) -> Any:
@@ -53,7 +53,7 @@ def random_task_batch(size: Size, head: Head, rng: np.random.Generator, tagged: 
     borders: Sequence[int] | None = None
     if head.pool:
         borders = sorted({0, 1, min(3, count), count})
-    elif head.kind in similarity_losses.KINDS:
+    elif head.kind in SIMILARITY:
         borders = range(0, count + 1, 2)
     label_limit = size.V if head.kind == "contrastive" else None
     return cases.random_task_batch(

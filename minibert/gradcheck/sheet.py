@@ -148,8 +148,9 @@ def proof_sheet(
     wanted = known if operations is None else set(operations)
     unknown = wanted - known
     if unknown:
-        message = f"operation={', '.join(sorted(unknown))!r} is not on the sheet; choose from {', '.join(sorted(known))}."
-        raise InputError(message, operation=", ".join(sorted(unknown)))
+        operation = ", ".join(sorted(unknown))
+        advice = f"choose from {', '.join(sorted(known))}."
+        raise InputError(f"{operation=} is not on the sheet; {advice}", operation=operation)
     engines = list(engines)
     dtypes = list(dtypes)
     checks = []  # rows of all engines, of each check

@@ -1,4 +1,4 @@
-"""Checkpoints in and out: Hugging Face folders, and Google's TensorFlow checkpoints without TensorFlow."""
+"""Checkpoints: Hugging Face folders in and out, Google's for TensorFlow in, without TensorFlow."""
 
 from pathlib import Path
 from typing import Any
@@ -6,20 +6,17 @@ from typing import Any
 import numpy as np
 
 from minibert.base.errors import InputError, warn
-from minibert.base.model_names import locate, no_such_model
+from minibert.base.model_names import CONFIG_FILE, WEIGHTS_FILE, config_in, locate, no_such_model
 from minibert.core.config import BertConfig
 from minibert.hub import hugging_face
 from minibert.hub.checkpoint import load_checkpoint
-from minibert.hub.hugging_face import CONFIG_FILE, LABELLED, WEIGHTS_FILE, load_hf, load_labels, save_hf
+from minibert.hub.hugging_face import LABELLED, load_hf, load_labels, save_hf
 from minibert.hub.loading import LoadReport, Source, kind_named, load_source, read_config
 from minibert.hub.names import to_hf
 from minibert.hub.tensorflow.google import (
-    TF_CONFIG_FILE,
     check_index,
     find_checkpoint,
-    google_differences,
     load_tf,
-    save_tf,
 )
 from minibert.model.params import Head, Parameters
 from minibert.model.targets import targets_of
@@ -30,7 +27,6 @@ __all__ = [
     "WEIGHTS_FILE",
     "LoadReport",
     "fields_in",
-    "google_differences",
     "hidden_size",
     "kind_in_config",
     "load",
@@ -38,7 +34,6 @@ __all__ = [
     "load_labels",
     "load_tf",
     "save_hf",
-    "save_tf",
     "to_hf",
     "weights_of",
 ]
@@ -82,9 +77,9 @@ def hidden_size(source: str | Path) -> int | None:
             params = load_checkpoint(weights, warn=lambda text: None).params
             return params.config.H if isinstance(params, Parameters) else None
         is_tensorflow = weights.name not in hugging_face.WEIGHTS
-        names = (TF_CONFIG_FILE, CONFIG_FILE) if is_tensorflow else (CONFIG_FILE,)
-        paths = [weights.with_name(name) for name in names]
-        config_path = next((path for path in paths if path.exists()), paths[0])
+        config_path = weights.with_name(CONFIG_FILE)
+        if is_tensorflow:
+            config_path = config_in(weights.parent, is_tensorflow=True)
         return BertConfig.from_dict(read_config(config_path)).H
     except InputError:
         return None
@@ -111,10 +106,8 @@ def fields_in(source: str | Path) -> dict[str, Any]:
     folder = locate(source).folder
     if not folder.is_dir():
         folder = folder.parent
-    for name in (CONFIG_FILE, TF_CONFIG_FILE):
-        if (folder / name).is_file():
-            return read_config(folder / name)
-    return {}
+    path = config_in(folder)
+    return read_config(path) if path.is_file() else {}
 
 
 def kind_in_config(source: str | Path) -> str | None:

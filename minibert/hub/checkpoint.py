@@ -208,7 +208,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         advice = "remove it or use an earlier one."
         raise InputError(f"{path} cannot be read as a checkpoint ({error}); {advice}") from error
     if text is None:
-        advice = "it is not a checkpoint of minibert. To start from its weights, use `model` with its folder."
+        advice = "it is not a checkpoint of minibert. To start from its weights, give its folder as `model`."
         raise InputError(f"{path} holds no training state; {advice}")
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT:
@@ -232,7 +232,7 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
         raise ValueError(f"it has checksums of {', '.join(checksums)}, expected {', '.join(BUFFERS)}")
     kinds = {(tensor.shape, tensor.dtype) for tensor in tensors.values()}
     if len(kinds) > 1 or tensors["m"].dtype not in (np.float32, np.float64):
-        raise ValueError("its buffers are not alike, or no floating-point numbers")
+        raise ValueError("its buffers are not alike, or not floating-point numbers")
     for name, tensor in tensors.items():
         if zlib.crc32(tensor.data) != checksums[name]:
             raise ValueError(f"the checksum of {name} differs")
@@ -341,13 +341,14 @@ def latest(
             _require_config(path, checkpoint.params.config, config)
             return checkpoint
     if paths:
-        advice = f"start anew in another folder, with model={Path(folder).parent} if its model is good."
+        model = str(Path(folder).parent)
+        advice = f"start anew in another folder, with {model=} if its model is good."
         raise RunError(f"None of the {len(paths)} checkpoints in {folder} can be read; {advice}")
     return None
 
 
-def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
-    """Remove all but the newest `keep` checkpoints (0: remove none).
+def prune(folder: str | Path, max_checkpoints: int, step: int | None = None) -> None:
+    """Remove all but the newest `max_checkpoints` checkpoints (0: remove none).
 
     Those beyond `step`, where the run stands, do not count: it would have resumed there if they were whole.
 
@@ -355,17 +356,17 @@ def prune(folder: str | Path, keep: int, step: int | None = None) -> None:
     ----------
     folder : str or Path
         Where the checkpoints of a run lie.
-    keep : int
+    max_checkpoints : int
         How many are kept; 0 keeps all.
     step : int or None
         Where the run stands; by default all checkpoints count.
     """
-    if not keep:
+    if not max_checkpoints:
         return
     paths = []
     for number, path in kept_steps(folder):
         if (step is None or number <= step) and path.is_file():
             paths.append(path)
-    for path in paths[:-keep]:
+    for path in paths[:-max_checkpoints]:
         with writing(path, "removed"):
             path.unlink(missing_ok=True)

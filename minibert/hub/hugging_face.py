@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, atomic_tensors, open_file
 from minibert.base.json_files import parse_json, read_json
+from minibert.base.model_names import CONFIG_FILE, WEIGHTS_FILE, config_in
 from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
 from minibert.hub.loading import COPY_AGAIN, LoadReport, Source, Tensors, labels_of, load_source, read_config
@@ -18,8 +19,6 @@ from minibert.hub.precisions import narrowed, widened
 from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
 
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
 PICKLED_FILE = "pytorch_model.bin"
 INDEX = ".index.json"  # behind either name: which of several files each tensor is in
 WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))  # in this order
@@ -183,9 +182,7 @@ def load_labels(folder: str | Path) -> tuple[str, ...]:
     tuple of str
         In the order of the outputs; () if it has none.
     """
-    folder = Path(folder)
-    paths = [folder / CONFIG_FILE, folder / "bert_config.json"]
-    path = next((path for path in paths if path.exists()), paths[0])
+    path = config_in(Path(folder))
     return labels_of(read_config(path), path)
 
 

@@ -229,25 +229,25 @@ def _full_name(name: str) -> str:
 
 
 def _choose_head(
-    source: Source, config: BertConfig, tensors: Tensors, asked: Head | None
+    source: Source, config: BertConfig, tensors: Tensors, wanted: Head | None
 ) -> tuple[Head, Tensors]:
     """Return the head to load, and what is taken out of `tensors` because it belongs to another."""
     stored, is_certain = _stored_head(source, tensors)
-    if asked is None:
+    if wanted is None:
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
             advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
             raise InputError(f"{source.config_path}: {what} is none of minibert's tasks; {advice}")
         return stored, {}
-    check_head(asked)
-    if stored is not None and asked.pool in ("mean", "max"):  # which no tensor tells
-        stored = stored._replace(pool=asked.pool)
-    if asked == stored or asked.kind == "pretraining":
-        return asked, {}
-    weight, bias = head_names(asked)
-    if not is_certain and weight in tensors and tensors[weight].shape == (asked.outputs, config.H):
-        return asked, {}
-    return asked, {name: tensors.pop(name) for name in (weight, bias) if name in tensors}
+    check_head(wanted)
+    if stored is not None and wanted.pool in ("mean", "max"):  # which no tensor tells
+        stored = stored._replace(pool=wanted.pool)
+    if wanted == stored or wanted.kind == "pretraining":
+        return wanted, {}
+    weight, bias = head_names(wanted)
+    if not is_certain and weight in tensors and tensors[weight].shape == (wanted.outputs, config.H):
+        return wanted, {}
+    return wanted, {name: tensors.pop(name) for name in (weight, bias) if name in tensors}
 
 
 def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:

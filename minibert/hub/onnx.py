@@ -14,7 +14,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, RunError
 from minibert.base.json_files import read_json
-from minibert.hub.hugging_face import CONFIG_FILE
+from minibert.base.model_names import CONFIG_FILE
 
 ONNX_FILE = "model.onnx"
 LIBRARIES = ("torch", "transformers", "onnx", "onnxruntime")
@@ -41,7 +41,7 @@ def require_libraries() -> None:
     for name in LIBRARIES:
         if find_spec(name) is None:
             how = "pip install '.[onnx]' brings it with the others"
-            raise InputError(f"`onnx` needs {name}, which is not installed; {how}.")
+            raise InputError(f"ONNX needs {name}, which is not installed; {how}.")
 
 
 def write_onnx(folder: str | Path, has_pooler: bool = True) -> float:

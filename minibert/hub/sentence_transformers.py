@@ -19,13 +19,20 @@ import numpy as np
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_json
 from minibert.base.json_files import read_json
-from minibert.base.model_names import MODULES_FILE, locate, modules_in
+from minibert.base.model_names import (
+    CONFIG_FILE,
+    MODULES_FILE,
+    TOKENIZER_CONFIG_FILE,
+    WEIGHTS_FILE,
+    locate,
+    modules_in,
+)
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
-from minibert.hub.hugging_face import CONFIG_FILE, PICKLED_FILE, WEIGHTS_FILE, read_tensors
+from minibert.hub.hugging_face import PICKLED_FILE, read_tensors
+from minibert.model.pools import POOLS, WRITTEN
 
 POOLING = "1_Pooling"  # the folder of the module that is written
-POOLS = ("mean", "cls")  # what is written: what it has in common with `minibert features`
 ENCODER_FILE = "sentence_bert_config.json"
 SETTINGS_FILE = "config_sentence_transformers.json"
 AGAIN = "copy the model's folder again"
@@ -347,8 +354,9 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
         One of `save_hf`; its `config.json` says how wide its vectors are.
     length : int
         Most tokens of a text, [CLS] and [SEP] included; longer texts lose their end.
-    pool : {"mean", "cls"}
-        The mean of the hidden states of all tokens, also of these two, or that of [CLS].
+    pool : str, default "mean"
+        One of `minibert.model.pools.WRITTEN`: the mean of the hidden states of all tokens, also of these two,
+        or that of [CLS].
 
     Raises
     ------
@@ -356,18 +364,15 @@ def write_modules(folder: str | Path, length: int, pool: str = "mean") -> None:
         When the pool is another one, the folder has no `config.json`, or the model can't read so many tokens.
     """
     folder = Path(folder)
-    if pool not in POOLS:
-        raise InputError(f"{pool=} is not sentence-transformers'; choose {' or '.join(POOLS)}.", pool=pool)
+    if pool not in WRITTEN:
+        raise InputError(f"{pool=} is not sentence-transformers'; choose {' or '.join(WRITTEN)}.", pool=pool)
     config = read_json(folder / CONFIG_FILE, {"hidden_size": int, "max_position_embeddings": int})
     most = config["max_position_embeddings"]
     if not 2 <= length <= most:
         raise InputError(f"{length=} is not possible; give 2 to the model's {most} positions.", length=length)
     modules = [_module(0, "", "Transformer"), _module(1, POOLING, "Pooling")]
-    pooling = {
-        "pooling_mode_cls_token": pool == "cls",
-        "pooling_mode_mean_tokens": pool == "mean",
-        "word_embedding_dimension": config["hidden_size"],
-    }
+    pooling: dict[str, Any] = {POOLS[name].written_as: name == pool for name in WRITTEN}
+    pooling["word_embedding_dimension"] = config["hidden_size"]
     atomic_json(folder / MODULES_FILE, modules)
     atomic_json(folder / ENCODER_FILE, {"max_seq_length": length, "do_lower_case": False})
     atomic_json(folder / SETTINGS_FILE, {"similarity_fn_name": "cosine"})
@@ -419,7 +424,7 @@ def _default_prompt(settings: dict[str, Any]) -> str:
 def _max_length(encoder: Path, reading: dict[str, Any], config: BertConfig) -> int:
     """Return most tokens of a text: as the module says, else the tokenizer, at most the positions."""
     length = reading.get("max_seq_length")
-    tokenizer_file = encoder / "tokenizer_config.json"
+    tokenizer_file = encoder / TOKENIZER_CONFIG_FILE
     if length is None and tokenizer_file.is_file():
         length = read_json(tokenizer_file).get("model_max_length")
     if not isinstance(length, int | float) or length < 2:

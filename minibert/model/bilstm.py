@@ -92,7 +92,7 @@ class BilstmConfig:
         model_type = values.get("model_type")
         if model_type != MODEL_TYPE or not {"inputs", "outputs"} <= values.keys():
             advice = f"expected {MODEL_TYPE!r} with inputs and outputs."
-            raise InputError(f"model_type={model_type!r} is no tagger of LSTMs; {advice}")
+            raise InputError(f"model_type={model_type!r} is not a tagger of LSTMs; {advice}")
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 

@@ -105,12 +105,7 @@ def logits_backward(
         dx, dquery = ops.pool_windows_backward(dx, output.pool)
         if dquery is not None:
             head_grads = ops.add_gradients(head_grads, query=dquery)
-    grads = grads | {"head": head_grads}
-    if head.pooled:
-        dx, pooler = ops.pooler_backward(dx, output.rows, params["pooler"], grads["pooler"])
-        grads = grads | {"pooler": pooler}
-    elif head.kind == "tag":
-        dx = ops.take_rows_backward(dx, output.rows)
+    dx, grads = heads.read_backward(ops, head, dx, output.rows, params, grads | {"head": head_grads})
     if head.lstm:
         dx, lstm = ops.bilstm_block_backward(dx, output.lstm, params["lstm"], grads["lstm"])
         grads = grads | {"lstm": lstm}
@@ -245,24 +240,16 @@ def _output_layer(
     drop: Dropout | None,
 ) -> tuple[Array, Saved]:
     """Apply LSTMs, pooler, pooling, dropout and the output layer, as far as the head has them."""
-    saved_lstm = saved_rows = saved_pool = None
+    saved_lstm = saved_pool = None
     rows = heads.rows_read(config, head, batch)
-    places = rows  # where these rows are in x
-    if _encoder_rows(config, head, batch) is not None:
-        places = ops.xp.arange(len(rows), dtype=rows.dtype)
+    is_cut = _encoder_rows(config, head, batch) is not None
     if head.lstm:
         site = heads.dropout_site(config) + 1
         x, saved_lstm = ops.bilstm_block(ops.upcast(x), params["lstm"], batch.cu_seqlens, drop, site)
-    if head.pooled:
-        read, saved_rows = ops.pooler(x, places, params["pooler"])
-        if head.pool:
-            query = params["head"].get("query")
-            read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, query)
-            rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
-    elif head.kind == "tag":
-        read, saved_rows = ops.take_rows(x, places)
-        read = ops.upcast(read)
-    else:
-        read = ops.upcast(x)
+    read, saved_rows = heads.read(ops, head, x, rows, is_cut, params)
+    if head.pool:
+        query = params["head"].get("query")
+        read, saved_pool = ops.pool_windows(read, batch.windows, head.pool, query)
+        rows = rows[batch.windows[:, 0]]  # dropout is that of the first window
     scores, saved_drop, saved_linear = heads.output_scores(ops, config, read, rows, params["head"], drop)
     return scores, OutputSaved(saved_lstm, saved_rows, saved_pool, saved_drop, saved_linear)

@@ -10,7 +10,7 @@ from minibert.core.config import BertConfig
 from minibert.core.errors import InputError
 from minibert.core.head_kinds import SEQUENCES, HeadKind
 from minibert.core.params import Entry, encoder_table, head_table, reset, weight
-from minibert.model.head_kinds import KINDS, POOLS
+from minibert.model.head_kinds import KINDS, OF_TEXTS, POOLS
 
 
 class Head(NamedTuple):
@@ -67,7 +67,7 @@ def check_head(head: Head) -> None:
     core.check_head(head, KINDS)
     if head.lstm and head.kind == "pretraining":
         raise InputError("Pre-training has no LSTM between encoder and heads; leave lstm=True to a task.")
-    if head.pool and (head.pool not in POOLS or head.kind not in ("classify", "regress", "multilabel")):
+    if head.pool and (head.pool not in POOLS or head.kind not in OF_TEXTS):
         raise InputError(f"A head of kind {head.kind!r} has no pool={head.pool!r}; leave it out.")
 
 

@@ -14,7 +14,7 @@ TABLE = "embeddings.position"
 
 # Layers that know what to do with trained rows take others for noise: without this, the loss is half a nat
 # higher at first, and 0.15 after 300 steps ("new positions" in the log). Moments stay 0, so copies soon part.
-def begin_positions(params: FlatParameters, known: int, length: int) -> None:
+def copy_trained_positions(params: FlatParameters, known: int, length: int) -> None:
     """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others.
 
     Parameters
@@ -86,5 +86,5 @@ def with_positions(params: Parameters, positions: int, source: str) -> Parameter
     grown = Parameters(longer, dtype=params.flat.dtype, head=params.head)
     for name, value in params.items():
         grown[name][: len(value)] = value  # all but that table are of the same shape
-    begin_positions(grown, known, positions)
+    copy_trained_positions(grown, known, positions)
     return grown

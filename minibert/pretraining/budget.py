@@ -1,10 +1,19 @@
 """How many steps a run takes: a number that was given, or as many as fit into a number of minutes.
 
-For minutes, some first steps of every stage are rehearsed on a copy of the parameters and thrown away; from
-the rates that they show the steps are counted out, and before that, where no lengths were given, what lengths
-so many tokens pay for. On the way the clock is looked at again, a few times: where the machine has become
-faster or slower by then, what is left of the schedule becomes longer or shorter. What was decided stands in
-`training.json` and in every checkpoint, and nothing else depends on a clock.
+The plan for minutes is made once, before the first step:
+
+1. Some steps of every sequence length are rehearsed on a copy of the parameters and thrown away, and a little
+   held-out text is measured. This gives the seconds of a step and of an evaluation (`seconds_per_step`,
+   `evaluation_seconds`). Where no lengths were given, they are chosen by how many tokens the minutes pay for
+   (`resolve_auto`).
+2. The steps that fit into what is left are counted out (`affordable_steps`), and the schedule of rates and
+   lengths is laid over them. This is the plan, a `Timetable`.
+
+It is corrected a few times, when the run has passed the shares of its schedule in `CORRECTIONS`: where steps
+have become faster or slower than planned, what is left of the schedule is stretched or shortened so that the
+run ends with its time (`corrected`).
+
+What was decided stands in `training.json` and in every checkpoint, and nothing else depends on a clock.
 """
 
 import time
@@ -30,7 +39,7 @@ from minibert.training.step import start
 REHEARSAL, MOST_REHEARSAL = 0.03, 20.0  # share of the minutes that measuring may take, and seconds
 HELD_OUT = 0.15  # share of the minutes that may go to held-out text, on the way and at the end
 MARGIN = 0.97  # a machine is not equally fast all the time
-REVIEWS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # of the schedule, where the clock is looked at again
+CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule, after which the plan is corrected
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
 FINISHING_SECONDS = 5.0  # for the page and the files
 REHEARSED_RATE = 1e-6  # so that a rehearsal hardly changes the numbers that it computes with
@@ -46,7 +55,7 @@ class Afforded(NamedTuple):
     held_out_share: float = 1.0  # of the usual held-out targets, what there is time to measure
 
 
-def settle(
+def resolve_auto(
     task: Pretraining,
     state: State,
     began: float,
@@ -74,9 +83,8 @@ def settle(
     rate = options.rate_from(state.plan.get("new_head", False))
     lengths = options.seq_length
     if lengths is None:
-        (per_step,) = _measured(task, state, [options.longest], tell)  # its throughput stands for all
-        budget = 60 * _minutes(task)
-        left = MARGIN * (budget - (time.monotonic() - began))
+        (per_step,) = _step_seconds(task, state, [options.longest], tell)  # its throughput stands for all
+        left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
     return replace(task, options=replace(options, learning_rate=rate, seq_length=lengths))
@@ -87,28 +95,28 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     count = runtime_of(task.ops).world_size
     if count > 1:
-        message = f"{minutes=} can't be had with {count} processes, whose clocks differ; give `steps` instead."
-        raise InputError(message, minutes=minutes)
+        what = f"{minutes=} can't be had with {count} processes, whose clocks differ"
+        raise InputError(f"{what}; give `steps` instead.", minutes=minutes)
     return minutes
 
 
-def _measured(
+def _step_seconds(
     task: Pretraining,
     state: State,
     lengths: Iterable[int],
     tell: Tell,
 ) -> list[float]:
-    """Return the seconds of a step at each of some lengths; those that are not known yet are measured."""
-    known = task.seconds_per_step
-    missing = dict.fromkeys(length for length in lengths if length not in known)
+    """Return the seconds of a step at each of some lengths; what is not known yet is measured."""
+    measured = task.seconds_per_step
+    missing = dict.fromkeys(length for length in lengths if length not in measured)
     if missing:
         rehearsal = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL)
         seconds = rehearsal / len(task.options.lengths)
         shown = ", ".join(map(str, missing))
         tell(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
         for length in missing:
-            known[length] = seconds_per_step(task, state, length, seconds, tell)
-    return [known[length] for length in lengths]
+            measured[length] = seconds_per_step(task, state, length, seconds, tell)
+    return [measured[length] for length in lengths]
 
 
 def plan_steps(
@@ -159,9 +167,10 @@ def plan_steps(
             state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
             state.plan["held_out_share"] = afforded.held_out_share
         if timetable.total < state.step:
-            message = f"steps={timetable.total!r} is less than the {counted(state.step, 'step')} done by this run; give more."
-            raise InputError(message, steps=timetable.total)
-        _decide(state, timetable)
+            steps = timetable.total
+            done = f"the {counted(state.step, 'step')} done by this run"
+            raise InputError(f"{steps=} is less than {done}; give more.", steps=steps)
+        _write_plan(state, timetable)
         if runtime_of(task.ops).is_main_process:
             state.save(folder)
     return timetable_of(state)
@@ -180,12 +189,12 @@ def timetable_of(state: State) -> Timetable:
     return Timetable(tuple(map(tuple, knots)))
 
 
-def _decide(state: State, timetable: Timetable) -> None:
+def _write_plan(state: State, timetable: Timetable) -> None:
     state.plan |= {"total_steps": timetable.total, "timetable": timetable.knots}
 
 
-def next_review(state: State, timetable: Timetable) -> int | None:
-    """Return the step after which the clock is looked at again; None when it no longer is.
+def next_correction(state: State, timetable: Timetable) -> int | None:
+    """Return how many steps are done when the plan is corrected next; None when it no longer is.
 
     Parameters
     ----------
@@ -196,17 +205,17 @@ def next_review(state: State, timetable: Timetable) -> int | None:
     """
     if "until_seconds" not in state.plan:
         return None
-    ahead = (timetable.step_at(share * timetable.planned_total) for share in REVIEWS)
+    ahead = (timetable.step_at(share * timetable.planned_total) for share in CORRECTIONS)
     return next((step for step in ahead if state.step < step < timetable.total), None)
 
 
-def review(
+def corrected(
     task: Pretraining,
     state: State,
     timetable: Timetable,
-    since: tuple[int, float],
+    paced_from: tuple[int, float],
 ) -> Timetable:
-    """Let a run end when its time does, at the pace of the last steps.
+    """Correct the plan of a run, so that it ends when its time does, at the pace of the last steps.
 
     Parameters
     ----------
@@ -216,7 +225,7 @@ def review(
         Where the run stands; its plan is changed.
     timetable : Timetable
         What was decided before.
-    since : (int, float)
+    paced_from : (int, float)
         The step from which the pace is taken, and the seconds that the run had trained by then.
 
     Returns
@@ -225,19 +234,24 @@ def review(
         The same one where less than 1% of the steps left would change.
     """
     step, total = state.step, timetable.total
-    first, seconds_before = since
-    pace = (state.seconds - seconds_before) / _expected(task, state, timetable, first, step)
-    left = state.plan["until_seconds"] - state.seconds
+
+    # How many times slower than in the rehearsal the last steps were.
+    first, seconds_before = paced_from
+    slowness = (state.seconds - seconds_before) / _rehearsed_seconds(task, state, timetable, first, step)
+
+    # How many steps fit, at that pace, into the time that is left.
+    seconds_left = state.plan["until_seconds"] - state.seconds
+    seconds_needed = slowness * _rehearsed_seconds(task, state, timetable, step, total)
     planned = total - step
-    needed = pace * _expected(task, state, timetable, step, total)
-    steps = max(1, int(planned * left / needed))
-    if abs(steps - planned) > NO_CHANGE * planned:
-        timetable = timetable.ending(at=step + steps, seen_from=step)
-        _decide(state, timetable)
+    steps = max(1, int(planned * seconds_left / seconds_needed))
+    if abs(steps - planned) <= NO_CHANGE * planned:
+        return timetable
+    timetable = timetable.rescheduled(end=step + steps, from_step=step)
+    _write_plan(state, timetable)
     return timetable
 
 
-def _expected(
+def _rehearsed_seconds(
     task: Pretraining,
     state: State,
     timetable: Timetable,
@@ -275,7 +289,7 @@ def affordable_steps(
     """
     minutes = _minutes(task)
     lengths, shares = zip(*task.options.lengths, strict=True)
-    seconds = _measured(task, state, lengths, tell)
+    seconds = _step_seconds(task, state, lengths, tell)
     per_step = sum(part * at_length for part, at_length in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
@@ -326,14 +340,14 @@ def seconds_per_step(
     times = [time.monotonic()]
     unread: deque[Mapping[str, float]] = deque()
     batches = task.stage_batches(seq_length)
-    ready = ((batch, steps.prepare(batch, loop.accumulate)) for batch, _ in batches)
-    with closing(prefetch(ready)) as waiting:
+    prepared = ((batch, steps.prepare(batch, loop.accumulate)) for batch, _ in batches)
+    with closing(prefetch(prepared)) as ahead:
         while len(times) < 4 or times[-1] - times[0] < seconds:
-            batch, parts = next(waiting)
-            if steps.needs_compiling(parts):
+            batch, micro_batches = next(ahead)
+            if steps.needs_compiling(micro_batches):
                 tell(compiling_text(batch))
-            unread.append(steps.step(parts, len(times) - 1, REHEARSED_RATE))
-            if len(unread) > steps.behind:  # as in a training
+            unread.append(steps.step(micro_batches, len(times) - 1, REHEARSED_RATE))
+            if len(unread) > steps.max_unread:  # as in a training
                 with memory_explained(batch, loop):
                     metrics = dict(unread.popleft())
                 require_finite(metrics, state.step + 1, REHEARSED_RATE, loop)

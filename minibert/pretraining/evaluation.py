@@ -117,7 +117,6 @@ def evaluation_batches(
     for sequence, position, spans in instances.located():
         if position.epoch >= PASSES or n_scored >= targets:
             break
-        assert sequence is not None and spans is not None  # it is for other machines only
         waiting.append(sequence)
         places = _places(sequence, spans, instances.options.left_to_right)
         documents.append(np.searchsorted(ends, places, side="right"))
@@ -288,12 +287,12 @@ def standard_error(values: np.ndarray, documents: np.ndarray) -> float | None:
     return float(np.sqrt(variance) / len(values))
 
 
-def error_text(found: Mapping[str, Any]) -> str:
+def error_text(metrics: Mapping[str, Any]) -> str:
     """Format how certain a held-out loss is.
 
     Parameters
     ----------
-    found : mapping
+    metrics : mapping
         Of `HeldOut.to_dict()`.
 
     Returns
@@ -301,10 +300,10 @@ def error_text(found: Mapping[str, Any]) -> str:
     str
         Begins with a comma; "" where the standard error is not known.
     """
-    error = found.get("standard_error")
+    error = metrics.get("standard_error")
     if error is None:
         return ""
-    documents = counted(found["documents"], "document")
+    documents = counted(metrics["documents"], "document")
     return f", standard error {error:.3f} over {documents}"
 
 

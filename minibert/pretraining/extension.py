@@ -176,9 +176,9 @@ def _check_arguments(
     if words is not None and learn_from:
         raise InputError("Both words and learn_from say where new pieces come from; give one of them.")
     if words is None and not learn_from and not special_tokens:
-        raise InputError("Nothing says which pieces are new; give `words`, `learn_from` or `special_token`.")
+        raise InputError("Nothing says which pieces are new; give `words`, `learn_from` or `special_tokens`.")
     if not learn_from and n is not None:
-        what = f"{n=} says how many pieces to learn, and there is no text to learn from"
+        what = f"{n=} says how many pieces to learn, and there is no text to learn them from"
         raise InputError(f"{what}; leave it out.", n=n)
     if n is not None and n < 1:
         raise InputError(f"{n=} asks for no piece; give at least 1.", n=n)

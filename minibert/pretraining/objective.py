@@ -12,12 +12,12 @@ from minibert.core.config import BertConfig
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters, precision_for
 from minibert.core.step import MaskedAndNext
-from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position
+from minibert.data.instances import BEGINNING, InstanceOptions, Instances, Position, stream_slots
 from minibert.engines.runtime import runtime_of
 from minibert.hub import load
 from minibert.model.batch import BatchPart
 from minibert.model.params import PRETRAINING, Parameters, initialise
-from minibert.model.positions import begin_positions, with_positions
+from minibert.model.positions import copy_trained_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import Text, require_segments
@@ -224,7 +224,8 @@ class Pretraining:
             raise InputError(f"A step of {count} sequences of {seq_length} tokens {leaves}")
         first = count * rank // world_size
         last = count * (rank + 1) // world_size
-        stream = self.text.training(self.options, seq_length).stream(at, count, first, last)
+        instances = self.text.training(self.options, seq_length)
+        stream = stream_slots(instances, at, count, first, last)
         while True:
             sequences, after = zip(*islice(stream, count), strict=True)
             batch = Batch.pack(sequences[first:last], first)
@@ -346,31 +347,49 @@ class Pretraining:
         seen = [stage.seq_length for stage in stages if max(stage.begin, since) < max(1, state.step)]
         return replace(config, trained_length=max(trained, *seen, 0))
 
-    def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> Callable[[], None] | None:
-        """Return a function that initialises the positions that a longer stage is about to use, if any.
+    def lengthening_steps(self, timetable: Timetable, state: State) -> frozenset[int]:
+        """Return the steps before which `lengthen` is called.
 
         Parameters
         ----------
         timetable : Timetable
             How many steps there are.
         state : State
-            Where the run stands, with the position of its last batch.
-        position : list of int
-            Of the next batch.
+            Where the run stands.
 
         Returns
         -------
-        callable or None
-            None where that batch needs no position that was not trained.
+        frozenset of int
+            Those from where the run stands whose sequences are longer than those of the step before.
+        """
+        steps = set()
+        length_before = state.position[0] if state.position is not None else None
+        for length, begin, end in self.stages(timetable):
+            if end <= state.step:
+                continue
+            if length_before is not None and length > length_before:
+                steps.add(max(begin, state.step))
+            length_before = length
+        return frozenset(steps)
+
+    def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> None:
+        """Initialise the positions that a longer stage is about to use, where nothing has trained them.
+
+        Parameters
+        ----------
+        timetable : Timetable
+            How many steps there are.
+        state : State
+            Where the run stands, with the position of its last batch; its parameters are changed.
+        position : list of int
+            Of the next batch.
         """
         length = position[0]
         if state.position is None or length <= state.position[0]:
-            return None
-        known = self.config_after(state, timetable).trained_length
-        if known is None or known >= length:
-            return None
-        # `state.params` when it is called: on devices they are others then.
-        return lambda: begin_positions(state.params, known, length)
+            return
+        trained = self.config_after(state, timetable).trained_length
+        if trained is not None and trained < length:
+            copy_trained_positions(state.params, trained, length)
 
     def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
         """Return a function that evaluates a little held-out text at the sequence length in training.
@@ -418,16 +437,19 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     if stored.max_position_embeddings < options.longest:
         positions = f"the {stored.max_position_embeddings} positions of {source}"
         more = f"give it more with extend_positions={options.longest}"
-        message = f"seq_length={options.longest!r} is longer than {positions}; choose shorter sequences, or {more}."
-        raise InputError(message, seq_length=options.longest)
-    for name, kept in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
-        asked = getattr(options, name)
-        if asked not in (kept, getattr(PretrainOptions, name)):
+        what = f"seq_length={options.longest!r} is longer than {positions}"
+        message = f"{what}; choose shorter sequences, or {more}."
+        raise InputError(message, seq_length=options.longest, extend_positions=options.longest)
+    for name, stored_value in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
+        given = getattr(options, name)
+        if given not in (stored_value, getattr(PretrainOptions, name)):
             more = ""
             if name == "max_positions":
                 more = " or give more positions with `extend_positions`"
-            message = f"{name}={asked!r} is not what {source} has, {kept}, which stays; leave it out{more}."
-            raise InputError(message, **{name: asked})
+            message = (
+                f"{name}={given!r} is not what {source} has, {stored_value}, which stays; leave it out{more}."
+            )
+            raise InputError(message, **{name: given})
     new_head = any(name.startswith("cls.predictions") for name in report.missing)
     if new_head:
         params["mlm.output_bias"][...] = text.log_unigram()
@@ -439,7 +461,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         warn(f"{source} has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
     trained = stored.trained_length
     if trained:
-        begin_positions(params, trained, options.longest)
+        copy_trained_positions(params, trained, options.longest)
         trained = max(trained, options.longest)
     fields = {"is_decoder": options.left_to_right, "trained_length": trained}
     config = BertConfig.from_dict(stored.to_dict() | options.dropouts | fields)

@@ -12,7 +12,6 @@ from minibert.base.errors import InputError
 from minibert.base.options import (
     AT_MOST,
     COUNT,
-    LAMB_RATE,
     POSITIVE,
     RATE,
     REAL,
@@ -22,6 +21,7 @@ from minibert.base.options import (
     option,
 )
 from minibert.core.config import GELU_FORMS, BertConfig
+from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
 from minibert.data.instances import InstanceOptions
 from minibert.pretraining import recipes
@@ -66,7 +66,7 @@ class PretrainOptions(RunOptions):
     )
     shards: str | None = option(
         None,
-        "a folder that `minibert data` wrote, in one part or more, in place of CORPUS; its vocabulary is "
+        "a folder that `minibert data` wrote, in one part or more, in place of a text; its vocabulary is "
         "used. The folder is read where it is, and must not be moved",
         metavar="DIR",
         default="",
@@ -121,9 +121,9 @@ class PretrainOptions(RunOptions):
     mask_rates: tuple[float, float, float] = option(
         (0.8, 0.1, 0.1),
         "shares of these that show [MASK], themselves, a random token",
-        (("three numbers", lambda x: len(x) == 3 and all(isinstance(one, int | float) for one in x)),),
+        (("three numbers", lambda x: len(x) == 3 and all(isinstance(rate, int | float) for rate in x)),),
         metavar="MASK,SAME,RND",
-        numbers="shares",
+        numbers="share",
         default="0.8,0.1,0.1",
     )
     max_predictions_per_seq: int | None = option(
@@ -167,7 +167,7 @@ class PretrainOptions(RunOptions):
         if self.size is not None:
             BertConfig.from_size(self.size)  # complains of what is none
         if self.steps is not None and self.minutes is not None:
-            both = {"steps": self.steps, "minutes": self.minutes}
+            both: dict[str, Any] = {"steps": self.steps, "minutes": self.minutes}
             message = f"steps={self.steps} and minutes={self.minutes} are both given; give one of them."
             raise InputError(message, **both)
         self._check()
@@ -183,15 +183,16 @@ class PretrainOptions(RunOptions):
             if given:
                 arguments = {name: getattr(self, name) for name in given}
                 listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-                what = f"shards={self.shards!r} brings text and vocabulary, so {listed} can't be given beside it"
-                raise InputError(f"{what}; leave one out.", shards=self.shards, **arguments)
+                what = f"shards={self.shards!r} brings text and vocabulary"
+                message = f"{what}, so {listed} can't be given beside it; leave one out."
+                raise InputError(message, shards=self.shards, **arguments)
             object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
             bringing = f"{source}={both[source]!r}"
-            what = f"vocab_size={self.vocab_size} is of a vocabulary that is learned, and {bringing} brings one"
-            raise InputError(f"{what}; leave one of them out.", **both)
+            what = f"vocab_size={self.vocab_size} is of a vocabulary that is learned"
+            raise InputError(f"{what}, and {bringing} brings one; leave one of them out.", **both)
         if self.model and self.unigram_bias:
             what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"
             raise InputError(f"{what}; leave one of them out.", unigram_bias=True, model=self.model)
@@ -233,7 +234,8 @@ class PretrainOptions(RunOptions):
             raise InputError(message, extend_positions=self.extend_positions)
         if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
-            message = f"max_positions={self.max_positions!r} is {less}, or shorter sequences with `seq_length`."
+            what = f"max_positions={self.max_positions!r} is {less}"
+            message = f"{what}, or shorter sequences with `seq_length`."
             raise InputError(message, max_positions=self.max_positions)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
@@ -246,7 +248,7 @@ class PretrainOptions(RunOptions):
         """
         return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
 
-    def settled_as(self, stored: "PretrainOptions") -> "PretrainOptions":
+    def decided_as(self, stored: "PretrainOptions") -> "PretrainOptions":
         """Return the same with what only a run could decide as the run with the `stored` options did.
 
         Parameters
@@ -271,7 +273,7 @@ class PretrainOptions(RunOptions):
         usual = self.recipe.learning_rate
         if new_head and self.recipe is FURTHER:
             usual = recipes.NEW_HEAD_RATE
-        factor = LAMB_RATE if self.optimizer == "lamb" else 1
+        factor = KINDS[self.optimizer].RATE
         return self.learning_rate or usual * factor
 
     @property

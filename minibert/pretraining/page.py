@@ -92,7 +92,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             self.__exit__(type(error))
             raise
 
-    def keeping(self, on_log: OnLog | None) -> OnLog:
+    def refreshed_by(self, on_log: OnLog | None) -> OnLog:
         """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`.
 
         Parameters
@@ -106,7 +106,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             Of the same arguments.
         """
 
-        def noted(step: int, values: dict[str, float]) -> None:
+        def refresh(step: int, values: dict[str, float]) -> None:
             is_evaluated = any(name.startswith("eval/") for name in values)
             if time.monotonic() >= self._due or is_evaluated:
                 began = time.monotonic()
@@ -116,7 +116,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             if on_log:
                 on_log(step, values)
 
-        return noted
+        return refresh
 
     def write(self, status: str, report: dict[str, Any] | None = None) -> Path:
         """Write the page of a run.

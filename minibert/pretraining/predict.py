@@ -13,7 +13,7 @@ from minibert import engines
 from minibert.ask.gaps import require_masked_lm
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
-from minibert.base.model_names import folder_of
+from minibert.base.model_names import CONFIG_FILE, folder_of
 from minibert.core.batch import Batch
 from minibert.data.corpus import sentences
 from minibert.data.instances import split_documents
@@ -205,7 +205,7 @@ def _measured(
     run = folder_of(run)
     corpus, layout, column = text
     no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
-    if not corpus and (run / "config.json").exists() and not (run / "shards").exists():
+    if not corpus and (run / CONFIG_FILE).exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(name, engine, threads=threads)
     require_masked_lm(model)

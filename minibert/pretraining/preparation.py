@@ -12,7 +12,14 @@ import numpy as np
 
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
-from minibert.base.model_names import folder_of, no_such_model
+from minibert.base.model_names import (
+    CONFIG_FILE,
+    TF_CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+    config_in,
+    folder_of,
+    no_such_model,
+)
 from minibert.base.terminal import counted
 from minibert.data.corpus import SentenceStream, embedded_corpus, empty_corpus, find_files, layouts_text
 from minibert.data.documents import format_of, text_of
@@ -225,8 +232,8 @@ def prepare_text(
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.found and files[0].name != TEXTS:
-            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.found)}")
+        if show and stream.layouts_read and files[0].name != TEXTS:
+            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.layouts_read)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:
@@ -258,7 +265,7 @@ def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
 
 def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
-    if (run / "tokenizer_config.json").exists():
+    if (run / TOKENIZER_CONFIG_FILE).exists():
         return Tokenizer.from_pretrained(run)
     positions = max(options.max_positions, options.longest)
     if options.model:
@@ -298,13 +305,13 @@ def configuration(folder: str) -> dict[str, Any]:
         When there is no such model, or it has neither of the two files.
     """
     place = folder_of(folder)
-    for name in ("config.json", "bert_config.json"):  # the second in TensorFlow's folders
-        path = place / name
-        if path.is_file():
-            return read_config(path)
+    path = config_in(place)
+    if path.is_file():
+        return read_config(path)
     if not place.is_dir():
         raise no_such_model(folder)
-    message = f"model={folder!r} has no config.json or bert_config.json; give a run folder or another BERT's."
+    names = f"{CONFIG_FILE} or {TF_CONFIG_FILE}"
+    message = f"model={folder!r} has no {names}; give a run folder or another BERT's."
     raise InputError(message, model=folder)
 
 
@@ -324,8 +331,9 @@ def require_segments(options: PretrainOptions) -> None:
     if not options.model or not options.pairs:
         return
     if configuration(options.model).get("type_vocab_size", 2) == 1:
-        what = f"model={options.model!r} knows one segment only (type_vocab_size=1), and next sentences are told by two"
-        raise InputError(f"{what}; set next_sentence=False.", model=options.model, next_sentence=False)
+        what = f"model={options.model!r} knows one segment only (type_vocab_size=1)"
+        message = f"{what}, and next sentences are told by two; set next_sentence=False."
+        raise InputError(message, model=options.model, next_sentence=False)
 
 
 def learn_vocabulary(
@@ -494,7 +502,7 @@ def special_tokens(
         if word != token or not can_be_special(token):
             advice = "spell it as one such word, or like '[ENTITY]', with a punctuation mark first."
             if BasicTokenizer(False).tokenize(word) == [word]:
-                advice = f"learn with `cased`, {advice}"
+                advice = f"learn with lower_case=False, {advice}"
             raise InputError(
                 f"user_token={token!r} would never be found, as {word!r} in a text becomes "
                 f"{' '.join(words)!r}; {advice}"
@@ -523,7 +531,7 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
     share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
     if share > MANY_MARKED:
         what = f"{share:.0%} of the pieces are ideographs, each a word of its own"
-        advice = "where spaces part the words of the text, learn it with `segmented`"
+        advice = "where spaces part the words of the text, learn it with segmented=True"
         warn(f"{what}, so that whole-word masks hide single ones there; {advice}.")
 
 

@@ -149,7 +149,7 @@ class Timetable:
 
     Examples
     --------
-    >>> timetable = Timetable.of(100).ending(at=140, seen_from=20)
+    >>> timetable = Timetable.of(100).rescheduled(end=140, from_step=20)
     >>> timetable.total, timetable.planned(20), timetable.planned(80), timetable.step_at(100)
     (140, 20.0, 60.0, 140)
     """
@@ -209,20 +209,24 @@ class Timetable:
         steps, places = zip(*self.knots, strict=True)
         return round(float(np.interp(planned, places, steps)))
 
-    def ending(self, at: int, seen_from: int) -> "Timetable":
-        """Return the same up to step `seen_from`; what is left of the schedule then ends at step `at`.
+    def rescheduled(self, end: int, from_step: int) -> "Timetable":
+        """Return the same up to step `from_step`; what is left of the schedule then ends at step `end`.
 
         Parameters
         ----------
-        at : int
+        end : int
             The new end of the run.
-        seen_from : int
+        from_step : int
             Up to this step nothing changes.
+
+        Returns
+        -------
+        Timetable
         """
-        passed = [knot for knot in self.knots if knot[0] < seen_from]
-        here = (seen_from, self.planned(seen_from))
-        end = (at, self.planned_total)
-        return Timetable((*passed, here, end))
+        passed = [knot for knot in self.knots if knot[0] < from_step]
+        now = (from_step, self.planned(from_step))
+        last = (end, self.planned_total)
+        return Timetable((*passed, now, last))
 
 
 def parse_lengths(text: str) -> list[tuple[int, float]]:
@@ -260,5 +264,6 @@ def parse_lengths(text: str) -> list[tuple[int, float]]:
     if not are_few or min(shares) <= 0 or not abs(sum(shares) - 1) <= 1e-6 or min(lengths)[0] < 5:
         shown = text[:60] if isinstance(text, str) else text
         most = f"up to {MOST_LENGTHS} of at least 5 with shares that sum to 1, such as 16:0.4,32:0.6"
-        raise InputError(f"seq_length={shown!r} is not a schedule; give one length, or {most}.", seq_length=shown)
+        what = f"seq_length={shown!r} is not a schedule"
+        raise InputError(f"{what}; give one length, or {most}.", seq_length=shown)
     return lengths

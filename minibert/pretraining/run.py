@@ -24,6 +24,7 @@ from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
 from minibert.base.machine import cores
+from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
@@ -32,7 +33,14 @@ from minibert.hub import save_hf
 from minibert.hub.checkpoint import checkpoints, latest
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
-from minibert.pretraining.budget import Tell, next_review, plan_steps, review, settle, timetable_of
+from minibert.pretraining.budget import (
+    Tell,
+    corrected,
+    next_correction,
+    plan_steps,
+    resolve_auto,
+    timetable_of,
+)
 from minibert.pretraining.evaluation import TARGETS, error_text, score_with_shuffled
 from minibert.pretraining.objective import Pretraining
 from minibert.pretraining.options import PretrainOptions
@@ -48,11 +56,11 @@ TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array r
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
-MADE_FIRST = ("tokenizer_config.json", "vocab.txt", "shards", TEXTS)  # before the first step
+MADE_FIRST = (TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, "shards", TEXTS)  # before the first step
 EXAMPLES = ("It came to [MASK].", "The heaven and the [MASK].", "The white [MASK] swam round the ship.")
 
 
-@engines.together()
+@engines.abort_peers_on_error()
 def pretrain(
     options: PretrainOptions,
     out: str | Path,
@@ -156,8 +164,8 @@ def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOpt
     """Fill in what the stored run, the recipe and the machine decide, before any text is read."""
     stored = run / "training.json"
     if resume and stored.exists():  # its absence is complained of once the folder is claimed
-        options = options.settled_as(PretrainOptions.load(stored))
-    options = engines.settled(options.resolved())
+        options = options.decided_as(PretrainOptions.load(stored))
+    options = engines.resolve_auto(options.resolved())
     if not resume:  # earlier versions raised the number
         options.check_positions()
         require_segments(options)
@@ -186,19 +194,19 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     require_own(run)
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
-        if (run / "model.safetensors").exists() and not checkpoints(run / "checkpoints"):
-            advice = f"start a new run from its weights: model={run} and another `out`."
+        if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
+            advice = f"start a new run from its weights: model={str(run)!r} and another `out`."
             raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
-    if checkpoints(run / "checkpoints") or (run / "model.safetensors").exists():
-        raise InputError(f"{run} already holds a run: go on with it by `resume`, or choose another `out`.")
+    if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
+        raise InputError(f"{run} already holds a run: go on with it by resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
-            what = f"{', '.join(present)} of something that is no run"
+            what = f"{', '.join(present)} of something that is not a run"
             raise InputError(f"{run} holds {what}; choose another `out`.") from error
     # A run that never got to its first step left them, perhaps of another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
@@ -233,90 +241,115 @@ def _train(
         tell(f"Going on from step {state.step:,}.")
     runtime = runtime_of(task.ops)
     runtime.barrier("checkpoint")
-    settled = settle(task, state, began, tell)
-    if runtime.is_main_process and settled.options != task.options:  # before the first checkpoint
-        settled.options.save(run / "training.json")
-    task = settled
+    resolved = resolve_auto(task, state, began, tell)
+    if runtime.is_main_process and resolved.options != task.options:  # before the first checkpoint
+        resolved.options.save(run / "training.json")
+    task = resolved
     timetable = plan_steps(task, state, folder, began, tell)
     if runtime.is_main_process:
         task.options.save(run / "training.json")  # with a new length, now that it is known to do
     tell(_headline(task, state, timetable))
     if state.step == timetable.total:
-        tell("All of these steps are done; give more `steps` or `minutes` to go on.")
+        tell("All of these steps are done; to go on, give more steps or minutes.")
     peak = _peak(task, tell)
     with ExitStack() as contexts:
         log: Log = NoLog()
         if runtime.is_main_process:
             page = contexts.enter_context(RunPage(task, state, run, engine, peak))
-            noted = page.keeping(on_log)
-            log = contexts.enter_context(RunLog(run, state.step, timetable.total, show, peak, noted))
-        watched: Callable[..., Any] = _unwatched
+            on_log = page.refreshed_by(on_log)
+            log = contexts.enter_context(RunLog(run, state.step, timetable.total, show, peak, on_log))
+        traced: Callable[..., Any] = _untraced
         if trace:
             recorded = contexts.enter_context(_traced(task, state, run, peak))
-            watched = partial(recorded.as_one, EVALUATIONS)
-        batches, loop = _ahead(task, state, timetable, run, watched, log)
+            traced = partial(recorded.as_one, EVALUATIONS)
+        batches, loop = _Course(task, state, timetable, run, traced, log).ahead(state)
         train(task.ops, state, batches, task.objective(state.params.config), loop, log)
     return task, state, page
 
 
-def _unwatched(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+def _untraced(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return evaluate
 
 
-def _ahead(
-    task: Pretraining,
-    state: State,
-    timetable: Timetable,
-    run: Path,
-    watched: Callable[..., Any],
-    log: Log,
-) -> tuple[Batches, Loop]:
-    """Return the batches from where a run stands, and how they are gone through."""
-    options = task.options
-    config = state.params.config
-    since = state.step, state.seconds
-    evaluate_steps = 0
-    if options.evaluations:
-        evaluate_steps = -(-timetable.planned_total // options.evaluations)
+class _Course:
+    """The way of a run through its text: its plan, and what the loop does by it.
 
-    def reviewed(state: State) -> tuple[Batches, Loop]:
-        now = review(task, state, timetable, since)
-        log.end_at(now.total)
-        return _ahead(task, state, now, run, watched, log)
+    Parameters
+    ----------
+    task : Pretraining
+        What is trained.
+    state : State
+        Where the run stands.
+    timetable : Timetable
+        The plan.
+    run : Path
+        The run folder.
+    traced : callable
+        Wraps the evaluation, so that a trace counts it as one.
+    log : Log
+        Hears of a new end of the run.
+    """
 
-    loop = Loop(
-        total_steps=timetable.total,
-        rate=task.rate(timetable),
-        folder=run / "checkpoints",
-        accumulate=options.accumulate or 1,
-        save_seconds=options.checkpoint_seconds,
-        save_steps=options.checkpoint_steps,
-        keep=options.keep,
-        evaluate_steps=evaluate_steps,
-        evaluate=watched(task.evaluator(timetable)),
-        change=partial(task.lengthen, timetable),
-        after_checkpoint=lambda state: _saved(task, state, timetable, run),
-        operations=lambda batch: step_operations(config, batch.lengths, batch.masked_counts),
-        review_step=next_review(state, timetable),
-        review=reviewed,
-    )
-    return task.batches(timetable, state.step, state.position), loop
+    def __init__(
+        self,
+        task: Pretraining,
+        state: State,
+        timetable: Timetable,
+        run: Path,
+        traced: Callable[..., Any],
+        log: Log,
+    ) -> None:
+        self._task = task
+        self._timetable = timetable
+        self._run = run
+        self._traced = traced
+        self._log = log
+        self._paced_from = state.step, state.seconds  # from where on the pace of the steps is taken
 
+    def ahead(self, state: State) -> tuple[Batches, Loop]:
+        """Return the batches from where a run stands, and how they are gone through."""
+        task, timetable = self._task, self._timetable
+        options = task.options
+        config = state.params.config
+        evaluate_steps = 0
+        if options.evaluations:
+            evaluate_steps = -(-timetable.planned_total // options.evaluations)
+        loop = Loop(
+            total_steps=timetable.total,
+            rate=task.rate(timetable),
+            folder=self._run / "checkpoints",
+            accumulate=options.accumulate or 1,
+            save_seconds=options.checkpoint_seconds,
+            save_steps=options.checkpoint_steps,
+            max_checkpoints=options.keep,
+            evaluate_steps=evaluate_steps,
+            evaluate=self._traced(task.evaluator(timetable)),
+            after_checkpoint=self._save_model,
+            operations=lambda batch: step_operations(config, batch.lengths, batch.masked_counts),
+            change_before=task.lengthening_steps(timetable, state),
+            change=partial(task.lengthen, timetable),
+            replan_at=next_correction(state, timetable),
+            replan=self._replan,
+        )
+        return task.batches(timetable, state.step, state.position), loop
 
-def _saved(
-    task: Pretraining,
-    state: State,
-    timetable: Timetable,
-    run: Path,
-) -> None:
-    """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
-    assert isinstance(state.params, Parameters)  # not those of a tagger
-    save_hf(run, task.config_after(state, timetable), state.params)
-    for folder in (run / "shards", task.text.shards.folder):
-        if not folder.exists():
-            what = f"{folder} was removed or moved while the run was reading its token shards"
-            advice = "put the folder back, or let `resume` make it again."
-            raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
+    def _replan(self, state: State) -> tuple[Batches, Loop]:
+        """Correct the plan, and return how the run goes on by it."""
+        self._timetable = corrected(self._task, state, self._timetable, self._paced_from)
+        self._paced_from = state.step, state.seconds
+        self._log.end_at(self._timetable.total)
+        return self.ahead(state)
+
+    def _save_model(self, state: State) -> None:
+        """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
+        task = self._task
+        assert isinstance(state.params, Parameters)  # not those of a tagger
+        save_hf(self._run, task.config_after(state, self._timetable), state.params)
+        for folder in (self._run / "shards", task.text.shards.folder):
+            if not folder.exists():
+                what = f"{folder} was removed or moved while the run was reading its token shards"
+                advice = "put the folder back, or let resume=True make it again."
+                raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 
 def _peak(task: Pretraining, tell: Tell) -> float | None:

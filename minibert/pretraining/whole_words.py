@@ -81,14 +81,14 @@ def score_words(
 def _batches(text: Text, positions: int, guessed: list[int]) -> Iterator[Batch]:
     """Yield windows with [MASK] for words, and note these, until there are enough."""
     waiting: list[Sequence] = []
-    asked = 0
+    n_targets = 0
     for tokens, borders, draws in _windows(text):
-        if asked >= WORDS:
+        if n_targets >= WORDS:
             break
         n_words = len(borders) - 1
         count = max(1, round(SHARE * n_words))
         drawn = np.sort(draws.permutation(n_words)[:count])
-        asked += len(drawn)
+        n_targets += len(drawn)
         waiting.append(_masked(text.tokenizer, tokens, borders, drawn, positions - 2, guessed))
         if sum(len(sequence.input_ids) for sequence in waiting) >= evaluation.BATCH_TOKENS:
             yield Batch.pack(waiting)

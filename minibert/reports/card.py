@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from minibert.base.errors import InputError
-from minibert.base.json_files import fits, misfit, parse_json, read_json
+from minibert.base.json_files import fits, parse_json, read_json, schema_error
 from minibert.base.terminal import counted, printable, printable_text
 from minibert.core.config import BertConfig
 from minibert.reports import results
@@ -80,9 +80,9 @@ def is_own(card: str) -> bool:
     Returns
     -------
     bool
-        By the tags above the card.
+        By the tags above the card; of one that was cut off among its fields, False.
     """
-    return re.match(r'---\ntags: \["bert", "minibert"\]\n', card) is not None
+    return re.match(r'---\ntags: \["bert", "minibert"\]\n(.*\n)*?---\n', card) is not None
 
 
 def renewed(before: str, card: str) -> str:
@@ -257,9 +257,10 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
     if held_out is None:  # nothing was measured
         to_right = report.get("left_to_right", False)
     else:
-        if wrong := misfit(held_out, {"targets": int, **results.HELD_OUT}):
+        if wrong := schema_error(held_out, {"targets": int, **results.HELD_OUT}):
             path = run / results.REPORT
-            raise InputError(f"{path} can't be read: in 'held_out' {wrong}; let `resume` write it again.")
+            advice = "resume the run to write it again."
+            raise InputError(f"{path} can't be read: in 'held_out' {wrong}; {advice}")
         held_out = dict.fromkeys(results.HELD_OUT) | held_out
         to_right = held_out["shuffled_loss"] is None
     objective = "predict the next words" if to_right else "predict [MASK]s"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError, MissingFile, warn
-from minibert.base.json_files import misfit, read_json
+from minibert.base.json_files import read_json, schema_error
 from minibert.base.terminal import aligned, counted, printable
 from minibert.tasks import metrics, submissions
 from minibert.tasks.bag_of_words import BagOfWords
@@ -40,7 +40,7 @@ MORE = {  # of some reports
     **SETTING,
 }
 RUN = {"learning_rate": float, "seed": int, "folder": str}
-ADVICE = "restore it, or remove it and let `resume` train again from the beginning"
+ADVICE = "restore it, or remove it and resume the run, which then trains from the beginning"
 WORST = 10  # mistakes that are shown
 NUMBERS = {  # of held-out text
     "loss": "loss, nats",
@@ -57,7 +57,8 @@ SHARES = {
 }
 HELD_OUT = dict.fromkeys((*NUMBERS, *SHARES), float | None)  # of any version
 IN_A_LINE, CLASSES_IN_A_LINE = 3, 6  # metrics, classes
-PLAIN = ("total", "thresh", "rmse", "mae")  # how metrics end that are no shares of one
+ERRORS = tuple(name for name, row in metrics.METRICS.items() if not row.is_share)
+PLAIN = ("total", "thresh", *ERRORS)  # how metrics end that are not shares of one
 
 
 def is_share(name: str) -> bool:
@@ -335,17 +336,17 @@ def _wrong(report: dict[str, Any]) -> str | None:
     """Return what is wrong with a report that has all of `FIELDS`; None if nothing is."""
     scored: dict[str, Any] = {"scores": {report["metric"]: float}}
     optional = {name: kind for name, kind in MORE.items() if name in report}
-    wrong = misfit(report, scored | optional)
+    wrong = schema_error(report, scored | optional)
     if wrong:
         return wrong
     same = {"scores": dict.fromkeys(report["scores"], float)}
     # What stands beside the metrics has to have the same ones.
     if "constant" in report:
-        wrong = misfit(report["constant"], same)
+        wrong = schema_error(report["constant"], same)
     if not wrong and "majority" in report:
-        wrong = misfit(report, {"macro_f1": float, "majority": same})
+        wrong = schema_error(report, {"macro_f1": float, "majority": same})
     if not wrong and "bag_of_words" in report:
-        wrong = misfit(report, {"bag_of_words": same})
+        wrong = schema_error(report, {"bag_of_words": same})
     if wrong:
         return wrong
     runs = report.get("runs", [report])
@@ -356,7 +357,7 @@ def _wrong(report: dict[str, Any]) -> str | None:
         if "failed" not in run:
             fields |= scored | {"best_epoch": float}
         fields |= {name: SETTING[name] for name in run if name in SETTING}
-        wrong = misfit(run, fields)
+        wrong = schema_error(run, fields)
         if wrong:
             return wrong
     return None

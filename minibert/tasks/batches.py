@@ -15,7 +15,7 @@ from minibert.core.heads import split_outputs
 from minibert.engines.runtime import runtime_of
 from minibert.model import heads
 from minibert.model.batch import TaskBatch
-from minibert.model.head_kinds import KINDS
+from minibert.model.head_kinds import KINDS, SIMILARITY
 from minibert.model.params import Head, Parameters
 from minibert.tasks import similarity_losses
 from minibert.tasks.task import Features
@@ -334,7 +334,7 @@ def batch_outputs(
     runtime = runtime_of(ops)
     scores_of = functions_of(head).scores_of
     scores = runtime.call(ops, scores_of, (config, head), params, runtime.prepare(batch))
-    if head.kind in similarity_losses.KINDS:
+    if head.kind in SIMILARITY:
         vectors = runtime.in_order(scores, batch, SEQUENCES)
         return list(vectors.reshape(batch.E, batch.choices, -1))
     order = "examples" if head.pool else KINDS[head.kind].reads
@@ -355,7 +355,7 @@ def functions_of(head: Head) -> Any:
     module
         `similarity_losses` for texts that are compared by their vectors, else `model.heads`.
     """
-    return similarity_losses if head.kind in similarity_losses.KINDS else heads
+    return similarity_losses if head.kind in SIMILARITY else heads
 
 
 def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float) -> None:
@@ -378,6 +378,6 @@ def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float
         When a score is infinite or not-a-number.
     """
     if not all(np.isfinite(scores).all() for scores in outputs):
-        problem = f"what the model says of dev is no finite number, with learning rates of up to {rate:.2e}"
-        advice = "Start again in another `out` with a lower one or a longer warm-up."
+        problem = f"what the model says of dev is not finite, with learning rates of up to {rate:.2e}"
+        advice = "Start again in another folder, with a lower rate or a longer warm-up."
         raise DivergedError(f"After step {step} {problem}. {advice}")

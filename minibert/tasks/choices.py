@@ -339,6 +339,6 @@ def _check(example: ChoiceExample, choices: int, training: bool) -> None:
         problem = f"{len(example.endings)} endings and others {choices}"
         raise InputError(f"Example {example.id} has {problem}; give every example the same number.")
     if training and example.label is None:
-        raise InputError(f"Example {example.id} has no label to learn from; give a file with labels.")
+        raise InputError(f"Example {example.id} has no label to train on; give a file with labels.")
     if not example.context.strip() and not example.start.strip():
         raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")

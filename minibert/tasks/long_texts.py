@@ -43,7 +43,8 @@ class LongTexts(NamedTuple):
             piece.
         """
         if self.pool not in POOLS:
-            raise InputError(f"pool={self.pool!r} is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
+            known = ", ".join(POOLS)
+            raise InputError(f"pool={self.pool!r} is unknown; choose one of {known}.", pool=self.pool)
         room = max_length - SINGLE
         stride = room // 4 if self.stride is None else self.stride
         whole_number("stride", stride, 0)

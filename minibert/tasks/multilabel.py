@@ -65,7 +65,7 @@ class ManyLabels(OwnTexts):
         """
         names = {name for example in examples for name in self.names(example)}
         if examples and not names:
-            raise InputError("No example to learn from has any label; give some that have.")
+            raise InputError("No training example has a label; give some that have.")
         return in_order(names)
 
     # -> (K,)

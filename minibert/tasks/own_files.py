@@ -50,7 +50,8 @@ def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> No
         When one is not known; all of these are listed.
     """
     if unknown := [column for column in columns if column not in known]:
-        raise InputError(f"columns={unknown!r}: {task} knows none but {', '.join(known)}.", columns=unknown)
+        problem = f"columns={unknown!r} is not known to {task}"
+        raise InputError(f"{problem}; choose from {', '.join(known)}.", columns=unknown)
 
 
 def read_own(

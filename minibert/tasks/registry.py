@@ -103,14 +103,14 @@ def same_answers(one: str, other: str) -> bool:
     return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
 
 
-def answers_as(one: str, other: str) -> Mapping[str, str] | None:
+def answers_as(given: str, wanted: str) -> Mapping[str, str] | None:
     """Return new names of one task's answers that make them another's.
 
     Parameters
     ----------
-    one : str
+    given : str
         The task whose answers there are.
-    other : str
+    wanted : str
         The task that they are wanted for.
 
     Returns
@@ -123,10 +123,10 @@ def answers_as(one: str, other: str) -> Mapping[str, str] | None:
     >>> answers_as("snli", "rte")["neutral"], answers_as("triviaqa", "squad1"), answers_as("rte", "mnli")
     ('not_entailment', {}, None)
     """
-    if same_answers(one, other):
+    if same_answers(given, wanted):
         return {}
     for (source, target), names in RENAMED_ANSWERS.items():
-        if same_answers(one, source) and same_answers(other, target):
+        if same_answers(given, source) and same_answers(wanted, target):
             return names
     return None
 
@@ -163,8 +163,9 @@ def create(
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
         raise InputError(f"task={name!r} is not known; {advice}", task=name)
     if columns and name not in OWN_TABLES:
-        message = f"columns={dict(columns)!r} are for {', '.join(OWN_TABLES)}; the files of {name} have their own."
-        raise InputError(message, columns=dict(columns))
+        columns = dict(columns)
+        custom = f"{columns=} is for custom tables ({', '.join(OWN_TABLES)})"
+        raise InputError(f"{custom}; the files of {name} have their own columns.", columns=columns)
     module = TASKS[name].module
     if long and module not in ("sentences", "multilabel"):
         reasons = {
@@ -172,8 +173,8 @@ def create(
             "similarity": "compares vectors of whole texts",
         }
         reason = reasons.get(module, "has windows already")
-        problem = f"long='windows' is for tasks with one answer for a text, such as classify, and {name} {reason}"
-        raise InputError(f"{problem}; leave it out.", long="windows")
+        problem = "long='windows' is for tasks with one answer for a text, such as classify"
+        raise InputError(f"{problem}, and {name} {reason}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
         columns["header"] = _yes_or_no(columns["header"])
@@ -189,6 +190,6 @@ def _yes_or_no(header: Any) -> bool:
     answers = {"yes": True, "true": True, "no": False, "false": False}
     answer = str(header).lower()
     if answer not in answers:
-        message = "columns={'header': header}!r}: header is neither yes nor no; give one of them."
-        raise InputError(message, columns={"header": header})
+        columns = {"header": header}
+        raise InputError(f"{columns=} is neither yes nor no; give one of them.", columns=columns)
     return answers[answer]

@@ -98,7 +98,7 @@ class Sentences(Task):
         labels = {example.label for example in examples} - {None}
         if len(labels) < 2:
             few = f"{counted(len(labels), 'label')} ({', '.join(labels) or 'none'})"
-            raise InputError(f"The examples to learn from have {few}; give examples of at least two classes.")
+            raise InputError(f"The training examples have {few}; give examples of at least two classes.")
         return in_order(labels)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
@@ -160,7 +160,8 @@ class Sentences(Task):
             second = [example.second for example in block]
             has_pairs = any(text is not None for text in second)
             if None in second and has_pairs:
-                raise InputError("Some examples have a second text and others none; give all or none one.")
+                problem = "Some examples have a second text and others don't"
+                raise InputError(f"{problem}; give one to all or to none.")
             limit = None if self.long else max_length
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             written.add(encoded)
@@ -214,8 +215,8 @@ class Sentences(Task):
         named = some_of([f"{name!r} ({count:,})" for name, count in counts.most_common()])
         count = len({id(example) for example in affected})
         place = self.place(affected[0])
-        problem = f"{count:,} of {len(examples):,} examples have a label that nothing was learnt of: {named}"
-        effect = f"They count as mistakes; learnt were {some_of(labels)}."
+        problem = f"{count:,} of {len(examples):,} examples have a label that was not learnt: {named}"
+        effect = f"They count as mistakes; the model knows {some_of(labels)}."
         warn(f"{problem}; the first is {place[0].lower()}{place[1:]}. {effect}")
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
@@ -280,14 +281,18 @@ class Sentences(Task):
         Returns
         -------
         str
-            "Example" and its id.
+            The row of examples in memory; else "Example" and its id.
         """
+        for name, examples in self.rows.items():
+            for number, candidate in enumerate(examples):
+                if candidate is example:
+                    return f"Row {number:,} of {name}"
         return f"Example {example.id}"
 
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
         if example.label is None:
             if training:
-                raise InputError(f"{self.place(example)} has no label to learn from; give a labelled file.")
+                raise InputError(f"{self.place(example)} has no label to train on; give a labelled file.")
             return None
         if self.numeric:
             return float(example.label)
@@ -300,7 +305,7 @@ class Sentences(Task):
         unknown = [name for name in self.names(example) if name is not None and name not in labels]
         if unknown:
             known = ", ".join(islice(labels, 16))
-            problem = f"the label {unknown[0]!r}, which no example to learn from has ({known})"
+            problem = f"the label {unknown[0]!r}, which no training example has ({known})"
             raise InputError(f"{self.place(example)} has {problem}; correct it or add examples of it.")
 
     def predict(
@@ -612,7 +617,7 @@ class OwnTexts(Sentences):
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
         self.columns = dict(columns)
-        self._files: list[Path] = []  # that were read
+        self._tables: list[tuple[Path, list[TextExample]]] = []  # that were read
         self.standardise = name == "regress"
         if self.standardise:
             super().__init__(name, title, None, ("spearman", "pearson"))
@@ -639,16 +644,19 @@ class OwnTexts(Sentences):
 
     def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
         path = own_file(data, split)
-        self._files.append(path)
         columns = self.columns | more
+        examples = None
         if self.second_is_optional and "second" not in self.columns:
             try:
                 with_second = {"second": "second"} | columns
-                return read_own(tables.read_texts, path, split, with_second, UNLABELLED)
+                examples = read_own(tables.read_texts, path, split, with_second, UNLABELLED)
             except tables.MissingColumn as error:
                 if error.role != "second":
                     raise
-        return read_own(tables.read_texts, path, split, columns, UNLABELLED)
+        if examples is None:
+            examples = read_own(tables.read_texts, path, split, columns, UNLABELLED)
+        self._tables.append((path, examples))
+        return examples
 
     def place(self, example: TextExample) -> str:
         """Return where a person finds an example, as the beginning of a sentence.
@@ -661,9 +669,11 @@ class OwnTexts(Sentences):
         Returns
         -------
         str
-            The line and the name of the first file read that has the example; else its id.
+            The line and the name of the file that it was read from, or of the first that has its texts; else
+            its id.
         """
-        for path in self._files:
+        holding = [path for path, examples in self._tables if any(row is example for row in examples)]
+        for path in holding or [path for path, _ in self._tables]:
             # The columns of a file without labels, where it has none: "test" admits those.
             line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
             if line is not None:
@@ -739,5 +749,5 @@ def _cell(text: str) -> str:
 
 # gold (n,)  found (n,)
 def _metric(name: str, gold: np.ndarray, found: np.ndarray) -> float:
-    value = float(getattr(metrics, name)(gold, found))
+    value = float(metrics.METRICS[name].compute(gold, found))
     return value if math.isfinite(value) else 0.0

@@ -22,7 +22,6 @@ from minibert.model.batch import TaskBatch
 from minibert.model.ops import Ops
 from minibert.model.params import Head
 
-KINDS = ("cosine", "contrastive")  # of heads
 SCALE = 20.0  # of cosines in the softmax, as MultipleNegativesRankingLoss of sentence-transformers has it
 NEVER = -1e9  # in place of the score of a text that is no wrong answer: its exponential is zero
 
@@ -143,7 +142,7 @@ def scores_of(
     config : BertConfig
         Sizes of the model.
     head : Head
-        Of one of `KINDS`.
+        Of one of `SIMILARITY`.
     params : dict
         The tree of parameters.
     batch : TaskBatch

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.files import atomic_json
-from minibert.base.json_files import misfit_of, read_json
+from minibert.base.json_files import dataclass_error, read_json
 from minibert.model.head_kinds import KINDS
 from minibert.tasks import registry
 from minibert.tasks.long_texts import LongTexts
@@ -71,7 +71,7 @@ class Stored:
             else:
                 advice = "make one with minibert finetune"
             raise InputError(f"{folder} holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
-        wrong = misfit_of(cls, fields)
+        wrong = dataclass_error(cls, fields)
         if not wrong:
             labels = tuple(fields["labels"])
             stored = cls(**fields | {"labels": labels})

@@ -105,11 +105,11 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
     names = [Path(table).name for table in tables]
     wrong = [name for name in names or [""] if name not in known or names.count(name) > 1]
     if wrong:
-        problem = f"tables: {wrong[0]!r} is no table of GLUE's test sets, or is given twice"
+        problem = f"tables: {wrong[0]!r} is not a table of GLUE's test sets, or is given twice"
         raise InputError(f"{problem}; give {', '.join(known)}, each once.")
     contents = {}
     for table in map(Path, tables):
-        contents[table.name] = b"".join(byte_pieces(table, kept=True))
+        contents[table.name] = b"".join(byte_pieces(table, in_memory=True))
 
     def write_zip(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "w") as archive:

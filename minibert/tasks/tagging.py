@@ -135,9 +135,7 @@ class Tagging(Task):
         if not tags:
             return ()
         if all(re.fullmatch("[0-9]+", tag) for tag in tags):
-            problem = (
-                f"All {len(tags)} tags are numbers, which do not say what is no entity, nor where one begins"
-            )
+            problem = f"All {len(tags)} tags are numbers, which don't say where an entity begins or ends"
             effect = "F1 is the accuracy of words"
             warn(f"{problem}: {effect}. Give the names of the tags to score and list entities.")
         if odd := schemes.looks_odd(tags):
@@ -241,7 +239,7 @@ class Tagging(Task):
             return
         named = some_of([f"{tag} ({count:,})" for tag, count in counts.most_common()])
         n_words = sum(len(example.words) for example in examples)
-        problem = f"{counts.total():,} of {n_words:,} words have a tag that nothing was learnt of: {named}"
+        problem = f"{counts.total():,} of {n_words:,} words have a tag that was not learnt: {named}"
         warn(f"{problem}; the first is in sentence {first:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
@@ -507,7 +505,7 @@ def _without_spaces(text: str) -> str:
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     if example.tags is None:
-        lacking = f"{' '.join(example.words)[:60]!r} has no tags to learn from or to compare with"
+        lacking = f"{' '.join(example.words)[:60]!r} has no tags to train on or to compare with"
         raise InputError(f"The sentence {lacking}; give a file that has them.")
     return example.tags
 

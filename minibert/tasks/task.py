@@ -7,7 +7,7 @@ reports treats all tasks alike.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -78,6 +78,7 @@ class Task(ABC):
     label_field: str = "label"  # of an example: what is expected of it, None where that is not known
     long: LongTexts | None = None  # how long texts become windows; None: as the task has them, or cut
     standardise: bool = False  # whether numbers are learnt at mean 0 and standard deviation 1
+    rows: Mapping[str, Examples] = {}  # those in memory, by what errors call them; {}: they are from files
     together: bool = False  # whether a prediction depends on the other examples
 
     @abstractmethod

@@ -101,7 +101,7 @@ class WordCounts(Mapping[str, int]):
             raise InputError(f"{short(counts)} tells no counts of words; give what count_words gives.")
         for word, count in counts.items():
             if not isinstance(word, str):
-                raise InputError(f"the word {short(word)} is no string; give strings with their counts.")
+                raise InputError(f"the word {short(word)} is not a string; give strings with their counts.")
             if not isinstance(count, int | np.integer) or abs(int(count)) >= 1 << 63:
                 raise InputError(f"the count of {word!r} is {count!r}; give integers below 2**63.")
         words = sorted(counts)
@@ -224,7 +224,7 @@ def count_words(
     if isinstance(texts, str | bytes):
         raise InputError(f"texts={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
-        raise InputError(f"texts={short(texts)} is no list of texts; give strings or bytes.")
+        raise InputError(f"texts={short(texts)} is not a list of texts; give strings or bytes.")
     special = _finder_of(special_tokens, basic_tokenizer)
     pieces = pieces_of_texts(texts)
     return _counted(pieces, basic_tokenizer, max_chars, threads, core, special=special).words

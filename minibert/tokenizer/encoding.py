@@ -313,7 +313,7 @@ class BatchEncoding(_Aligned):
             return [self[one] for one in range(len(self))[number]]
         if not isinstance(number, int | np.integer):
             choices = f"a whole number, a slice, or one of {', '.join(MODEL_INPUTS)}"
-            raise InputError(f"{number!r} is no number of a sequence; give {choices}.")
+            raise InputError(f"{number!r} is not the number of a sequence; give {choices}.")
         if not -len(self) <= number < len(self):
             raise IndexError(f"number={number} is not one of the {len(self)} sequences.")
         number %= len(self)
@@ -424,14 +424,14 @@ class Limit(NamedTuple):
         InputError
             When an argument is not possible, or not beside the others.
         """
-        given = {"max_length": max_length, "truncation": truncation, "stride": stride}
+        given: dict[str, Any] = {"max_length": max_length, "truncation": truncation, "stride": stride}
         if truncation not in TRUNCATION:
             raise InputError(f"truncation={truncation!r} is unknown; choose one of {', '.join(TRUNCATION)}.")
         if truncation == "only_second" and not pairs:
             raise InputError(f"{truncation=} needs pairs; give them, or choose only_first.", **given)
         if max_length is None:
             if stride is not None:
-                message = f"{stride=} makes windows of a length that is not told; give one, such as max_length=128."
+                message = f"{stride=} makes windows of an unknown length; give one, such as max_length=128."
                 raise InputError(message, stride=stride, max_length=128)
             return None
         whole_number("max_length", max_length, 0)
@@ -445,7 +445,7 @@ class Limit(NamedTuple):
                 raise InputError(f"{stride=} makes windows of one text of a pair; {needed}", **given)
             if stride >= room:
                 small = f"leaves no new piece to a window that has room for {room}"
-                raise InputError(f"{stride=} {small}; give less, or raise {max_length=}.", **given)
+                raise InputError(f"{stride=} {small}; give less, or raise `max_length`.", **given)
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
     # first (N,) second (N,) -> (N,) (N,)
@@ -479,9 +479,10 @@ class Limit(NamedTuple):
         if len(too_long):
             pair = int(too_long[0])
             windows = f" for windows with stride={self.stride}" if self.stride is not None else ""
-            cause = f"with truncation={self.truncation!r} the other text keeps all its {whole[pair]} pieces, which leaves"
+            kept = f"with truncation={self.truncation!r} the other text keeps all its {whole[pair]} pieces"
+            leaves = f"which leaves {max(0, left[pair])}{windows}"
             advice = "raise that length, or truncate longest_first."
-            reason = f"does not fit max_length={self.max_length}: {cause} {max(0, left[pair])}{windows}; {advice}"
+            reason = f"does not fit max_length={self.max_length}: {kept}, {leaves}; {advice}"
             raise LongPair(pair, reason, **self._asdict())
         kept = np.minimum(shortened, left)
         return (kept, whole) if cuts_first else (whole, kept)
@@ -650,7 +651,8 @@ def whole_number(name: str, value: Any, least: int) -> None:
     """
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < least:
-        raise InputError(f"{name}={value!r} is not possible; give a whole number, at least {least}.", **{name: value})
+        message = f"{name}={value!r} is not possible; give a whole number, at least {least}."
+        raise InputError(message, **{name: value})
 
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:

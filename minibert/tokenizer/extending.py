@@ -85,7 +85,7 @@ def checked_words(
             becomes = "vanishes"
             if parts:
                 becomes = f"becomes {', '.join(map(repr, parts))}"
-            wrong.append(f"{where}: {word!r} is no word as the tokenizer reads text, where it {becomes}")
+            wrong.append(f"{where}: {word!r} is not a word as the tokenizer reads text, where it {becomes}")
         elif len(piece) > most:
             wrong.append(f"{where}: a word of over {most} characters is [UNK]")
         else:
@@ -94,7 +94,7 @@ def checked_words(
         faults = "; ".join(wrong[:MOST_WRONG])
         if len(wrong) > MOST_WRONG:
             faults += f"; and {len(wrong) - MOST_WRONG:,} more"
-        advice = "give one word a line, without spaces and punctuation; `special_token` takes any string"
+        advice = "give one word a line, without spaces and punctuation; `special_tokens` may be any strings"
         raise InputError(f"{faults}; {advice}.")
     if known and not pieces and not adds_special:
         names = some_of([repr(word) for word in known])

@@ -13,14 +13,17 @@ from typing import Any, NamedTuple
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, atomic_text, nearest_folder, read_bytes
 from minibert.base.json_files import fits, read_json, words
-from minibert.base.model_names import locate, no_such_model
+from minibert.base.model_names import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    locate,
+    no_such_model,
+)
 from minibert.base.reading import not_utf8
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer.added import AddedToken, is_found_by_cores
 
-_VOCAB = "vocab.txt"
-_HUGGING_FACE = "tokenizer.json"
-_CONFIG = "tokenizer_config.json"
 _ADDED = "added_tokens.json"
 _SPECIAL = "special_tokens_map.json"
 
@@ -71,10 +74,10 @@ def read(path: Path) -> Stored:
     path = locate(path).folder
     if not path.is_dir():
         return _read_file(path)
-    text = path / _VOCAB
-    hugging_face = path / _HUGGING_FACE
-    config = read_json(path / _CONFIG) if (path / _CONFIG).exists() else {}
-    options = _options_of_config(config, path / _CONFIG)
+    text = path / VOCABULARY_FILE
+    hugging_face = path / TOKENIZER_FILE
+    config = read_json(path / TOKENIZER_CONFIG_FILE) if (path / TOKENIZER_CONFIG_FILE).exists() else {}
+    options = _options_of_config(config, path / TOKENIZER_CONFIG_FILE)
     if not text.exists() and not hugging_face.exists():
         raise InputError(f"{path} has no vocab.txt; give a folder or file with a vocabulary.")
     if not text.exists():
@@ -144,10 +147,10 @@ def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`."""
     decoder = config.get("added_tokens_decoder")
     if decoder is not None:
-        _of_kind(decoder, dict, f"{path / _CONFIG}: added_tokens_decoder")
+        _of_kind(decoder, dict, f"{path / TOKENIZER_CONFIG_FILE}: added_tokens_decoder")
         tokens = []
         for key, token in decoder.items():
-            _of_kind(token, dict, f"{path / _CONFIG}: added token {key}")
+            _of_kind(token, dict, f"{path / TOKENIZER_CONFIG_FILE}: added token {key}")
             number = int(key) if re.fullmatch("[0-9]{1,18}", key) else key
             tokens.append(token | {"id": number})
         return tokens
@@ -334,7 +337,7 @@ def _is_plain(token: AddedToken) -> bool:
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
     """Return pieces by their ids, "" where there is none: of a vocab.txt that has another piece twice."""
     if not all(fits(number, int) for number in ids.values()):
-        raise InputError(f"{path}: an id in the vocabulary is no number; restore the file.")
+        raise InputError(f"{path}: an id in the vocabulary is not a number; restore the file.")
     if len(set(ids.values())) < len(ids):
         raise InputError(f"{path} gives one id to two pieces; restore the file.")
     size = max(ids.values(), default=-1) + 1
@@ -397,9 +400,9 @@ def write(
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
     config = _config_json(options, model_max_length)
-    config_path = folder / _CONFIG
-    vocab_path = folder / _VOCAB
-    hugging_face = folder / _HUGGING_FACE
+    config_path = folder / TOKENIZER_CONFIG_FILE
+    vocab_path = folder / VOCABULARY_FILE
+    hugging_face = folder / TOKENIZER_FILE
     fresh = [path for path in (hugging_face, vocab_path, config_path) if not path.exists()]
     try:
         atomic_json(hugging_face, _tokenizer_json(pieces, vocab, options))

@@ -136,7 +136,7 @@ def learn_vocab(
     room = vocab_size - len(vocab) - len(seen)
     if room < 0:
         needed = "special tokens"
-        fewer = "keep fewer characters (--alphabet-limit of minibert vocab)"
+        fewer = "keep fewer characters (`minibert vocab --alphabet-limit`)"
         if unused > len(seen):
             needed = f"special tokens, {counted(unused, 'unused piece')}"
             fewer = f"for less than {unused=}"
@@ -195,7 +195,7 @@ def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
     seen = set(pieces)
     for token in [user_tokens] if isinstance(user_tokens, str) else user_tokens:
         if not isinstance(token, str) or not token or token.split() != [token]:
-            message = f"user_token={token!r} is no token; give a string without white space, not empty."
+            message = f"user_token={token!r} is not a token; give a string without white space, not empty."
             raise InputError(message, user_token=token)
         if token in seen:
             message = f"user_token={token!r} is in the vocabulary already, or given twice; leave it out."
@@ -224,7 +224,8 @@ def _segment(words: WordCounts, alphabet_limit: int) -> tuple[list[str], list[st
     if is_full and n_words - n_kept_words >= WORTH_TELLING * n_words:
         warn(
             f"{1 - n_kept_words / n_words:.1%} of the words become [UNK], as alphabet_limit={alphabet_limit} "
-            "leaves out some of their characters; a higher --alphabet-limit of minibert vocab keeps them."
+            "leaves out some of their characters; a higher one keeps them.",
+            alphabet_limit=alphabet_limit,
         )
     occurs = np.zeros(_N_FORMS, bool)
     for block in blocks:

@@ -100,9 +100,9 @@ class BasicTokenizer:
         is_list = isinstance(never_split, Iterable) and not isinstance(never_split, str)
         kept: tuple[Any, ...] = tuple(never_split) if is_list else (None,)
         if not all(isinstance(word, str) for word in kept):
-            raise InputError(f"never_split={never_split!r} is no list of words; give e.g. ['[MASK]'].")
+            raise InputError(f"never_split={never_split!r} is not a list of words; give e.g. ['[MASK]'].")
         if "" in kept:
-            raise InputError("never_split has an empty string, which is no word; leave it out.")
+            raise InputError("never_split has an empty string, which is not a word; leave it out.")
         self.lower_case = _switch("lower_case", lower_case)
         strip_accents = self.lower_case if strip_accents is None else strip_accents
         self.strip_accents = _switch("strip_accents", strip_accents)

@@ -182,7 +182,7 @@ class Tokenizer:
             if not token or token.isspace():
                 raise InputError(f"additional_special_tokens={token!r} is empty; give one such as '[NEW]'.")
             if token not in self.ids:
-                raise InputError(f"additional_special_tokens={token!r} is no piece; add it to vocab.")
+                raise InputError(f"additional_special_tokens={token!r} is not a piece; add it to vocab.")
 
     def _make_core(self) -> native.Core | GreedyCore | AddedTokensCore:
         """Make what cuts words; it finds special tokens itself, if all are of the kind that cores find."""
@@ -438,11 +438,12 @@ class Tokenizer:
             When an id is not a whole number or lies outside the vocabulary.
         """
         if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-            raise InputError(f"ids={short(ids)} is no list of ids; give whole numbers.")
+            raise InputError(f"ids={short(ids)} is not a list of ids; give whole numbers.")
         try:
             numbers = [index(number) for number in ids]
         except TypeError as error:
-            raise InputError(f"ids={short(ids)} is no list of ids ({error}); give whole numbers.") from error
+            what = f"ids={short(ids)} is not a list of ids ({error})"
+            raise InputError(f"{what}; give whole numbers.") from error
         for number in numbers:
             if not 0 <= number < self.vocab_size:
                 outside = f"id {number} is outside the vocabulary of {self.vocab_size} pieces"
@@ -482,7 +483,7 @@ class Tokenizer:
         stored = formats.read(Path(path))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
-            warn(f"{what}: words with capitals become [UNK]. Leave out `cased`, or take a cased vocabulary.")
+            warn(f"{what}: words with capitals become [UNK]. Leave out lower_case=False, or take another.")
         with naming(str(stored.source)):
             return cls(stored.vocab, **{**stored.options, **overrides})
 
@@ -560,7 +561,7 @@ def _with_added(pieces: list[str], added: Mapping[int, AddedToken]) -> list[str]
 
 def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
     if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
-        raise InputError(f"{name}={short(values)} is no list of strings; give one, in order.")
+        raise InputError(f"{name}={short(values)} is not a list of strings; give one, in order.")
     values = list(values)
     for number, value in enumerate(values):
         if not isinstance(value, str):
@@ -589,7 +590,7 @@ def _texts(name: str, texts: Iterable[str | bytes]) -> tuple[list[str | bytes], 
     if isinstance(texts, (str, bytes)):
         raise InputError(f"{name}={short(texts)} is one text; give a list of them.")
     if not isinstance(texts, Iterable):
-        raise InputError(f"{name}={short(texts)} is no list of texts; give strings or bytes.")
+        raise InputError(f"{name}={short(texts)} is not a list of texts; give strings or bytes.")
     texts = texts if isinstance(texts, list) else list(texts)
     if not texts:
         return texts, type(None)
@@ -606,7 +607,7 @@ def _unzip_pairs(pairs: Sequence[Any]) -> tuple[Any, Any]:
     """Return the first texts of pairs and the second ones; raise InputError when one is not a pair."""
     for number, pair in enumerate(pairs):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InputError(f"text[{number}]={short(pair)} is no pair of texts; give tuples of two.")
+            raise InputError(f"text[{number}]={short(pair)} is not a pair of texts; give tuples of two.")
     firsts, seconds = zip(*pairs, strict=True)
     return firsts, seconds
 

@@ -85,18 +85,21 @@ class Loop:
     accumulate: int = 1  # micro-batches a step
     save_seconds: float = 300.0  # a checkpoint after so long
     save_steps: int = 0  # and every so many steps; 0: never
-    keep: int = 2  # how many checkpoints are kept
+    max_checkpoints: int = 2  # older ones are removed; 0: none is
     evaluate_steps: int = 0  # call `evaluate` every so many steps; 0: never
     evaluate_at_end: bool = False  # and after the last one
     evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
     after_checkpoint: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
-    # Called before a step, with the position after its batch; returns what changes the state then, or None.
-    change: Callable[[State, Any], Callable[[], None] | None] | None = None
     reusable: bool = True  # whether a new run can start from the weights of a checkpoint
-    review_step: int | None = None  # call `review` after this step; None: never
+
+    # Before some steps, numbered from 0, `change` is called with the position after their batch.
+    change_before: frozenset[int] = frozenset()
+    change: Callable[[State, Any], None] | None = None
+
+    replan_at: int | None = None  # call `replan` when so many steps are done; None: never
     # Returns the batches and the loop to go on with.
-    review: Callable[[State], tuple[Batches, "Loop"]] | None = None
+    replan: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
 def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: Loop, log: Log) -> None:
@@ -133,24 +136,24 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     """
     runtime = runtime_of(ops)
     if runtime.is_main_process:
-        prune(loop.folder, loop.keep, state.step)  # of a run that ended before it could
+        prune(loop.folder, loop.max_checkpoints, state.step)  # of a run that ended before it could
     steps = start(ops, state.params, state.optimizer, objective)
     unread = _UnreadSteps(state, log)
-    saved_at = unread.clock
+    saved_at = unread.last_read
 
     with fetched_at_the_end(steps, state), ExitStack() as threads, Interrupt() as interrupt:
-        ready = threads.enter_context(_prefetched(steps, batches, loop))
+        prepared = threads.enter_context(_prepared_ahead(steps, batches, loop))
         while state.step < loop.total_steps:
-            # The run may be planned anew: other batches to go on with, another loop.
-            if loop.review and state.step == loop.review_step:
+            # The plan, where it is made anew: other batches to go on with, another loop.
+            if loop.replan and state.step == loop.replan_at:
                 unread.read(loop)
-                ready.close()
-                batches, loop = loop.review(state)
-                ready = threads.enter_context(_prefetched(steps, batches, loop))
+                prepared.close()
+                batches, loop = loop.replan(state)
+                prepared = threads.enter_context(_prepared_ahead(steps, batches, loop))
 
             # The batch, cut into micro-batches.
             unread.begin_step()
-            batch, micro_batches, position = next(ready)
+            batch, micro_batches, position = next(prepared)
             compiling = steps.needs_compiling(micro_batches)
             if compiling:
                 unread.read(loop)
@@ -159,10 +162,10 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             # The step.
             rate = loop.rate(state.step)
             with memory_explained(batch, loop):
-                if loop.change and (change := loop.change(state, position)):
+                if loop.change and state.step in loop.change_before:
                     unread.read(loop)
                     state.params = steps.fetch()
-                    change()
+                    loop.change(state, position)
                     steps.renew()
                 metrics = steps.step(micro_batches, state.step, rate)
             state.step += 1
@@ -170,7 +173,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
 
             # Its metrics; a device is given the next step before they are read.
             unread.add(_UnreadStep(state.step, batch, rate, compiling, metrics))
-            unread.read(loop, all_but=steps.behind)
+            unread.read(loop, all_but=steps.max_unread)
 
             # Evaluation.
             if loop.evaluate and _is_evaluated(state.step, loop):
@@ -178,9 +181,10 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                 state.params = steps.fetch()
                 log.record(state.step, loop.evaluate(state))
 
-            # The checkpoint: by the count of steps, by the clock, or as the run is to stop.
-            stops = runtime.any_rank(bool(interrupt.asked))
-            is_due = _is_saved(state.step, loop) or unread.clock - saved_at >= loop.save_seconds
+            # The checkpoint: by the count of steps, by the clock, or as the run is to stop. Processes agree,
+            # as their clocks differ, and a signal may reach one of them only.
+            stops = runtime.any_rank(bool(interrupt.signal_name))
+            is_due = _is_saved(state.step, loop) or unread.last_read - saved_at >= loop.save_seconds
             if runtime.any_rank(bool(stops or is_due)):
                 unread.read(loop)
                 state.params = steps.fetch()
@@ -190,7 +194,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             if stops:
                 if runtime.is_main_process:
                     say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
-                raise Stopped(interrupt.asked)
+                raise Stopped(interrupt.signal_name)
 
 
 class _UnreadStep(NamedTuple):
@@ -210,13 +214,13 @@ class _UnreadSteps:
         self._state = state
         self._log = log
         self._steps: deque[_UnreadStep] = deque()
-        self.clock = time.monotonic()  # when the last step was read
-        self._since = self.clock  # from when the time of the next step counts
+        self.last_read = time.monotonic()  # when the metrics of a step were last read
+        self._step_began = self.last_read  # from when the time of the next step counts
 
     def begin_step(self) -> None:
         """Let the time of a step count from now, so that evaluations and checkpoints before it do not."""
         if not self._steps:
-            self._since = time.monotonic()
+            self._step_began = time.monotonic()
 
     def add(self, step: _UnreadStep) -> None:
         """Add a step, the latest."""
@@ -236,21 +240,22 @@ class _UnreadSteps:
         except RunError:
             state.step = step.number - 1  # the last that succeeded
             raise
-        before = self.clock
         tokens = round(metrics.pop("tokens", step.batch.T))
         state.tokens += tokens
-        self.clock = time.monotonic()
-        state.seconds += self.clock - before
+        now = time.monotonic()
+        state.seconds += now - self.last_read
         metrics["learning_rate"] = step.rate
         metrics["tokens"] = state.tokens
         metrics["seconds"] = round(state.seconds, 3)
-        seconds = 0.0 if step.compiling else self.clock - self._since
+
+        seconds = 0.0 if step.compiling else now - self._step_began
         operations = loop.operations(step.batch) if loop.operations else 0.0
         self._log.step(step.number, tokens, metrics, seconds, operations)
-        self._since = self.clock
+        self.last_read = now
+        self._step_began = now
 
 
-def _prefetched(
+def _prepared_ahead(
     steps: Steps, batches: Batches, loop: Loop
 ) -> AbstractContextManager[Generator[Any, None, None]]:
     """Return a context in which a thread prepares batches ahead of the steps: batch, micro-batches, position.
@@ -258,11 +263,11 @@ def _prefetched(
     Leaving it, or closing the generator, ends the thread.
     """
 
-    def prepared(batch: Batch) -> Any:
+    def prepare(batch: Batch) -> Any:
         with memory_explained(batch, loop):
             return steps.prepare(batch, loop.accumulate)
 
-    return closing(prefetch((batch, prepared(batch), position) for batch, position in batches))
+    return closing(prefetch((batch, prepare(batch), position) for batch, position in batches))
 
 
 def _is_evaluated(step: int, loop: Loop) -> bool:
@@ -281,9 +286,9 @@ def _is_saved(step: int, loop: Loop) -> bool:
 
 def _save(state: State, loop: Loop, log: Log) -> None:
     """Write a checkpoint, with the record up to it on the disk first, and remove those that are too old."""
-    log.keep()
+    log.sync()
     state.save(loop.folder)
-    prune(loop.folder, loop.keep, state.step)
+    prune(loop.folder, loop.max_checkpoints, state.step)
     if loop.after_checkpoint:
         loop.after_checkpoint(state)
 
@@ -343,8 +348,8 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
         raise RunError(
             f"There is not enough memory for a step of {batch.S:,} sequences of up to {batch.lengths.max()} "
             f"tokens in {micro_batches:,} micro-batches of up to {-(-batch.E // micro_batches):,}: "
-            f"{error or 'the system has none left'}. Try {advice}, or `engine` jax with `recompute`, or on "
-            f"several devices with `fsdp`; {_kept(loop)}."
+            f"{error or 'the system has none left'}. Try {advice}, or engine='jax' with recompute=True, or "
+            f"on several devices with fsdp=True; {_last_checkpoint(loop)}."
         ) from error
 
 
@@ -367,7 +372,8 @@ def compiling_text(batch: Batch) -> str:
     )
 
 
-def _kept(loop: Loop) -> str:
+def _last_checkpoint(loop: Loop) -> str:
+    """Return what errors say about the checkpoints of a run."""
     if kept_steps(loop.folder):
         return "the last checkpoint is intact"
     return "there is no checkpoint yet"
@@ -397,9 +403,10 @@ def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: L
             continue
         advice = "Start again in another `out` with a lower learning rate or a longer warm-up"
         if loop.reusable and any(number for number, _ in kept_steps(loop.folder)):
-            advice += f", if you like from the weights of that checkpoint: model={loop.folder.parent}"
+            advice += f", if you like from the weights of that checkpoint: model={str(loop.folder.parent)!r}"
         raise DivergedError(
-            f"The {what} of step {step} is {value} at learning rate {rate:.2e}; {_kept(loop)}. {advice}."
+            f"The {what} of step {step} is {value} at learning rate {rate:.2e}; "
+            f"{_last_checkpoint(loop)}. {advice}."
         )
 
 
@@ -439,19 +446,19 @@ class Interrupt:
     never stops at once.
     """
 
-    asked = ""  # the name of the signal
+    signal_name = ""  # of the signal that asked the run to stop; "" for none
 
     def __enter__(self) -> "Interrupt":
         self._before: dict[int, Any] = {}  # a signal may come at once
         # Where a signal is ignored, or ends the process, what handles it is no function.
-        self._before = handle_signals(("SIGINT", *STOPPED_BY), self._note, replaces=callable)
+        self._before = handle_signals(("SIGINT", *STOPPED_BY), self._request, replaces=callable)
         return self
 
     def __exit__(self, *_: Any) -> None:
         restore_signals(self._before)
 
-    def _note(self, number: int, _: Any) -> None:
-        self.asked = signal.Signals(number).name
+    def _request(self, number: int, _: Any) -> None:
+        self.signal_name = signal.Signals(number).name
         for other, handler in self._before.items():
             if signal.Signals(other).name != "SIGHUP":
                 signal.signal(other, handler)

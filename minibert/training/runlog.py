@@ -93,7 +93,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._bar.close()
         try:
             if kind is None:
-                self.keep()
+                self.sync()
         finally:
             for file in filter(None, (self._file, self._events)):
                 with suppress(OSError):  # what a full disk did not take was reported when it was written
@@ -117,7 +117,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         if self._on_log:
             self._on_log(step, grouped(values))
 
-    def keep(self) -> None:
+    def sync(self) -> None:
         """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
 
         Raise RunError when the disk is full, or the file is no longer in its place.
@@ -427,7 +427,7 @@ class NoLog:
 
     def _nothing(self, *_: Any) -> None: ...
 
-    tell = step = record = keep = end_at = _nothing
+    tell = step = record = sync = end_at = _nothing
 
 
 Log: TypeAlias = RunLog | NoLog

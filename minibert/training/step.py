@@ -13,7 +13,7 @@ from minibert.engines.runtime import runtime_of
 class Steps(Protocol):
     """The steps of a training, one after another; `start` makes them."""
 
-    behind: int  # how many steps may be unread, so that a device always has work
+    max_unread: int  # steps whose metrics may be unread, so that a device always has work
 
     def prepare(self, batch: Batch, count: int) -> Any:
         """Cut a batch into micro-batches, laid out as the engine computes them.

@@ -18,10 +18,12 @@ from minibert import cli
 from minibert.api import base
 from minibert.api.base import OWN, Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
-from minibert.base.errors import DivergedError, InputError, flags_as_arguments
+from minibert.base.errors import DivergedError, InputError
 from minibert.base.files import sole_writer
 from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import classify
+from minibert.tasks import registry
 from minibert.tasks.stored import TaskFile
 
 FAST = dict(engine="numpy", batch_size=16, epochs=6, learning_rates=5e-3)
@@ -177,7 +179,7 @@ def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp
     loaded = minibert.load(tmp_path, engine="numpy")
     assert isinstance(loaded, minibert.MultilabelClassifier)
     assert (loaded.predict(TEXTS) == several.predict(TEXTS)).all()
-    with pytest.raises(InputError, match="Row 0 of y is no list of labels .'good'."):
+    with pytest.raises(InputError, match="Row 0 of y is not a list of labels .'good'."):
         several.fit(TEXTS, ["good"] * len(TEXTS))
     with pytest.raises(InputError, match="y is a matrix with other values than 0 and 1"):
         several.fit(TEXTS, 2 * matrix)
@@ -297,10 +299,10 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         (
             ["a", "the"],
             [0, 0.5],
-            "Row 1 of y is continuous and so no class; a TextRegressor learns numbers .0.5.",
+            "Row 1 of y is continuous and so not a class; a TextRegressor learns numbers .0.5.",
         ),
         (["a", "the"], [0, "x"], "y has 0 in row 0 and 'x' in row 1; give labels of one type"),
-        (["a", "the"], [["x"], ["y"]], "Row 0 of y is no single string, number or bool .*'x'"),
+        (["a", "the"], [["x"], ["y"]], "Row 0 of y is not a single string, number or bool .*'x'"),
         (["a", "the"], ["x", " "], "Row 1 of y is empty"),
         (["a", " "], ["x", "y"], "Row 1 of X is empty; give a text with words in it"),
         (["a", None], ["x", "y"], "Row 1 of X is missing .None.; leave the row out, or fill it"),
@@ -309,7 +311,7 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         ([("a", "b", "c")] * 2, ["x", "y"], "Row 0 of X has 3 parts; give a text, or a pair"),
         ([("a", None)] * 2, ["x", "y"], "Row 0 of X is missing .None."),
         ("a text", ["x"], "X='a text' is one text; give a list of them"),
-        (7, ["x"], "X=7 is no list"),
+        (7, ["x"], "X=7 is not a list"),
         ([], [], "X has no row; give at least one text"),
         ({"a", "the"}, ["x", "y"], "X is a set, which has no order; give a list"),
         (["a"], ["x"], "X has one sample, and the model is measured on another"),
@@ -377,9 +379,9 @@ def test_columns_of_arrow_are_read():
 
 def test_other_estimators_refuse_what_they_can_not_learn_from(model):
     cases = [
-        (minibert.TextRegressor, ["a", "the"], [1, "much"], "Row 1 of y is no finite number .'much'."),
-        (minibert.TextRegressor, ["a", "the"], [1, float("inf")], "Row 1 of y is no finite number"),
-        (minibert.TextRegressor, ["a", "the"], [1, 10**400], "Row 1 of y is no finite number"),
+        (minibert.TextRegressor, ["a", "the"], [1, "much"], "Row 1 of y is not a finite number .'much'."),
+        (minibert.TextRegressor, ["a", "the"], [1, float("inf")], "Row 1 of y is not a finite number"),
+        (minibert.TextRegressor, ["a", "the"], [1, 10**400], "Row 1 of y is not a finite number"),
         (minibert.TokenTagger, ["a b"], [["O"]], "Row 0 of X is 'a b'; give a list of words"),
         (minibert.TokenTagger, [["a", "b"]], [["O"]], "Row 0 has 2 words and 1 tags; give every word one"),
         (minibert.TokenTagger, [["a"]], ["O"], "Row 0 of y is 'O'; give a list of tags"),
@@ -400,7 +402,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
 def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
     with pytest.raises(InputError, match="^Row 1 of X has an empty sentence, or one without a piece"):
         minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
-    with pytest.raises(InputError, match="^The examples to learn from have 1 label"):
+    with pytest.raises(InputError, match="^The training examples have 1 label"):
         minibert.TextClassifier(model).fit(["a", "the"] * 9, ["x"] * 18)
     with pytest.raises(TypeError, match=r"TextClassifier\(\) has no argument 'epoch'; did you mean epochs\?"):
         minibert.TextClassifier(model, epoch=2)
@@ -427,7 +429,7 @@ def test_columns_of_a_table_are_known_to_the_commands(model, tmp_path):
 
 
 def test_a_label_of_dev_alone_is_refused_with_its_row(model):
-    with pytest.raises(InputError, match="Row 1 of dev has the label '7', which no row to learn from has"):
+    with pytest.raises(InputError, match="dev: Row 1 of y has the label '7', which no training row has"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=(["a", "the"], ["1", "7"]))
     with pytest.raises(InputError, match="dev is not X and y; give a tuple of the two"):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
@@ -523,18 +525,30 @@ def test_labels_with_blanks_at_their_ends_come_back(model, tmp_path):
         ("TextClassifier", [1] * 6 + [1.0] * 6, "y has 1 in row 0 and 1.0 in row 6; give labels of one type"),
         ("TextClassifier", alternating(True, 0), "y has True in row 0 and 0 in row 1"),
         ("MultilabelClassifier", [["a"], [], ["b", 3]] * 4, "y has 'a' in row 0 and 3 in row 2"),
-        ("TextClassifier", alternating(b"a", b"b"), "Row 0 of y is no single string, number or bool .b'a'."),
-        ("TextClassifier", alternating(1j, 2j), "Row 0 of y is no single string, number or bool .1j."),
+        (
+            "TextClassifier",
+            alternating(b"a", b"b"),
+            "Row 0 of y is not a single string, number or bool .b'a'.",
+        ),
+        ("TextClassifier", alternating(1j, 2j), "Row 0 of y is not a single string, number or bool .1j."),
         (
             "TextClassifier",
             np.array(["2020-01-01"] * 12, "datetime64[D]"),
-            "Row 0 of y is no single string, .*date",
+            "Row 0 of y is not a single string, .*date",
         ),
-        ("MultilabelClassifier", [["a"], ["b", b"c"]] * 6, "Row 1 of y has a label that is no single string"),
+        (
+            "MultilabelClassifier",
+            [["a"], ["b", b"c"]] * 6,
+            "Row 1 of y has a label that is not a single string",
+        ),
         ("MultilabelClassifier", [["a"], [None]] * 6, "Row 1 of y has a label that is missing"),
         ("MultilabelClassifier", [["a", "a"], ["b"]] * 6, "^Row 0 of y names the label 'a' more than"),
         ("MultilabelClassifier", [[1, 1], [2]] * 6, "^Row 0 of y names the label '1' more than once"),
-        ("MultilabelClassifier", [["b"], ["a|b"]] * 6, r"^Row 1 of y is \['a\|b'\], which holds .* no name"),
+        (
+            "MultilabelClassifier",
+            [["b"], ["a|b"]] * 6,
+            r"^Row 1 of y is \['a\|b'\], which holds .* not a name",
+        ),
         ("TextClassifier", [np.float32(1), np.float32("nan")] * 6, "Row 1 of y is missing .nan."),
         ("TextClassifier", [np.float32(1), np.float32(1.5)] * 6, "Row 1 of y is continuous"),
         ("TokenTagger", [["O"], [np.float32("nan")]] * 6, "Row 1 of y is .*nan.*; give a list of tags"),
@@ -655,7 +669,7 @@ def test_a_model_that_answers_something_else_is_not_loaded(fitted, tmp_path):
     fitted.save(tmp_path)
     for kind in ("MultilabelClassifier", "TextRegressor", "TokenTagger", "QuestionAnswerer"):
         with pytest.raises(
-            InputError, match=f"fine-tuned for classify, which no {kind} answers; use minibert"
+            InputError, match=f"fine-tuned for classify, which a {kind} does not answer; use minibert"
         ):
             getattr(minibert, kind).load(tmp_path)
     assert minibert.TextClassifier.load(tmp_path, "numpy").classes_.tolist() == ["0", "1"]
@@ -727,7 +741,7 @@ def test_r_squared_is_zero_where_y_does_not_vary(model):
     assert regressor.score(FEW, np.ones(12)) == 0 and regressor.score(FEW, regressor.predict(FEW)) == 1
 
 
-def test_an_error_of_dev_names_dev_and_a_flag_is_an_argument(model):
+def test_an_error_of_dev_names_dev_and_that_of_a_share_its_argument(model):
     classifier = minibert.TextClassifier(model, **STEP, learning_rates=np.array([1e-3, 1e-4]))
     assert "learning_rates=array([0.001 , 0.0001])" in repr(classifier)
     with pytest.raises(InputError, match="dev: Row 1 of X is missing"):
@@ -735,9 +749,6 @@ def test_an_error_of_dev_names_dev_and_a_flag_is_an_argument(model):
     (few := minibert.TextClassifier(model, **STEP)).split_dev = 0.01
     with pytest.raises(InputError, match="split_dev=0.01 of 12 examples leaves one part empty"):
         few.fit(FEW, alternating("x", "y"))
-    said = flags_as_arguments("Go on by --resume, or choose another --out with --batch 8; a--b.")
-    assert said == "Go on by `resume`, or choose another `out` with batch=8; a--b."
-    assert flags_as_arguments("Use minibert predict --out x.") == "Use minibert predict --out x."
 
 
 def test_words_of_a_table_with_one_column_need_no_name(model):
@@ -752,34 +763,25 @@ def test_columns_of_other_lengths_and_seeds_that_are_none_are_refused():
     with pytest.raises(InputError, match="The table has 2 texts and 1 of second='b'; give each text one"):
         text_pairs({"a": ["x", "y"], "b": ["z"]}, "a", "b")
     for state in ("abc", 1.5, -1, random.Random(0)):
-        with pytest.raises(InputError, match="random_state=.* is no seed; give a whole number, 0 or more"):
+        with pytest.raises(InputError, match="random_state=.* is not a seed; give a whole number, 0 or more"):
             seed_of(state)
 
 
-def test_errors_about_the_files_of_fit_are_about_rows():
-    data = "/tmp/a b/examples"
-    for said, meant in [
-        (f"{data}/train.jsonl, line 1: it is odd.", "Row 0 of X: it is odd."),
-        (f"{data}/dev.jsonl, line 2,001 has none.", "Row 2,000 of dev has none."),
-        (f"{data}, dev: The label.", "The label."),
-        (f"{data}/train.jsonl has one example of dev.", "X has one example of dev."),
-        ("Line 3 of dev.jsonl has the label '7'.", "Row 2 of dev has the label '7'."),
-    ]:
-        assert base._of_rows(said, data) == meant
+def test_nothing_of_fit_is_read_back_from_its_files(model, tmp_path, monkeypatch):
+    """The files of a run hold what the commands read: the examples that `fit` has used."""
 
+    def refuse(*given, **more):
+        raise AssertionError("a file of examples was read")
 
-def test_an_error_about_the_column_of_labels_is_about_y():
-    data = "/tmp/examples"
-    for said, meant in [
-        (
-            f"{data}/train.jsonl, line 3: the column 'label' is 'x', expected a number.",
-            "Row 2 of y is 'x', expected",
-        ),
-        (f"{data}/train.jsonl, line 1: the list 'tags' holds nothing.", "Row 0 of y holds nothing."),
-        (f"{data}/dev.jsonl, line 1: the object 'answer' has no 'text'.", "dev: Row 0 of y has no 'text'."),
-        (f"{data}/dev.jsonl, line 1: the column 'text' is odd.", "Row 0 of dev: the column 'text' is odd."),
-    ]:
-        assert base._of_rows(said, data).startswith(meant)
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr("minibert.data.tables.read_texts", refuse)
+        classifier = minibert.TextClassifier(model, **STEP, out=out)
+        classifier.fit(FEW, alternating("x", "y"), dev=(FEW[:2], ["x", "y"]))
+    options = FinetuneOptions.load(out / "finetune.json")
+    train, dev = read_examples(registry.create("classify", dict(options.columns)), options)
+    assert train == classifier._examples(FEW, alternating("x", "y"), labelled=True)
+    assert dev == classifier._examples(FEW[:2], ["x", "y"], labelled=True)
 
 
 WORDS = [text.split() for text in FEW]
@@ -856,7 +858,7 @@ def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
 
 def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
     tags = [["O"] * len(row) for row in WORDS]
-    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give files"):
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give dev"):
         minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
     pairs = [("the same", text) for text in FEW]
     with pytest.raises(

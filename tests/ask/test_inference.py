@@ -181,7 +181,7 @@ def without(folder, *parts):
     return path
 
 
-def test_only_heads_that_are_asked_for_and_were_not_in_the_file_are_warned_of(tmp_path):
+def test_a_missing_head_that_is_asked_for_is_warned_of(tmp_path):
     path = without(tmp_path, "cls.")
     for folder in (tmp_path, tmp_path / "copy"):  # what is not there is not saved as if it were trained
         with warnings.catch_warnings(action="error"):
@@ -213,7 +213,7 @@ def test_left_to_right_the_pooled_vector_is_the_one_that_a_classifier_reads():
     assert np.abs(pooled[0] - pooled[1]).max() > 1e-3  # [CLS] alone would be the same for both
 
 
-def test_many_texts_are_computed_a_few_at_a_time_and_only_what_was_asked_for_is_kept(monkeypatch):
+def test_many_texts_are_computed_a_few_at_a_time(monkeypatch):
     config = agreement.config()
     model = Bert(config, agreement.parameters(config))
     draw = np.random.default_rng(0)
@@ -262,9 +262,9 @@ def test_rows_are_counted_through_all_sequences(model):
         (encoding(), "is empty"),
         (encoding(2, 99, 3), r"input_ids\[1\]=99 is outside 0\.\.98"),
         (encoding(2, -1, 3), "is outside"),
-        (encoding(2, 2**32 + 3), "input_ids has 4294967299, which is no whole number of at most 32 bits"),
-        (encoding(2, 7.5), "input_ids has 7.5, which is no whole number"),
-        (encoding(2, None), "input_ids has None, which is no whole number"),
+        (encoding(2, 2**32 + 3), "input_ids has 4294967299, which is not an integer of at most 32 bits"),
+        (encoding(2, 7.5), "input_ids has 7.5, which is not an integer"),
+        (encoding(2, None), "input_ids has None, which is not an integer"),
         (encoding(*range(1, 42)), "41 tokens is longer than the model's 40 positions"),
         (SimpleNamespace(ids=[2, 3], token_type_ids=[0]), "Sequence 0 has 2 input_ids and 1 token_type_ids"),
         (SimpleNamespace(ids=[2, 3], token_type_ids=[0, 2]), r"token_type_ids\[1\]=2 is outside"),
@@ -287,7 +287,7 @@ def test_rows_outside_the_batch_are_refused(rows, model):
 def test_hidden_states_that_there_are_not_are_refused(layers, model):
     with pytest.raises(InputError, match=r"layers=.* are not hidden states"):
         model.hidden_states(encoding(2, 7, 3), layers)
-    with pytest.raises(InputError, match=r"layers has 1\.5, which is no whole number"):
+    with pytest.raises(InputError, match=r"layers has 1\.5, which is not an integer"):
         model.hidden_states(encoding(2, 7, 3), [1.5])
 
 
@@ -368,7 +368,7 @@ def test_matrices_that_are_laid_out_beforehand_give_the_same_bits(dtype, texts):
 
 
 @pytest.mark.parametrize("name", seldom(EVERY, "numpy", "cpp"))
-def test_parameters_of_a_model_that_is_optimised_are_read_only_and_those_of_a_copy_are_not(name):
+def test_only_an_optimised_model_has_read_only_parameters(name):
     model = Bert.from_pretrained(GOLDEN / "hf_tiny", name)
     before = model.encode(encoding(2, 7, 3)).pooled
     after = model.optimize_for_inference().encode(encoding(2, 7, 3)).pooled
@@ -468,7 +468,7 @@ def test_gaps_of_texts_are_guessed_with_the_vocabulary_of_the_folder(tmp_path):
         model.fill_mask(text, targets="film")
     with pytest.raises(InputError, match="text=None is not a string"):
         model.fill_mask(None)
-    with pytest.raises(InputError, match=r"targets=\[3\]: 3 is no word; give strings"):
+    with pytest.raises(InputError, match=r"targets=\[3\]: 3 is not a string; give words"):
         model.fill_mask(text, targets=[3])
     with pytest.raises(InputError, match="inputs is a set, which has no order; give a list"):
         model.encode({"the film", "a"})
@@ -582,7 +582,7 @@ class Columns:
         ({"input_ids": [[[2, 7]]]}, "give a row of numbers for each sequence"),
         ({"input_ids": np.zeros((1, 2, 3), int)}, "give a row of numbers for each sequence"),
         ({"input_ids": 3}, "give a row of numbers for each sequence"),
-        ({"input_ids": [["a"]]}, "input_ids has 'a', which is no whole number"),
+        ({"input_ids": [["a"]]}, "input_ids has 'a', which is not an integer"),
         ({"input_ids": []}, "give at least one sequence"),
         ({"input_ids": [[2, 7]], "position_ids": [[0, 1]]}, "position_ids is not read"),
         ({"input_ids": [[2, 99]]}, r"input_ids\[1\]=99 is outside"),

@@ -70,7 +70,7 @@ def test_many_texts_are_answered_as_each_alone(model, tokenizer):
     assert fill_texts(model, []) == []
 
 
-def test_a_target_of_several_pieces_has_the_product_of_its_pieces_from_left_to_right(model, tokenizer):
+def test_a_target_has_the_product_of_its_pieces(model, tokenizer):
     (guesses,) = fill_masks(model, "the [MASK] sat", targets=["cat", "unaffable", "Playing"])
     ids, mask = tokenizer.ids, tokenizer.mask_id
     begin, end = [tokenizer.cls_id, ids["the"]], [ids["sat"], tokenizer.sep_id]

@@ -133,7 +133,7 @@ def test_safetensors_are_the_bytes_that_the_library_writes(tmp_path, metadata):
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
-def test_while_tensors_are_written_there_is_one_temporary_file_of_a_name_that_is_known(tmp_path, monkeypatch):
+def test_tensors_are_written_into_one_known_temporary_file(tmp_path, monkeypatch):
     seen, replace = [], os.replace
 
     def watched(old, new):
@@ -148,7 +148,7 @@ def test_while_tensors_are_written_there_is_one_temporary_file_of_a_name_that_is
 
 
 @pytest.mark.parametrize("name", files.OWN)
-def test_a_link_out_of_a_run_is_refused_and_one_to_the_run_is_not(tmp_path, name):
+def test_only_a_link_out_of_a_run_is_refused(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "run", target_is_directory=True)

@@ -87,6 +87,6 @@ def test_a_configuration_file_is_answered_alike(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text('{"num_train_epochs": 3}')
     with pytest.raises(
-        InputError, match="'num_train_epochs' is no option of this command; did you mean epochs"
+        InputError, match="'num_train_epochs' is not an option of this command; did you mean epochs"
     ):
         minibert.api.runs.FinetuneOptions.configured(path, {})

@@ -8,7 +8,7 @@ import pytest
 
 from minibert.base import json_files
 from minibert.base.errors import InputError, MissingFile
-from minibert.base.json_files import DEEPEST, MOST_DIGITS, fits, misfit, read_json
+from minibert.base.json_files import DEEPEST, MOST_DIGITS, fits, read_json, schema_error
 
 
 def refused(path, text, *arguments, **more):
@@ -138,9 +138,9 @@ def test_values_are_told_from_those_of_other_types(kind, is_one, is_none):
     ],
 )
 def test_a_field_of_another_type_is_told_in_words(value, kind, words):
-    assert misfit({"a": value}, {"a": kind}) == words
+    assert schema_error({"a": value}, {"a": kind}) == words
 
 
 def test_a_field_that_is_missing_is_told():
-    assert misfit({"b": 1}, {"b": int, "a": str}) == "'a' is missing, expected a string"
-    assert misfit({"b": 1}, {"b": int, "a": str | None}) is None
+    assert schema_error({"b": 1}, {"b": int, "a": str}) == "'a' is missing, expected a string"
+    assert schema_error({"b": 1}, {"b": int, "a": str | None}) is None

@@ -48,7 +48,7 @@ def test_options_of_version_1_are_read_and_gone_on_with(tmp_path):
     known = dataclasses.replace(options, learning_rate=2e-5).resolved()
     assert PretrainOptions.load(path) == known
     assert PretrainOptions.resumed(path, steps=9).steps == 9
-    with pytest.raises(InputError, match=r"cannot go on with model='b' \(the run has 'runs/books'\)"):
+    with pytest.raises(InputError, match=r"cannot be resumed with model='b' \(the run has 'runs/books'\)"):
         PretrainOptions.resumed(path, model="b")
     path.write_text(FINE_TUNING)
     assert (

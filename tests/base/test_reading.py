@@ -16,6 +16,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import google_folder
 import numpy as np
 import pytest
 from command import ends_badly
@@ -100,7 +101,7 @@ def test_bz2_and_zst_are_read_in_pieces_and_damaged_ones_told(suffix, tmp_path):
             list(byte_pieces(file))
     file.write_bytes(compress(bytes(LEAST_UNFOLDED + 1)))
     with pytest.raises(InputError, match="gives more than 67,108,864 bytes"):
-        list(byte_pieces(file, kept=True))
+        list(byte_pieces(file, in_memory=True))
 
 
 def test_zst_that_asks_for_much_memory_is_refused(tmp_path):
@@ -192,7 +193,7 @@ def test_commands_bound_what_they_keep_of_a_small_compressed_file(tmp_path, caps
 
 def test_large_compressed_text_is_kept_and_any_that_is_read_in_pieces(tmp_path):
     books = embedded_corpus()
-    assert sum(map(len, byte_pieces(books, kept=True))) > 3 * books.stat().st_size
+    assert sum(map(len, byte_pieces(books, in_memory=True))) > 3 * books.stat().st_size
     path = bomb(tmp_path / "a.txt.gz", "word " * 4000 + "\n")
     assert sum(map(len, byte_pieces(path))) > LEAST_UNFOLDED
     assert sum(1 for _ in text_lines(str(path))) > 3000
@@ -354,7 +355,7 @@ REFUSED = {
 def test_a_named_pipe_in_the_place_of_a_file_is_refused_at_once(names, tmp_path):
     write_model(tmp_path)
     if "bert_" in names:
-        hub.save_tf(tmp_path, *hub.load(tmp_path)[:2])
+        google_folder.write(tmp_path, *hub.load(tmp_path)[:2])
     *absent, name = names.split()
     for file in (*absent, name):
         (tmp_path / file).unlink(missing_ok=True)

@@ -34,7 +34,7 @@ def acts(text):
 # the function
 
 
-def test_every_character_that_a_terminal_obeys_or_that_hides_is_escaped_in_text_and_in_json():
+def test_control_and_hidden_characters_are_escaped_in_text_and_json():
     for character in ACTING:
         assert printable(f"a{character}b") == f"a{ascii(character)[1:-1]}b"
         assert printable_text(character) == (character if character in "\n\t" else printable(character))

@@ -87,7 +87,7 @@ def test_useful_operations_are_those_of_a_hand_count():
     assert every == 3 * (2 * layer + 2 * 30 * 24 * (24 + 99) + pooler + next_sentence)
 
 
-def test_useful_operations_of_mini_are_the_published_table_s_but_for_the_rows_that_nobody_reads():
+def test_useful_operations_of_mini_are_the_published_ones():
     work = Work("mini", 128, 32)  # 5,510 tokens/s of it were 151 GFLOP/s, all rows of all layers counted
     config, lengths = work.config(0.0), work.sequence_lengths()
     rows = work.make_batch(config).masked_counts + 1

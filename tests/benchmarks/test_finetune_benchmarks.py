@@ -275,7 +275,7 @@ def test_the_page_gets_what_is_finished(made, tmp_path, monkeypatch):
     assert text.endswith(f"{tables.END}\nafter\n")
 
 
-def test_a_row_says_how_many_seeds_it_has_where_they_are_not_those_of_all(made, monkeypatch, capsys):
+def test_a_row_with_other_seeds_says_how_many(made, monkeypatch, capsys):
     words = [*made.words[:-1], "--seeds"]  # no --json
     for seeds, title in (("0", "RTE (1 seed)"), ("0 1", "RTE (2 seeds)"), ("0 1 2", "RTE")):
         assert finetune_scores.main([*words, *seeds.split()]) == 0

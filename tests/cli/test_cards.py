@@ -82,10 +82,9 @@ def run_card(folder, monkeypatch, capsys):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("format", ["hugging-face", "tensorflow"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_command_of_the_card_works_on_its_folder(kind, format, tmp_path, monkeypatch, capsys):
-    export("--model", saved(kind, tmp_path / "model"), "--out", tmp_path / "a bert", "--format", format)
+def test_command_of_the_card_works_on_its_folder(kind, tmp_path, monkeypatch, capsys):
+    export("--model", saved(kind, tmp_path / "model"), "--out", tmp_path / "a bert")
     _, commands = run_card(tmp_path / "a bert", monkeypatch, capsys)
     assert len(commands) == 1
 
@@ -109,9 +108,7 @@ def test_card_of_a_model_without_vocabulary_says_what_it_needs(tmp_path, monkeyp
     assert commands == [] and "vocabulary" in use
 
 
-@pytest.mark.parametrize(
-    "flags", [(), ("--format", "tensorflow"), ("--sentence-transformers", "cls")], ids=lambda one: one[-1:]
-)
+@pytest.mark.parametrize("flags", [(), ("--sentence-transformers", "cls")], ids=lambda one: one[-1:])
 def test_card_of_an_exported_folder_is_renewed_by_the_next_export(flags, tmp_path, monkeypatch, capsys):
     run = saved("pretraining", tmp_path / "run")
     options = {"corpus": ["whales.txt"], "learning_rate": 1e-3, "batch_size": 64, "next_sentence": True}

@@ -265,17 +265,17 @@ def test_flags_are_not_abbreviated(capsys):
         ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "--seq-length 3"),
         ("vocab {corpus} --out {new} --alphabet-limit 0", "--alphabet-limit 0"),
         ("vocab {corpus} --out {new} --unused -1", "--unused -1"),
-        ("vocab {corpus} --out {new} --user-token Whale", "--user-token 'Whale' would never be found"),
+        ("vocab {corpus} --out {new} --user-token Whale", "--user-token Whale would never be found"),
         ("vocab {corpus} --out {new} --user-token Whale", "'whale'; learn with --cased, spell it as"),
-        ("vocab {corpus} --out {new} --user-token ##Est", "--user-token '##Est' would never be found"),
+        ("vocab {corpus} --out {new} --user-token ##Est", "--user-token ##Est would never be found"),
         ("vocab {corpus} --out {new} --cased --user-token e-mail", "becomes 'e - mail'; spell it as"),
-        ("vocab {corpus} --out {new} --user-token Éa!", "--user-token 'Éa!' would never be found"),
+        ("vocab {corpus} --out {new} --user-token Éa!", "--user-token Éa! would never be found"),
         (
             "vocab {corpus} --out {new} --user-token [PAD]",
             "--user-token [PAD] is in the vocabulary already",
         ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
-        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is no share"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is not a share"),
         ("vocab {corpus} --out {new} --threads 0", "--threads 0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
         ("vocab {corpus} --report-on {run} --vocab-size 90", "learns nothing, which --vocab-size would"),
@@ -601,7 +601,7 @@ def test_vocab_finds_a_file_in_place_of_its_folder_before_it_counts(corpus, tmp_
     file.write_text("mine")
     for out in (file, file / "deeper"):
         line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(out))
-        assert f"{file} is a file and no folder; choose another --out." in line
+        assert f"{file} is a file, not a folder; choose another --out." in line
     assert file.read_text() == "mine"
 
 
@@ -667,7 +667,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(
     file = tmp_path / "file"
     file.touch()
     line = ends_badly(capsys, 2, *words.format(run=run, taken=file / below).split())
-    assert f"{file} is a file and no folder; choose another {instead}." in line
+    assert f"{file} is a file, not a folder; choose another {instead}." in line
 
 
 def test_a_proof_sheet_is_a_file(tmp_path, monkeypatch, capsys):

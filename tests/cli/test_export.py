@@ -1,4 +1,4 @@
-"""`minibert export`: a folder to hand on, in either format, what it says, and how it ends when it cannot."""
+"""`minibert export`: a folder to hand on, what it says, and how it ends when it cannot."""
 
 import dataclasses
 import json
@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import bundle_writer
+import google_folder
 import numpy as np
 import pytest
 from agreement import stored_tensors
@@ -45,7 +46,7 @@ def model(tmp_path):
 def google(tmp_path):
     """A folder as Google's archives unpack: no word on the case of the vocabulary."""
     folder = tmp_path / "uncased_L-2_H-6_A-3"
-    hub.save_tf(folder, CONFIG, PARAMS)
+    google_folder.write(folder, CONFIG, PARAMS)
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, "a", "b")))
     return folder
 
@@ -68,56 +69,6 @@ def test_a_left_to_right_classifier_is_not_handed_on_as_one_of_transformers(tmp_
     assert "left to right [CLS] sees only itself" in told and not (tmp_path / "again").exists()
 
 
-def test_to_tensorflow_and_back_every_tensor_has_its_bytes(model, tmp_path, capsys):
-    export(model, tmp_path / "tf", "--format", "tensorflow")
-    assert sorted(path.name for path in (tmp_path / "tf").iterdir()) == [
-        "README.md",
-        "bert_config.json",
-        "bert_model.ckpt.data-00000-of-00001",
-        "bert_model.ckpt.index",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    ]
-    export(tmp_path / "tf", tmp_path / "back")
-    assert stored_tensors(tmp_path / "back") == stored_tensors(model)
-    for name in ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        assert (tmp_path / "back" / name).read_bytes() == (model / name).read_bytes()
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("fields", "notes"),
-    [
-        ({}, ["computes GELU in its tanh form, this model with erf"]),
-        ({"hidden_act": "gelu_new"}, []),
-        (
-            {"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-5},
-            ["has epsilon 1e-12, this model's 1e-05"],
-        ),
-    ],
-)
-def test_to_tensorflow_it_says_what_google_s_code_computes_differently(fields, notes, tmp_path, capsys):
-    hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, **fields), PARAMS)
-    (tmp_path / "model" / "vocab.txt").write_text("".join(f"{piece}\n" for piece in (*SPECIAL_TOKENS, "a")))
-    export(tmp_path / "model", tmp_path / "tf", "--format", "tensorflow", "--json")
-    said = [note for note in json.loads(capsys.readouterr().out)["notes"] if note.startswith("Google")]
-    assert len(said) == len(notes) and all(note in said[0] for note in notes)
-    theirs = json.loads((tmp_path / "tf" / "bert_config.json").read_text())
-    assert theirs["hidden_act"] == "gelu"  # the only name of it that Google's get_activation knows
-    export(tmp_path / "tf", tmp_path / "back", "--json")
-    assert not any(note.startswith("Google") for note in json.loads(capsys.readouterr().out)["notes"])
-    for name in ("model.safetensors", "config.json"):
-        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
-
-
-def test_a_causal_model_is_not_written_for_google_s_code(tmp_path, capsys):
-    hub.save_hf(tmp_path / "model", dataclasses.replace(CONFIG, is_decoder=True), PARAMS)
-    error = ends_badly(capsys, 2, *words_of(tmp_path / "model", tmp_path / "tf", "--format", "tensorflow"))
-    assert "is_decoder=True makes attention causal" in error
-    assert not (tmp_path / "tf").exists()
-
-
 def test_a_pickle_becomes_safetensors(tmp_path, capsys):
     source = tmp_path / "source"
     source.mkdir()
@@ -128,9 +79,9 @@ def test_a_pickle_becomes_safetensors(tmp_path, capsys):
     assert "source has no vocabulary to go along" in capsys.readouterr().out
 
 
-def test_it_says_what_was_missing_and_of_no_use_and_writes_only_what_there_was(tmp_path, capsys):
+def test_missing_and_unused_tensors_are_told_and_not_written(tmp_path, capsys):
     names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
-    hub.save_tf(tmp_path / "x", CONFIG, PARAMS, omit=names)
+    google_folder.write(tmp_path / "x", CONFIG, PARAMS, omit=names)
     prefix = tmp_path / "x" / "bert_model.ckpt"
     found = Bundle(prefix)
     tensors = {name: found.read(name) for name in found.entries}
@@ -178,11 +129,13 @@ def test_json_has_the_same_facts(model, tmp_path, capsys):
 def test_a_fine_tuned_model_keeps_its_head_and_labels(tmp_path, capsys):
     params = initialise(CONFIG, 1, head=Head("classify", 3))
     hub.save_hf(tmp_path / "one", CONFIG, params, ("no", "perhaps", "yes"))
-    export(tmp_path / "one", tmp_path / "two", "--format", "tensorflow")
+    export(tmp_path / "one", tmp_path / "two")
     assert "head: classify (no, perhaps, yes)" in capsys.readouterr().out
-    export(tmp_path / "two", tmp_path / "three")
-    assert hub.load_labels(tmp_path / "three") == ("no", "perhaps", "yes")
-    assert stored_tensors(tmp_path / "three") == stored_tensors(tmp_path / "one")
+    google_folder.write(tmp_path / "google", CONFIG, params, ("no", "perhaps", "yes"))
+    export(tmp_path / "google", tmp_path / "three")
+    for name in ("two", "three"):
+        assert hub.load_labels(tmp_path / name) == ("no", "perhaps", "yes")
+        assert stored_tensors(tmp_path / name) == stored_tensors(tmp_path / "one")
 
 
 def test_a_head_in_part_is_told_by_the_names_of_what_is_missing(tmp_path, capsys):
@@ -193,14 +146,13 @@ def test_a_head_in_part_is_told_by_the_names_of_what_is_missing(tmp_path, capsys
     assert lines[1].startswith("missing  ") and "cls.seq_relationship.bias" in lines[1]
 
 
-@pytest.mark.parametrize("kind", ["hugging-face", "tensorflow"])
-def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys, kind):
+def test_a_fine_tuned_model_goes_on_answering(tmp_path, capsys):
     one, two, three = (tmp_path / name for name in ("one", "two", "three"))
     hub.save_hf(one, CONFIG, initialise(CONFIG, 1, head=Head("classify", 2)), ("no", "yes"))
     Tokenizer([*SPECIAL_TOKENS, "a", "b"]).save_pretrained(one)
     TaskFile("classify", ("no", "yes"), 8).save(one)
     said = classify(one, [("a b", None)], engine="numpy")
-    export(one, two, "--format", kind)
+    export(one, two)
     export(two, three)
     for folder in (two, three):
         assert classify(folder, [("a b", None)], engine="numpy") == said
@@ -230,12 +182,11 @@ def test_the_command_of_the_card_asks_about_as_many_texts_as_the_model_reads(tmp
 def test_the_tagger_on_a_frozen_model_goes_along(model, tmp_path):
     for name in ("tagger.json", "tagger.safetensors"):
         (model / name).write_bytes(name.encode())
-    export(model, tmp_path / "out", "--format", "tensorflow")
+    export(model, tmp_path / "out")
     for name in ("tagger.json", "tagger.safetensors"):
         assert (tmp_path / "out" / name).read_bytes() == name.encode()
-    export(model, tmp_path / "hf")
-    card = (tmp_path / "hf" / "README.md").read_text()  # transformers would load the BERT without it
-    assert "minibert tag --model hf" in card and "transformers" not in card
+    card = (tmp_path / "out" / "README.md").read_text()  # transformers would load the BERT without it
+    assert "minibert tag --model out" in card and "transformers" not in card
 
 
 @pytest.mark.parametrize(("pieces", "lower"), [(("a", "##b"), True), (("a", "##B"), False)])
@@ -305,10 +256,14 @@ def test_a_card_that_came_with_a_model_goes_along(model, tmp_path):
         assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
 
 
-def test_sentence_transformers_is_for_hugging_face_s_format(model, tmp_path, capsys):
-    words = words_of(model, tmp_path / "out", "--format", "tensorflow", "--sentence-transformers", "cls")
-    assert "--sentence-transformers needs --format hugging-face" in ends_badly(capsys, 2, *words)
+@pytest.mark.parametrize("flag", ["--format", "--to"])
+def test_who_asks_for_tensorflow_s_format_is_told_what_to_do(flag, model, tmp_path, capsys):
+    line = ends_badly(capsys, 2, *words_of(model, tmp_path / "out", flag, "tensorflow"))
+    assert f"{flag} tensorflow: only Hugging Face's format is written; leave {flag} out" in line
+    assert "convert_bert_pytorch_checkpoint_to_original_tf.py of transformers 4" in line
     assert not (tmp_path / "out").exists()
+    export(model, tmp_path / "out", flag, "hugging-face")
+    assert stored_tensors(tmp_path / "out") == stored_tensors(model)
 
 
 def test_a_taken_destination_is_left_alone(model, tmp_path, capsys):

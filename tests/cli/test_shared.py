@@ -47,15 +47,18 @@ def test_without_a_word_it_prints_its_help(capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("pretrian", "minibert: 'pretrian' is no command (did you mean pretrain?); see minibert --help\n"),
-        ("fillmask", "minibert: 'fillmask' is no command (did you mean fill-mask?); see minibert --help\n"),
-        ("sing", "minibert: 'sing' is no command; see minibert --help\n"),
+        ("pretrian", "minibert: 'pretrian' is not a command (did you mean pretrain?); see minibert --help\n"),
+        (
+            "fillmask",
+            "minibert: 'fillmask' is not a command (did you mean fill-mask?); see minibert --help\n",
+        ),
+        ("sing", "minibert: 'sing' is not a command; see minibert --help\n"),
         ("convert", "minibert: convert is now export (version 0.2); see minibert --help\n"),
         ("warmup", "minibert: warmup is now info --warm-up (version 0.2); see minibert --help\n"),
         ("export --to tf", "--to is now --format (version 0.2)"),
         (
             "score sqad",
-            "minibert score: 'sqad' is no kind (did you mean squad?); see minibert score --help\n",
+            "minibert score: 'sqad' is not a kind (did you mean squad?); see minibert score --help\n",
         ),
         ("score squad a b --treshold=1", "--treshold=1 is not known here (did you mean --threshold?)"),
         ("pretrain --batchsize 3", "--batchsize is not known here (did you mean --batch-size?)"),
@@ -240,13 +243,13 @@ def test_what_has_its_default_value_is_as_if_it_was_not_given(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"stpes": 3}, "mine.json: 'stpes' is no option of this command; did you mean 'steps'?"),
-        ({"lr": 3}, "mine.json: 'lr' is no option of this command; did you mean 'learning_rate'?"),
+        ({"stpes": 3}, "mine.json: 'stpes' is not an option of this command; did you mean 'steps'?"),
+        ({"lr": 3}, "mine.json: 'lr' is not an option of this command; did you mean 'learning_rate'?"),
         (
             {"batch-size": 3},
-            "mine.json: 'batch-size' is no option of this command; did you mean 'batch_size'?",
+            "mine.json: 'batch-size' is not an option of this command; did you mean 'batch_size'?",
         ),
-        ({"xyzzy": 3}, "mine.json: 'xyzzy' is no option of this command; leave it out."),
+        ({"xyzzy": 3}, "mine.json: 'xyzzy' is not an option of this command; leave it out."),
         ({"steps": "3"}, "mine.json: 'steps' is '3', expected a whole number or null; correct it."),
         ({"steps": 0}, "--steps 0 is not valid; give a whole number of at least 1."),
     ],
@@ -258,7 +261,7 @@ def test_what_is_no_option_is_refused_with_what_may_be_meant(fields, told, tmp_p
     assert not (tmp_path / "run").exists()
 
 
-def test_a_config_that_is_not_there_or_for_a_run_that_goes_on_is_refused(tmp_path, capsys):
+def test_a_missing_config_or_one_beside_resume_is_refused(tmp_path, capsys):
     words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
     assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
     line = ends_badly(capsys, 2, *words, "--resume")

@@ -80,7 +80,7 @@ def test_a_fine_tuned_model_has_its_task_and_an_example(tmp_path, head, labels, 
         (["{model}", "--text", "{model}/vocab.txt", "--out", "x.html"], "is a file, but a text is expected"),
         (["{model}"], "the following arguments are required: --out"),
         (["{model}", "--out", "{model}"], "is a folder; give the name of a page in it"),
-        (["{model}", "--out", "{model}/vocab.txt"], "is no name of a page; give one that ends in .html"),
+        (["{model}", "--out", "{model}/vocab.txt"], "is not the name of a page; give one that ends in .html"),
     ],
 )
 def test_what_can_not_be_shown_gets_a_sentence(folder, tmp_path, monkeypatch, capsys, words, message):

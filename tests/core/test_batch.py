@@ -122,8 +122,8 @@ def test_parts_of_unequal_length_are_refused(field):
 @pytest.mark.parametrize(
     ("field", "values", "message"),
     [
-        ("input_ids", [2, 2**32 + 5, 3], "input_ids has 4294967301, which is no whole number of at most 32"),
-        ("input_ids", [2, 5.5, 3], "input_ids has 5.5, which is no whole number"),
+        ("input_ids", [2, 2**32 + 5, 3], "input_ids has 4294967301, which is not an integer of at most 32"),
+        ("input_ids", [2, 5.5, 3], "input_ids has 5.5, which is not an integer"),
         ("input_ids", [[2], [5], [3]], r"input_ids of sequence 0 has shape \(3, 1\); give a row of them"),
         ("token_type_ids", [0, np.nan, 0], "token_type_ids has nan"),
         ("masked_labels", [2**40], "masked_labels has 1099511627776"),
@@ -137,7 +137,7 @@ def test_what_would_become_another_number_or_another_sequence_is_refused(field, 
 
 
 def test_a_half_of_a_next_sentence_label_is_refused():
-    with pytest.raises(InputError, match="next_sentence_label has 0.7, which is no whole number"):
+    with pytest.raises(InputError, match="next_sentence_label has 0.7, which is not an integer"):
         Batch.pack([THREE[0]._replace(next_sentence_label=0.7), THREE[1]])
 
 

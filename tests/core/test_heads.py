@@ -161,7 +161,7 @@ def test_a_number_is_compared_by_its_squared_error():
     assert distance(result.nll, (result.logits[:, 0] - batch.labels) ** 2) <= 1e-14
 
 
-def test_each_class_is_a_yes_or_no_of_its_own_whose_weight_is_its_label():
+def test_each_class_is_a_weighted_yes_or_no():
     config, params = model(HEADS["multilabel"])
     batch = ugly(HEADS["multilabel"])
     [result], _ = run(config, params, batch, dropout=False)
@@ -204,7 +204,7 @@ def test_tags_are_asked_at_their_rows_alone():
     assert 0 < len(scores) < batch.T
 
 
-def test_the_score_of_a_token_as_start_and_as_end_is_its_product_with_a_vector_each():
+def test_start_and_end_scores_are_products_with_two_vectors():
     config, params = model(HEADS["span"])
     batch = ugly(HEADS["span"])
     start, end = params["head.weight"].T
@@ -213,7 +213,7 @@ def test_the_score_of_a_token_as_start_and_as_end_is_its_product_with_a_vector_e
     assert distance(found, np.stack([x @ start, x @ end], 1) + params["head.bias"]) <= 1e-13
 
 
-def test_the_score_of_a_choice_is_the_product_of_its_pooled_cls_with_a_vector():
+def test_the_score_of_a_choice_is_cls_times_a_vector():
     config, params = model(HEADS["choice"])
     batch = ugly(HEADS["choice"])
     cls = encoded(config, params, batch)[batch.cu_seqlens[:-1]]

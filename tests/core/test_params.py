@@ -63,7 +63,7 @@ def test_sizes_have_the_layers_width_heads_and_feed_forward_of_the_paper(size, s
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_heads_add_a_dense_layer_a_norm_a_bias_for_each_word_and_two_classes(size):
+def test_heads_of_pre_training_add_the_published_parameters(size):
     config = BertConfig.from_size(size, vocab_size=30_522)
     H = config.H
     heads = [entry for entry in parameter_table(config) if entry.name.startswith(("mlm.", "nsp."))]
@@ -221,7 +221,7 @@ def test_names_nest_into_a_tree_with_lists_for_numbers():
 
 
 @pytest.mark.parametrize("kind", ["classify", "multilabel", "tag", "span", "regress", "choice"])
-def test_a_head_is_one_linear_layer_at_the_end_with_a_pooler_where_it_reads_a_whole_sequence(kind):
+def test_a_head_is_one_linear_layer_behind_any_pooler(kind):
     outputs = {"classify": 3, "tag": 9, "span": 2}.get(kind, 1)
     params = Parameters(CONFIG, head=Head(kind, outputs))
     assert list(params)[-2:] == ["head.weight", "head.bias"]

@@ -194,7 +194,7 @@ def test_attention_shares_no_bits_with_the_other_sites():
         assert abs(correlation(heads[:, head], kept(SQUARE, site=5))) < SIGMAS
 
 
-def test_every_bit_that_goes_into_mix_flips_every_bit_that_comes_out_half_of_the_time():
+def test_each_bit_into_mix_flips_half_of_those_out():
     n = 1 << 15
     words = np.random.default_rng(0).integers(1 << 32, size=n, dtype=np.uint32)
     flipped = words[:, None] ^ (np.uint32(1) << np.arange(32, dtype=np.uint32))

@@ -447,9 +447,9 @@ def test_sides_of_an_equation_that_differ_are_an_error(capsys):
 
 
 def test_unknown_numbers_and_functions_are_refused(lesson):
-    with pytest.raises(InputError, match="number='99' is no notebook of the course; choose from 05"):
+    with pytest.raises(InputError, match="number='99' is not a notebook of the course; choose from 05"):
         course.begin("99")
-    with pytest.raises(InputError, match="number='05.9' is no exercise"):
+    with pytest.raises(InputError, match="number='05.9' is not an exercise"):
         lesson.passed("05.9")
     with pytest.raises(InputError, match="give draw="):
         lesson.check(defined("def f(x): return x\n"))

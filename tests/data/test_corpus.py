@@ -131,7 +131,7 @@ def test_documents_of_wikitext_begin_at_titles_and_not_at_blank_lines(tmp_path):
 def test_auto_finds_the_documents_of_real_texts(file, layout, documents):
     stream = sentences(real_data(f"text/{file}"))
     assert 1 + sum(sentence is None for sentence in stream) == documents
-    assert stream.found == {layout: 1}
+    assert stream.layouts_read == {layout: 1}
 
 
 def test_documents_layout_makes_each_line_a_document(tmp_path):
@@ -155,7 +155,7 @@ def test_continuous_layout_cuts_one_text_into_documents(tmp_path, between):
     (tmp_path / "a.txt").write_text(between.join(lines))
     stream = sentences(tmp_path / "a.txt", "continuous")
     assert list(stream) == [*lines[:32], None, *lines[32:64], None, *lines[64:]]
-    assert not stream.found  # it was asked for
+    assert not stream.layouts_read  # it was asked for
 
 
 def test_continuous_layout_unwraps_prose_and_ends_at_the_end_of_a_file(tmp_path):
@@ -173,8 +173,8 @@ def test_what_auto_found_is_a_sentence_with_the_layout_of_most_files_first(tmp_p
     write(tmp_path / "empty.txt", "\n\n")
     stream = sentences(tmp_path)
     for _ in range(2):  # however often it is read
-        assert [*stream] and stream.found == {"paragraphs": 2, "prose": 1}
-    assert layouts_text(stream.found) == (
+        assert [*stream] and stream.layouts_read == {"paragraphs": 2, "prose": 1}
+    assert layouts_text(stream.layouts_read) == (
         "Read as 2 files with one paragraph a line, a blank line between documents "
         "(paragraphs); 1 file with paragraphs over several lines, two blank lines between documents (prose); "
         "--layout reads the text otherwise."
@@ -190,7 +190,7 @@ def test_line_ends_of_every_system_read_alike(tmp_path, newline):
     )
 
 
-def test_a_border_of_files_is_a_border_of_documents_and_empty_files_leave_no_trace(tmp_path):
+def test_files_border_documents_and_empty_ones_leave_no_trace(tmp_path):
     write(tmp_path / "1.txt", "one.\n")
     write(tmp_path / "2.txt", "\n\n")
     write(tmp_path / "3.txt", "\ufefftwo.")
@@ -255,7 +255,7 @@ def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuses)
-    with pytest.raises(InputError, match=r"closed can't be read \(Permission denied\); open it to you"):
+    with pytest.raises(InputError, match=r"closed can't be read \(Permission denied\); change its"):
         find_files(tmp_path)
 
 

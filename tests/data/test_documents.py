@@ -39,7 +39,7 @@ def test_each_line_of_json_is_a_document_and_its_lines_are_paragraphs(tmp_path):
     for name in ("a.jsonl", "a.ndjson", "train.00-of-01.json"):
         stream = sentences(write(tmp_path / name, *rows))
         assert list(stream) == ["He came.", "She went.", "They", "met.", None, "Next ?one."]
-        assert stream.found == {"jsonl": 1} and stream.bytes_read == stream.bytes_total
+        assert stream.layouts_read == {"jsonl": 1} and stream.bytes_read == stream.bytes_total
     assert list(sentences(tmp_path / "a.jsonl", "sentences"))[0] == "He came. She went."
     (tmp_path / "b.jsonl.bz2").write_bytes(bz2.compress((tmp_path / "a.jsonl").read_bytes()))
     assert list(sentences(tmp_path / "b.jsonl.bz2")) == list(sentences(tmp_path / "a.jsonl"))
@@ -138,7 +138,7 @@ def test_a_dump_gives_the_passages_of_its_articles_and_nothing_else(tmp_path):
     for file in (FIXTURES / "wiki.xml", tmp_path / "wiki.xml-p1p20.bz2"):
         stream = sentences(file)
         assert "".join(f"{sentence or ''}\n" for sentence in stream) == expected
-        assert stream.found == {"wikipedia": 1} and stream.bytes_read == file.stat().st_size
+        assert stream.layouts_read == {"wikipedia": 1} and stream.bytes_read == file.stat().st_size
         words = count_corpus([file], BasicTokenizer(), show=False).words
         assert sum(words.values()) == len(BasicTokenizer().tokenize(expected))
 
@@ -258,7 +258,7 @@ def test_a_paragraph_a_line_stays_one_document_in_a_cell(tmp_path):
     (tmp_path / "a.csv").write_text('text\n"He came. She went.\n\nThey left."\nAll is well.\n')
     stream = sentences(tmp_path / "a.csv")
     assert list(stream) == ["He came.", "She went.", "They left.", None, "All is well."]
-    assert stream.found == {"table": 1} and stream.bytes_read == stream.bytes_total
+    assert stream.layouts_read == {"table": 1} and stream.bytes_read == stream.bytes_total
 
 
 def test_unquoted_commas_are_refused_by_their_line(tmp_path):

@@ -327,7 +327,7 @@ def test_stand_ins_that_are_wrong_are_refused(tmp_path):
         ("quora", "dev", r"line 1 has 3 columns between tabs, expected 4"),
         ("quora", "test", r"quora has no split 'test', only train, dev"),
         ("qnli", "test", r"qnli has no split 'test', only train, dev"),
-        ("paws", "dev", r"name='paws' is no stand-in; choose from quora, snli"),
+        ("paws", "dev", r"name='paws' is not a stand-in; choose from quora, snli"),
     ):
         with pytest.raises(InputError, match=sentence):
             pairs.read(name, tmp_path, split)

@@ -294,7 +294,7 @@ def test_special_tokens_are_never_predicted_and_every_other_position_is_as_often
     assert np.abs(rate - 10 / 61).max() < 0.035  # 10 of 61; five standard deviations
 
 
-def test_max_predictions_per_seq_is_a_ceiling_and_defaults_to_the_share_of_the_length(shards):
+def test_most_predictions_default_to_a_share_of_the_length(shards):
     assert InstanceOptions(seq_length=128).most_predictions == 20
     assert InstanceOptions(seq_length=512).most_predictions == 77
     assert InstanceOptions(seq_length=100, masked_lm_prob=0.07).most_predictions == 7

@@ -27,7 +27,7 @@ def test_marks_that_are_stripped_are_told(text, share, example):
     with pytest.warns(UserWarning, match=f"{share}% of the characters of the text lose a mark") as caught:
         marks.warn()
     assert example in str(caught[0].message)
-    assert "`keep_accents` leaves marks where they are" in str(caught[0].message)
+    assert "keep_accents=True leaves marks where they are" in str(caught[0].message)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from small_corpus import write_corpus
 from minibert import cli
 from minibert.base.errors import InputError, RunError
 from minibert.data import instances as instances_module
-from minibert.data.instances import InstanceOptions, Instances, Position
+from minibert.data.instances import InstanceOptions, Instances, Position, stream_slots
 from minibert.data.shards.joined import (
     EndToEnd,
     JoinedShards,
@@ -227,7 +227,7 @@ def test_parts_of_something_else_are_refused(corpus, vocabulary, whole, thirds, 
     cased = tmp_path / "cased"
     Tokenizer.from_pretrained(vocabulary, lower_case=False).save_pretrained(cased)
     assert "was made with another corpus" in refused(str(corpus / "1.txt"), *base, "--part", "2/3")
-    assert "--layout auto instead of prose" in refused(
+    assert "was made with the layout auto instead of prose" in refused(
         str(corpus), *base, "--part", "2/3", "--layout", "prose"
     )
     assert "was made with another vocabulary" in refused(
@@ -368,7 +368,7 @@ def test_a_link_to_shards_that_can_not_be_one_is_refused(tmp_path):
     link = tmp_path / "elsewhere.json"
     for wrong in (told | {"folder": 5}, told | {"tokens": "9"}, [], "[" * 100_000):
         link.write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
-        with pytest.raises(InputError, match=r"elsewhere\.json can't be read.*; remove it and say with"):
+        with pytest.raises(InputError, match=r"elsewhere\.json can't be read.*; remove it, and name"):
             open_shards(tmp_path)
     link.write_text(json.dumps(told))
     with pytest.raises(InputError, match=r"elsewhere\.json names .*, which holds no shards but names"):
@@ -390,9 +390,9 @@ def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     assert "step-000000006" in before.name
     last.unlink()  # as if the run had been killed in its last steps
     shards.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="shards is not there, .* or tell with --shards where they are"):
+    with pytest.raises(InputError, match="shards is not there, .* or name their folder with `shards`"):
         evaluate(run, targets=50, engine="numpy")
-    with pytest.raises(InputError, match="shards is not there, .* or tell with --shards where they are"):
+    with pytest.raises(InputError, match="shards is not there, .* or name their folder with `shards`"):
         pretrain(PretrainOptions.resumed(run / "training.json"), run, resume=True, show=False)
     resumed = PretrainOptions.resumed(run / "training.json", shards=str(tmp_path / "moved"))
     pretrain(resumed, run, resume=True, show=False)
@@ -407,7 +407,7 @@ def test_a_run_goes_on_with_its_own_shards_only(corpus, vocabulary, thirds, stra
     resumed = PretrainOptions.resumed(run / "training.json", shards=str(other))
     with pytest.raises(InputError, match="are not those that the run began with: 9 documents"):
         pretrain(resumed, run, resume=True, show=False)
-    with pytest.raises(InputError, match=r"The run cannot go on with corpus=\(\) \(the run has"):
+    with pytest.raises(InputError, match=r"The run cannot be resumed with corpus=\(\) \(the run has"):
         PretrainOptions.resumed(straight / "training.json", shards=str(thirds))
     with pytest.raises(InputError, match="holds token shards of its own"):
         link_shards(straight / "shards", open_shards(thirds))
@@ -488,24 +488,29 @@ def test_slices_of_batches_are_the_batches(numbered, monkeypatch, options):
     shards = TokenShards(numbered)
     made = InstanceOptions(seq_length=24, **options)
 
-    def stream(position, *part):
-        instances = Instances(shards, np.arange(shards.n_documents), NUMBERED, made)
-        return itertools.islice(instances.stream(position, *part), 7 * 60)
+    def instances():
+        return Instances(shards, np.arange(shards.n_documents), NUMBERED, made)
+
+    def some_batches(stream):
+        return list(itertools.islice(stream, 7 * 60))
 
     for begin in (Position(0, 0, 0), Position(0, 1, 3)):
-        whole = list(stream(begin))
+        whole = some_batches(instances().stream(begin))
         assert whole[-1][1].epoch >= 1
-        slices = [list(stream(begin, 7, first, last)) for first, last in ((0, 2), (2, 3), (3, 7))]
+        shares = [
+            some_batches(stream_slots(instances(), begin, 7, first, last))
+            for first, last in ((0, 2), (2, 3), (3, 7))
+        ]
         for number, (sequence, after) in enumerate(whole):
-            own = [one[number][0] for one in slices]
-            assert [one[number][1] for one in slices] == [after] * 3
+            sequences = [share[number][0] for share in shares]
+            assert [share[number][1] for share in shares] == [after] * 3
             holder = next(i for i, last in enumerate((2, 3, 7)) if number % 7 < last)
-            assert [i for i, mine in enumerate(own) if mine is not None] == [holder]
-            assert as_key(own[holder]) == as_key(sequence)
+            assert [i for i, made_here in enumerate(sequences) if made_here is not None] == [holder]
+            assert as_key(sequences[holder]) == as_key(sequence)
 
 
 def test_tokens_of_other_slices_are_never_read(numbered):
-    def read_by(*part):
+    def read_by(*slots):
         shards = Recorded(numbered)
         instances = Instances(
             shards,
@@ -515,7 +520,7 @@ def test_tokens_of_other_slices_are_never_read(numbered):
         )
         shards.read[:] = False
         own = set()
-        for sequence, after in instances.stream(Position(0, 0, 0), *part):
+        for sequence, after in stream_slots(instances, Position(0, 0, 0), *slots):
             if sequence is not None:
                 ids = sequence.input_ids.copy()
                 ids[sequence.masked_positions] = sequence.masked_labels
@@ -528,7 +533,7 @@ def test_tokens_of_other_slices_are_never_read(numbered):
     for own, read in halves:
         assert read == own and own
     assert halves[0][1].isdisjoint(halves[1][1])
-    everything, read = read_by()
+    everything, read = read_by(4, 0, 4)
     assert everything == read == halves[0][1] | halves[1][1] == set(range(TokenShards(numbered).n_tokens))
 
 
@@ -542,14 +547,14 @@ def test_stretches_of_a_batch_are_the_batch_wherever_a_run_goes_on(straight):
         )
         for (batch, after), *own in zip(whole, *parts, strict=True):
             assert [position for _, position in own] == [after] * 3
-            batches = [one for one, _ in own]
+            batches = [part for part, _ in own]
             for name in ("input_ids", "token_type_ids", "positions", "sequence_index", "masked_labels"):
-                joined = np.concatenate([getattr(one, name) for one in batches])
+                joined = np.concatenate([getattr(part, name) for part in batches])
                 assert joined.tolist() == getattr(batch, name).tolist(), name
 
 
 @pytest.mark.parametrize("part", [(4, 3, 3), (4, 0, 5), (4, -1, 2), (0, 0, 0)])
 def test_slots_that_no_batch_has_are_refused(numbered, part):
     shards = TokenShards(numbered)
-    with pytest.raises(InputError, match="are no slots of a batch"):
-        next(Instances(shards, [0, 1], NUMBERED).stream(Position(0, 0, 0), *part))
+    with pytest.raises(InputError, match="are not slots of a batch"):
+        next(stream_slots(Instances(shards, [0, 1], NUMBERED), Position(0, 0, 0), *part))

@@ -133,9 +133,9 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "a,1\n", {"text": 1, "label": 3}, r"no column 3, it has 2 columns"),
         ("a.csv", "a,1\n", {"text": 0, "label": 2}, r"no column 0"),
         ("a.csv", "review;label\na;1\n", {}, r"no column 'text', its header is review, label; name a column"),
-        ("a.csv", "a;1\n", {"text": 1, "label": 2}, r"by ';' and not ',': give --column delimiter=';'\.$"),
-        ("a.csv", "a\t1\n", {"text": 1, "label": 2}, r"by '\\t' and not ',': give --column delim"),
-        ("a.csv", "text;label\na;1\n", {"delimiter": ","}, r"by ';' and not ',': give --column delim"),
+        ("a.csv", "a;1\n", {"text": 1, "label": 2}, r"by ';' and not ',': give columns=\{'delimiter': ';'"),
+        ("a.csv", "a\t1\n", {"text": 1, "label": 2}, r"by '\\t' and not ',': give columns=\{'delim"),
+        ("a.csv", "text;label\na;1\n", {"delimiter": ","}, r"by ';' and not ',': give columns=\{'delim"),
         ("a.csv", "text,label\na\n", {}, "line 2 has 1 column and the first row has 2; check the"),
         ("a.csv", "a,1\n", {"text": 1, "label": -2}, r"text and label are one column; give each its own"),
         ("a.jsonl", '{"a": "b"}\n', {"text": "a", "label": "a"}, r"text and label are one column; give each"),
@@ -149,7 +149,7 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "text,label\na,inf\n", {"numeric": True}, r"line 2.* 'inf', expected a number"),
         ("a.csv", "text,label\n", {}, r"has no rows"),
         ("a.csv", "", {}, r"has no rows"),
-        ("a.xls", "text,label\n", {}, r"of the suffixes .csv .tsv .tab .txt .jsonl .*--column delimiter=,"),
+        ("a.xls", "text,label\n", {}, r"of the suffixes .csv .tsv .tab .txt .*columns=\{'delimiter': ','"),
         ("a.csv", "text,label\na,1\n", {"delimiter": "||"}, r"delimiter='\|\|' can't part columns"),
         ("a.jsonl", '{"text": "a"}\n', {}, r"line 1 has no 'label', its keys are text"),
         ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
@@ -325,7 +325,7 @@ def test_questions_of_json_lines_have_several_answers(tmp_path):
         ("a.csv", "question,context,answer\n ,c,\n", {}, r"line 2: the column 'question' has no text"),
         ("a.csv", "question,context,answer\nq,,\n", {}, r"line 2: the column 'context' has no text"),
         ("a.csv", "question,context,answer\nq,c,c\n", {"answer": None, "start": 1}, "start=1 needs"),
-        ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is no text"),
+        ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is not a text"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": ["c"], "at": [0, 1]}', {"start": "at"},
          r"line 1 has 1 answer and 2 places"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": {"value": "c"}}', {},
@@ -446,7 +446,7 @@ def test_tags_may_be_numbers_of_classes(tmp_path):
     path = write(tmp_path, '{"words": ["EU", "rejects"], "ner_tags": [3, 0]}\n', "a.jsonl")
     assert tables.read_tags(path, tags="ner_tags") == [TaggedSentence(("EU", "rejects"), ("3", "0"), 0)]
     path = write(tmp_path, '{"words": [1, 2], "ner_tags": [3, 0]}\n', "a.jsonl")
-    with pytest.raises(InputError, match="the list 'words' holds something that is no word"):
+    with pytest.raises(InputError, match="the list 'words' holds something that is not a word"):
         tables.read_tags(path, tags="ner_tags")
 
 

@@ -131,7 +131,7 @@ def test_with_kernels_for_the_processor_nothing_is_tried(trials, monkeypatch):
     monkeypatch.setattr(hardware, "instruction_sets", lambda: ["avx2", "portable"])
     assert engines.choose("auto")[1].endswith("the fastest engine installed")
     options = PretrainOptions(steps=1, dtype="float32")
-    assert engines.settled(options) == options and trials[1] == []
+    assert engines.resolve_auto(options) == options and trials[1] == []
 
 
 def test_the_engine_that_a_trial_chose_is_stored_with_the_run(trials, tmp_path):
@@ -145,7 +145,7 @@ def test_the_engine_that_a_trial_chose_is_stored_with_the_run(trials, tmp_path):
     seconds["cpp"] = 0.01
     registry._trial.cache_clear()
     assert PretrainOptions.resumed(tmp_path / "run" / "training.json", steps=2).engine == "numpy"
-    assert engines.settled(options.resolved()).engine == "cpp"
+    assert engines.resolve_auto(options.resolved()).engine == "cpp"
 
 
 def test_a_trial_takes_a_step_of_each_engine():

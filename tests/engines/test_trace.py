@@ -319,7 +319,7 @@ def test_events_are_complete_ones_in_microseconds_of_a_few_steps(engine, tmp_pat
 
 
 @every_engine
-def test_rows_add_up_to_the_time_that_was_watched_and_most_of_it_is_in_operations(engine):
+def test_rows_add_up_to_the_time_watched(engine):
     one_step(engine, size="aligned")
     with watch(engine) as seen:
         for _ in range(5):

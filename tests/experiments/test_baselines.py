@@ -97,6 +97,7 @@ def test_parts_of_speech_are_the_most_frequent_of_their_word():
     assert (name, found) == ("most frequent tag of each word", [["DT", "NN", "PRP", "NN", "NN"]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "published"), [("dev", 71.18), ("test", 59.61)])
 def test_entities_of_train_score_as_the_baseline_that_conll_2003_published(split, published):
     """Tjong Kim Sang and De Meulder (2003), table 5; how they broke ties is not told."""

@@ -84,14 +84,12 @@ def test_final_metrics_are_those_of_the_reports(tuned, pretrained):
     assert both.figures["A"]["steps"] == 12
 
 
-def test_held_out_losses_of_other_targets_are_not_set_against_each_other_without_a_word(pretrained):
+def test_comparing_losses_of_other_targets_is_warned_of(pretrained):
     (note,) = compare([pretrained / "one", pretrained / "two"]).to_json()["notes"]
     assert note.startswith("No interval, as held-out targets differ: compare each loss with its own floor")
 
 
-def test_that_held_out_losses_on_the_same_targets_have_no_interval_is_said_with_the_reason(
-    pretrained, tmp_path
-):
+def test_losses_without_an_interval_say_why(pretrained, tmp_path):
     shutil.copytree(pretrained / "one", tmp_path / "same")
     found = compare([pretrained / "one", tmp_path / "same"])
     (note,) = found.to_json()["notes"]
@@ -281,9 +279,9 @@ def test_what_curves_are_drawn_over_is_asked_for_with_a_page_alone(pretrained, c
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (("one", "nothing"), r"runs='.*nothing' is no folder; name that of a run\."),
+        (("one", "nothing"), r"nothing is not a folder; name that of a run\."),
         (("one", "."), r"holds no run \(neither training.json nor finetune.json is there\)"),
-        (("one", "../../one"), r"is no folder"),
+        (("one", "../../one"), r"is not a folder"),
         (("one", "one"), r"A run is named twice"),
         (("one",), r"1 run can't be compared; name from 2 to 8"),
         (tuple("one" for _ in range(9)), r"9 runs can't be compared"),
@@ -320,7 +318,7 @@ def test_a_page_is_written_over_nothing_but_a_page(tuned, capsys):
     report = tuned / "long" / "report.json"
     before = report.read_bytes()
     words = ["compare", str(tuned / "long"), str(tuned / "short"), "--out", str(report)]
-    assert "is no name of a page; give one that ends in .html" in ends_badly(capsys, 2, *words)
+    assert "is not the name of a page; give one that ends in .html" in ends_badly(capsys, 2, *words)
     assert report.read_bytes() == before
 
 

@@ -202,7 +202,7 @@ def test_a_table_without_results(plan):
     assert "<svg" not in page.write(plan.out, plan, Results(plan.out, []), [found]).read_text()
 
 
-def test_what_was_not_run_or_left_out_is_on_the_page_and_in_the_text(plan):
+def test_what_was_left_out_is_on_page_and_in_text(plan):
     ordering = TABLES["table5"].orderings[1]
     found = judged_of("table5")
     found.verdicts.clear()

@@ -129,6 +129,7 @@ def test_a_damaged_cell_is_named_and_run_again(whole, tmp_path, capsys):
     assert results_of(plan) == results_of(whole)
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_is_marked_and_not_run_again(tmp_path, monkeypatch):
     plan, kept = Plan(tmp_path / "diverging", TINY), cells.finetune
 
@@ -234,7 +235,7 @@ def copied(whole, out):
     return Plan(out, TINY)
 
 
-def test_a_file_that_is_divided_is_found_in_a_folder_of_the_folder_of_data(tmp_path):
+def test_a_divided_file_is_found_in_a_folder_below(tmp_path):
     folder = tmp_path / "glue" / "QNLI"
     folder.mkdir(parents=True)
     rows = (f"{n}\twho is {n}?\tIt is {n}.\t{'not_' * (n % 2)}entailment" for n in range(40))
@@ -411,6 +412,7 @@ def test_what_needs_a_pre_training_that_diverged_is_given_up_at_once(whole, tmp_
     assert results["bert@40%/sentence/seed2"] == {"failed": given_up} == results["bert/sentence/seed2"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of tasks that are missing, and rows of QQP that lack columns
 def test_table_1_has_an_average_and_the_zip_that_glue_takes(tmp_path):
     plan = Plan(tmp_path, TINY, TESTS / "fixtures" / "tasks")

@@ -385,7 +385,7 @@ REVEALED = """(pairs) => {
 }"""
 
 
-def test_rows_out_of_sight_are_written_when_they_come_into_it_or_after_a_pause(page, model):
+def test_rows_are_written_once_seen_or_after_a_pause(page, model):
     text = "the charming film was [MASK] and dull " * 5
     page.fill("#text-a", text)
     drawn(page)

@@ -209,7 +209,7 @@ def test_options_reach_the_tagger_the_optimizer_the_loop_and_the_figures_of_a_st
     assert (optimizer.weight_decay, optimizer.clip_norm, optimizer.bias_correction) == (0.07, 2.5, False)
 
     assert len(examples) == 27
-    assert (loop.total_steps, loop.evaluate_steps, loop.accumulate, loop.keep) == (120, 3, 3, 5)
+    assert (loop.total_steps, loop.evaluate_steps, loop.accumulate, loop.max_checkpoints) == (120, 3, 3, 5)
     assert (loop.save_seconds, loop.save_steps) == (7.0, 9)
     rates = [loop.rate(step) for step in (0, 12, 24, 60)]
     assert rates == pytest.approx([0, 0.25, 0.4, 0.25])

@@ -117,7 +117,7 @@ def test_the_command_takes_pairs_and_makes_vectors_of_length_one(folder, tmp_pat
     assert "Text 2 has no tab; --pair needs one between two texts." in line
 
 
-def test_left_to_right_cls_is_refused_and_the_pooled_vector_is_of_the_last_token(model, tokenizer):
+def test_left_to_right_pools_the_last_token_never_cls(model, tokenizer):
     config = dataclasses.replace(model.config, is_decoder=True)
     causal = Bert(config, Parameters(config, model.params.flat), model.ops, tokenizer)
     found = vectors_of(causal, TEXTS, pool="pooled")
@@ -285,13 +285,15 @@ def test_vectors_are_those_of_the_encoder_whatever_stands_on_it(model, tokenizer
 def test_a_model_without_a_pooler_has_no_pooled_vectors(folder, model, tmp_path, capsys):
     bare = Bert.from_pretrained(folder, "numpy")
     bare.missing = ("bert.pooler.dense.weight", "bert.pooler.dense.bias")
-    with pytest.raises(InputError, match="pool='pooled': this model has no pooler; choose another pool"):
+    with pytest.raises(
+        InputError, match="pool='pooled' needs a pooler, which this model does not have; choose"
+    ):
         Extractor(bare, pool="pooled")
     np.testing.assert_array_equal(vectors_of(bare, TEXTS), vectors_of(model, TEXTS))
     bare.save_pretrained(tmp_path / "bare")
     words = ["features", "rome", "--model", tmp_path / "bare", "--out", tmp_path / "v.npy"]
     line = ends_badly(capsys, 2, *map(str, words), "--pool", "pooled")
-    assert "--pool pooled: this model has no pooler; choose another pool." in line
+    assert "--pool pooled needs a pooler, which this model does not have; choose another pool." in line
 
 
 # The command

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import google_folder
 import numpy as np
 import pytest
 from small_tasks import reviews, small_options
@@ -51,7 +52,7 @@ def test_rates_that_are_given_and_those_of_frozen_features_stay():
 def test_the_width_of_a_model_is_read_from_its_configuration(model, tmp_path):
     assert hub.hidden_size(model) == 24
     config = BertConfig.from_size("1-32-2", vocab_size=20, max_position_embeddings=8)
-    hub.save_tf(tmp_path / "google", config, initialise(config, seed=0))
+    google_folder.write(tmp_path / "google", config, initialise(config, seed=0))
     assert hub.hidden_size(tmp_path / "google") == 32
     assert hub.hidden_size(tmp_path / "nowhere") is None
     (tmp_path / "empty").mkdir()

@@ -9,6 +9,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+import google_folder
 import numpy as np
 import pytest
 from one_text import fill_masks
@@ -354,7 +355,7 @@ def test_options_reach_the_loop_and_the_order_of_the_examples(unusual, monkeypat
     with pytest.raises(Captured) as caught:
         running.run_once(unusual, 0.0)
     batches, loop = caught.value.args
-    assert (loop.total_steps, loop.evaluate_steps, loop.accumulate, loop.keep) == (100, 10, 3, 5)
+    assert (loop.total_steps, loop.evaluate_steps, loop.accumulate, loop.max_checkpoints) == (100, 10, 3, 5)
     assert (loop.save_seconds, loop.save_steps) == (7.0, 9)
     features = unusual.prepared.train
     chosen = [features[i].sequences[0].input_ids for i in epoch_order(len(features), seed=6, epoch=0)[:16]]
@@ -366,7 +367,7 @@ def test_options_reach_the_loop_and_the_order_of_the_examples(unusual, monkeypat
     [Head("classify", 3), Head("choice", 1), Head("span", 2), Head("tag", 5)],
     ids=lambda head: head.kind,
 )
-def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual, head):
+def test_figures_of_a_step_follow_from_seed_and_step(unusual, head):
     rng = np.random.default_rng(0)
     config = config_of(SIZES["ugly"], hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2)
     params, batch = random_parameters(config, rng, head), random_task_batch(SIZES["ugly"], head, rng)
@@ -445,7 +446,7 @@ def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run
 def test_a_checkpoint_of_tensorflow_is_begun_with_by_its_folder_or_its_path(run, sst2, tmp_path):
     folder = tmp_path / "tf"
     config, params, _ = hub.load(run)
-    hub.save_tf(folder, config, params, ("0", "1"))
+    google_folder.write(folder, config, params, ("0", "1"))
     Tokenizer.from_pretrained(run).save_pretrained(folder)
     said = []
     for number, model in enumerate((folder, folder / "bert_model.ckpt")):
@@ -474,8 +475,10 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     fails(
         small_options(model, data, "classify"),
         out,
-        f"^{data}, dev: Line 2 of dev.tsv has the label 'c', which no example to learn from has",
+        f"^{data}, dev: Line 2 of dev.tsv has the label 'c', which no training example has",
     )
+    data = own(two, [("the film", "c")])  # a text of train.tsv, too
+    fails(small_options(model, data, "classify"), out, "Line 2 of dev.tsv has the label 'c'")
     data = own([*two, (" ", "a")], two)
     fails(small_options(model, data, "classify"), out, "has no text")
     data = own([*two, ("\u200b", "a")], two)
@@ -655,7 +658,7 @@ def test_a_loss_that_is_no_number_is_a_failed_run(model, sst2, tmp_path, monkeyp
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_last_step_that_leaves_the_numbers_is_a_failed_run(model, sst2, tmp_path):
     out = tmp_path / "run"
-    with pytest.raises(RunError, match="After step 1 what the model says of dev is no finite number"):
+    with pytest.raises(RunError, match="After step 1 what the model says of dev is not finite"):
         finetune(small_options(model, sst2, max_steps=1, learning_rates=(1e38,)), out, show=False)
     assert not (out / "model.safetensors").exists() and not (out / "best").exists()
 

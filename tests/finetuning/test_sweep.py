@@ -124,6 +124,7 @@ def test_a_run_that_diverges_does_not_end_the_sweep(model, sst2, tmp_path, monke
     assert finetune(options, tmp_path, resume=True, show=False)["runs"] == report["runs"]
 
 
+@pytest.mark.slow
 def test_a_grid_says_of_each_setting_its_mean_and_deviation(model, sst2, tmp_path):
     given = {"batch_size": (8, 16), "learning_rates": (5e-3, 1e-6), "epochs": (0.5, 1), "restarts": 2}
     options = small_options(model, sst2, **given)

@@ -41,7 +41,7 @@ def test_page_needs_no_network_and_no_script():
     assert "url(" not in document and "@import" not in document and "prefers-color-scheme: dark" in document
 
 
-def test_every_check_has_its_error_and_bound_in_the_table_and_a_dot_in_the_picture():
+def test_every_check_is_in_the_table_and_the_picture():
     found = Page(proof_page(ROWS, [Ops()]))
     head, *lines = found.rows
     assert head[:2] == ["operation", "backward"]

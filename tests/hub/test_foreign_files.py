@@ -2,6 +2,7 @@
 
 import json
 
+import google_folder
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -9,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from minibert import Bert, InputError, Tokenizer, cli, hub
 from minibert.base.reading import byte_pieces
 from minibert.core.config import BertConfig
-from minibert.hub import save_hf, save_tf
+from minibert.hub import save_hf
 from minibert.hub.checkpoint import load_checkpoint
 from minibert.model.params import initialise
 
@@ -56,7 +57,7 @@ def test_pointer_in_place_of_a_part_or_index_is_named(folder):
 
 @pytest.mark.parametrize("ending", ["index", "data-00000-of-00001"])
 def test_pointer_in_place_of_tensorflow_s_file_is_named(tmp_path, ending):
-    save_tf(tmp_path, CONFIG, initialise(CONFIG, 1))
+    google_folder.write(tmp_path, CONFIG, initialise(CONFIG, 1))
     require_pointer(tmp_path / f"bert_model.ckpt.{ending}", lambda: hub.load(tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import google_folder
 import numpy as np
 import pytest
 from agreement import stored_tensors
@@ -10,7 +11,12 @@ from safetensors.numpy import load_file, save_file
 from minibert import hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
+from minibert.core.gradcheck.cases import SIZES
+from minibert.core.gradcheck.losses import task_losses
+from minibert.finetuning import foreign
+from minibert.model.head_kinds import KINDS
 from minibert.model.params import PRETRAINING, Head, initialise
+from minibert.reports import card
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 LABELS = {
@@ -115,7 +121,7 @@ def test_under_another_head_the_encoder_is_kept_and_the_rest_is_fresh(asked, kin
 def test_a_head_of_lstms_comes_back_under_names_of_its_own(tmp_path):
     params = initialise(CONFIG, 2, head=Head("tag", 4, lstm=True))
     hub.save_hf(tmp_path / "hf", CONFIG, params)
-    hub.save_tf(tmp_path / "tf", CONFIG, params)
+    google_folder.write(tmp_path / "tf", CONFIG, params)
     for name in ("hf", "tf"):
         _, loaded, report = hub.load(tmp_path / name)
         assert (loaded.head, report) == (params.head, ((), (), ()))
@@ -238,7 +244,7 @@ def test_what_float16_cannot_hold_is_refused(tmp_path):
         hub.save_hf(tmp_path / "x", CONFIG, params, dtype="int8")
 
 
-def test_relatives_with_a_bert_s_arithmetic_are_read_and_what_they_have_more_is_listed(tmp_path):
+def test_relatives_of_bert_are_read_and_their_extras_listed(tmp_path):
     params = initialise(CONFIG, 1)
     hub.save_hf(tmp_path, CONFIG, params)
     change_fields(tmp_path, model_type=None, cell={}, emb_size=6, structure=[])  # as in TinyBERT's folders
@@ -269,3 +275,12 @@ def test_the_same_folder_twice_is_the_same_bytes(kind, saved, tmp_path):
     assert stored_tensors(tmp_path / "again") == stored_tensors(folder)
     for name in ("config.json", "model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_every_kind_of_head_is_in_every_table():
+    with_outputs = {name for name, kind in KINDS.items() if kind.outputs != 0}
+    assert with_outputs == set(HEADS) == set(foreign.TASKS)
+    assert with_outputs | {"pretraining", "none"} == set(card.PURPOSES)
+    assert with_outputs == {name for name, kind in KINDS.items() if kind.loss}
+    cases = task_losses(SIZES["ugly"], np.random.default_rng(0))
+    assert with_outputs == {case.variant.split()[0] for case in cases}

@@ -77,7 +77,7 @@ def test_saved_configuration_says_what_transformers_reads(tmp_path):
     assert fields.keys() <= theirs.keys()
 
 
-def test_what_was_saved_comes_back_bit_for_bit_and_the_same_model_makes_the_same_file(tmp_path):
+def test_a_saved_model_comes_back_bit_for_bit(tmp_path):
     for name in ("once", "again"):
         save_hf(tmp_path / name, CONFIG, PARAMS)
     config, params, report = load_hf(tmp_path / "once")
@@ -293,7 +293,7 @@ def test_missing_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("file, command", [("training.json", "pretrain"), ("finetune.json", "finetune")])
-def test_a_run_without_a_model_yet_is_told_apart_from_a_folder_of_something_else(tmp_path, file, command):
+def test_a_run_without_a_model_is_recognised(tmp_path, file, command):
     with pytest.raises(InputError, match="give the folder of a BERT"):
         load_hf(tmp_path)
     (tmp_path / file).write_text("{}")

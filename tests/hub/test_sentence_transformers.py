@@ -40,7 +40,7 @@ def test_the_vector_of_cls_can_be_asked_for(folder):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((8, "pooled"), "pool='pooled' is not sentence-transformers'; choose mean or cls."),
+        ((8, "pooled"), "pool='pooled' is not sentence-transformers'; choose cls or mean."),
         ((9,), "length=9 is not possible; give 2 to the model's 8 positions."),
     ],
 )

@@ -254,7 +254,7 @@ def test_a_shape_that_makes_no_sense_is_refused_by_the_name_of_the_field(field, 
 def test_a_configuration_comes_back_from_json_and_another_s_does_not():
     assert BilstmConfig.from_dict(CONFIG.to_dict() | {"transformers_version": "5"}) == CONFIG
     for other in ({}, {"model_type": "bert"}, {"model_type": "bilstm", "inputs": 3}):
-        with pytest.raises(InputError, match="is no tagger of LSTMs; expected 'bilstm' with inputs"):
+        with pytest.raises(InputError, match="is not a tagger of LSTMs; expected 'bilstm' with inputs"):
             BilstmConfig.from_dict(other)
 
 

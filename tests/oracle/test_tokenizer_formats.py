@@ -302,7 +302,7 @@ def test_truncation_and_windows_are_theirs(both, truncation, pairs, add_special_
 
 @pytest.mark.parametrize("truncation", ["only_first", "only_second"])
 @pytest.mark.parametrize("n_special", [0, 3])
-def test_a_pair_is_refused_where_theirs_is_as_nothing_of_a_text_would_be_left(both, truncation, n_special):
+def test_a_pair_is_refused_where_no_text_would_be_left(both, truncation, n_special):
     ours, theirs = both
     refused = 0
     for n_first, n_second, room in product(range(6), range(6), range(1, 11)):

@@ -71,7 +71,7 @@ def test_old_texts_have_the_same_ids_hidden_states_and_logits_of_old_pieces(engi
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-5)
 
 
-def test_a_new_word_begins_as_the_mean_of_its_pieces_and_the_least_of_their_biases(model, tmp_path):
+def test_a_new_word_begins_as_the_mean_of_its_pieces(model, tmp_path):
     extend(model, tmp_path / "out", words=words_in(tmp_path, "cats", "ß"), show=False)
     tokenizer = Tokenizer.from_pretrained(model)
     old, new = hub.load(model)[1], hub.load(tmp_path / "out")[1]
@@ -148,7 +148,7 @@ def test_nothing_is_measured_per_byte_that_fills_no_gaps(model, corpus, tmp_path
         evaluate_words(model, (str(tmp_path / "text.txt"),), engine="numpy")
 
 
-def test_a_model_with_new_pieces_is_trained_further_and_is_a_model_of_a_step(corpus, tmp_path):
+def test_a_model_with_new_pieces_trains_further(corpus, tmp_path):
     small = dict(layout="sentences", seq_length="16", batch_size=2, evaluations=0, engine="numpy")
     run, further = tmp_path / "run", tmp_path / "further"
     options = PretrainOptions(
@@ -199,7 +199,7 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
     [
         (
             "two words",
-            "'two words' is no word as the tokenizer reads text, where it becomes 'two', 'words'",
+            "'two words' is not a word as the tokenizer reads text, where it becomes 'two', 'words'",
         ),
         ("covid-19", "where it becomes 'covid', '-', '19'"),
         (
@@ -209,7 +209,7 @@ def test_an_encoder_without_a_head_is_extended_and_not_measured(model, corpus, t
         ("##ology", "where it becomes '#', '#', 'ology'"),
         ("\u200d", "where it vanishes"),
         ("a" * 201, "a word of over 200 characters is [UNK]; give one word a line"),
-        ("a-b\ndog\nc d", "becomes 'a', '-', 'b'; {folder}/words.txt, line 4: 'c d' is no word"),
+        ("a-b\ndog\nc d", "becomes 'a', '-', 'b'; {folder}/words.txt, line 4: 'c d' is not a word"),
     ],
 )
 def test_what_can_be_no_new_piece_is_refused_with_its_line(word, told, model, tmp_path, capsys):
@@ -296,7 +296,7 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     learn = ("--learn-from", corpus)
     assert "--n 0 asks for no piece; give at least 1." in told(*learn, "--n", 0)
     words = ("--words", words_in(tmp_path, "cats"))
-    no_text = "--n 5 says how many pieces to learn, and there is no text to learn from; leave it out."
+    no_text = "--n 5 says how many pieces to learn, and there is no text to learn them from; leave it out."
     assert no_text in told(*words, "--n", 5)
     assert "Nothing says which pieces are new" in told()
     assert "There is no word to add; give a file with one word a line." in told("--words", words_in(tmp_path))

@@ -169,7 +169,7 @@ def test_a_run_on_texts_goes_on_without_them(documents, tmp_path):
     assert longer.report["steps"] == 3
     again = minibert.pretrain(documents, out=run.folder, resume=True, steps=4, show=False)
     assert again.report["steps"] == 4
-    with pytest.raises(minibert.InputError, match="cannot go on with corpus=.*24 texts in memory"):
+    with pytest.raises(minibert.InputError, match="cannot be resumed with corpus=.*24 texts in memory"):
         minibert.pretrain([*documents, "One more text."], out=run.folder, resume=True, show=False)
 
 

@@ -121,7 +121,7 @@ def test_it_names_no_folder_of_the_machine(finished, corpus):
 def test_minutes_are_explained_by_the_measured_speed():
     minutes = PretrainOptions(minutes=8).resolved()
     plan = {"per_step": [[10, 0.0125], [16, 0.025]], "held_out_share": 0.5}
-    changed = Timetable.of(100).ending(at=140, seen_from=20)
+    changed = Timetable.of(100).rescheduled(end=140, from_step=20)
     assert page._budget(minutes, plan, changed) == (
         "what fits into 8 minutes: a step took 12.5 ms at length 10, 25 ms at length 16; 100 were planned, "
         "before the speed changed on the way; held-out text is measured on 50% of the usual targets"

@@ -11,6 +11,7 @@ from collections import Counter
 from itertools import count
 from types import SimpleNamespace
 
+import google_folder
 import numpy as np
 import pytest
 from one_text import fill_masks
@@ -193,7 +194,7 @@ def test_options_that_are_paths_and_numbers_of_numpy_survive_json(tmp_path):
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"size": "huge"}, "size='huge' is no size of a BERT"),
+        ({"size": "huge"}, "size='huge' is not a size of BERT"),
         ({"steps": 5, "minutes": 1.0}, "both given"),
         ({"steps": 0}, "steps=0"),
         ({"minutes": 0.0}, "minutes=0.0"),
@@ -383,7 +384,7 @@ def test_training_and_measuring_draw_from_their_own_documents_seeds_and_masks(un
     )  # fmt: skip
 
 
-def test_the_figures_of_a_step_are_those_of_the_loss_with_dropout_drawn_from_seed_and_step(unusual):
+def test_figures_of_a_step_follow_from_seed_and_step(unusual):
     state = unusual.start()
     params, config = state.params, state.params.config
     batch, _ = next(unusual.batches(Timetable.of(1)))
@@ -407,9 +408,11 @@ def test_options_reach_the_loop(run, tmp_path):
         task.options, accumulate=3, checkpoint_seconds=7.0, checkpoint_steps=5, keep=9, evaluations=4
     )
     task, state = dataclasses.replace(task, options=options), task.start()
-    batches, loop = pretraining._ahead(task, state, Timetable.of(10), tmp_path, lambda look: look, NoLog())
+    batches, loop = pretraining._Course(
+        task, state, Timetable.of(10), tmp_path, lambda evaluate: evaluate, NoLog()
+    ).ahead(state)
     assert (loop.total_steps, loop.folder, loop.accumulate) == (10, tmp_path / "checkpoints", 3)
-    assert (loop.save_seconds, loop.save_steps, loop.keep) == (7.0, 5, 9)
+    assert (loop.save_seconds, loop.save_steps, loop.max_checkpoints) == (7.0, 5, 9)
     assert loop.evaluate_steps == 3 and loop.evaluate is not None
     assert loop.rate(4) == task.rate(Timetable.of(10))(4)
     assert len(list(batches)) == 10
@@ -555,9 +558,7 @@ def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
 
 
-def test_the_layout_that_was_found_is_told_once_and_the_one_that_was_asked_for_is_not(
-    corpus, tmp_path, capsys
-):
+def test_only_a_found_layout_is_told_and_once(corpus, tmp_path, capsys):
     auto = small_options(corpus)
     prepare_text(auto, tmp_path / "auto")
     told = capsys.readouterr().err
@@ -578,7 +579,7 @@ def test_fill_mask_refuses_what_it_cannot_do(run, text, message):
         Bert.from_pretrained(run).fill_mask(text)
 
 
-def test_a_vocabulary_larger_than_the_models_is_refused_and_a_smaller_one_gives_its_own_pieces(run, tmp_path):
+def test_a_vocabulary_larger_than_the_models_is_refused(run, tmp_path):
     model, vocab = Bert.from_pretrained(run), Tokenizer.from_pretrained(run).vocab
     with pytest.raises(InputError, match="use the vocabulary that it came with"):
         Bert(model.config, model.params, model.ops, Tokenizer([*vocab, "extra"]))
@@ -652,7 +653,7 @@ def afforded(steps, seconds=100.0):
 
 def test_minutes_are_turned_into_steps_and_the_run_is_that_run_of_steps(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "affordable_steps", afforded(12))
-    monkeypatch.setattr(budget, "REVIEWS", ())
+    monkeypatch.setattr(budget, "CORRECTIONS", ())
     pretrain(small_options(corpus, steps=None, minutes=1.0), tmp_path / "clock", show=False)
     pretrain(small_options(corpus), tmp_path / "count", show=False)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("clock", "count")]
@@ -669,7 +670,7 @@ def test_what_is_left_of_a_schedule_ends_with_the_run():
     straight = Timetable.of(100)
     assert [straight.planned(step) for step in range(101)] == list(range(101))
     assert [straight.step_at(place) for place in range(101)] == list(range(101))
-    twice = straight.ending(at=180, seen_from=20).ending(at=140, seen_from=100)
+    twice = straight.rescheduled(end=180, from_step=20).rescheduled(end=140, from_step=100)
     assert (twice.total, twice.planned_total) == (140, 100)
     assert [twice.planned(step) for step in (0, 20, 60, 100, 120, 140)] == [0, 20, 40, 60, 80, 100]
     assert [twice.step_at(place) for place in (0, 20, 40, 60, 80, 100)] == [0, 20, 60, 100, 120, 140]
@@ -681,13 +682,13 @@ def test_at_a_review_the_rest_of_a_run_is_as_long_as_its_time(run, slower, total
     state = task.start()
     state.plan = {"until_seconds": 8 * 1.0 + 8 * 3.0, "per_step": [[8, 1.0], [16, 3.0]]}
     before = Timetable.of(16)
-    assert budget.next_review(state, before) == 3
+    assert budget.next_correction(state, before) == 3
     state.step, state.seconds = 6, 2 + 4 * 1.0 * slower
     if slower == 100.0:  # there is no time left
         assert state.seconds > state.plan["until_seconds"]
     else:  # what has passed is not counted again
         state.plan["until_seconds"] = state.seconds + 2 * 1.0 + 8 * 3.0
-    after = budget.review(task, state, before, (2, 2.0))
+    after = budget.corrected(task, state, before, (2, 2.0))
     assert after.total == state.plan.get("total_steps", 16) == total
     assert after.planned(6) == 6 and after.planned(after.total) == 16
     if slower == 0.5:
@@ -706,11 +707,11 @@ def test_a_run_that_was_reviewed_goes_on_exactly_from_a_checkpoint_between_revie
     def longer_at_first(task, state, timetable, since):
         looked.append(state.step)
         if state.step < 5:
-            timetable = timetable.ending(at=timetable.total + 3, seen_from=state.step)
-            budget._decide(state, timetable)
+            timetable = timetable.rescheduled(end=timetable.total + 3, from_step=state.step)
+            budget._write_plan(state, timetable)
         return timetable
 
-    monkeypatch.setattr(pretraining, "review", longer_at_first)
+    monkeypatch.setattr(pretraining, "corrected", longer_at_first)
     options = small_options(corpus, steps=None, minutes=1.0, checkpoint_steps=1, keep=99)
     report = pretrain(options, tmp_path / "whole", show=False)
     assert report["steps"] > 12 and report["stages"][1] > (6, 16)
@@ -738,11 +739,11 @@ def begun(monkeypatch):
 
     def seen(params, known, length):
         before = positions(params).copy()
-        begin_positions(params, known, length)
+        copy_trained_positions(params, known, length)
         found.append((known, length, before, positions(params).copy()))
 
-    begin_positions = objective.begin_positions
-    monkeypatch.setattr(objective, "begin_positions", seen)
+    copy_trained_positions = objective.copy_trained_positions
+    monkeypatch.setattr(objective, "copy_trained_positions", seen)
     return found
 
 
@@ -796,9 +797,7 @@ def test_an_encoder_whose_head_is_none_of_ours_can_be_trained_further(run, corpu
 
 
 @pytest.mark.parametrize("trained, same", [(8, False), (16, True), (None, True)])
-def test_positions_of_a_model_begin_as_those_before_where_it_is_known_how_long_it_was_trained(
-    run, corpus, tmp_path, trained, same
-):
+def test_new_positions_repeat_the_trained_ones(run, corpus, tmp_path, trained, same):
     folder = shutil.copytree(run, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     assert config.pop("trained_length") == 16
@@ -861,7 +860,7 @@ def test_of_the_minutes_held_out_text_takes_no_more_than_its_share(run, monkeypa
 
 def test_a_run_with_few_minutes_measures_fewer_targets_and_goes_on_so(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "affordable_steps", lambda *_: afforded(12)()._replace(held_out_share=0.01))
-    monkeypatch.setattr(budget, "REVIEWS", ())
+    monkeypatch.setattr(budget, "CORRECTIONS", ())
     out = tmp_path / "run"
     report = pretrain(small_options(corpus, steps=None, minutes=1.0), out, show=False)
     assert 200 <= report["held_out"]["targets"] < 300  # of 20,000; a batch is read whole
@@ -953,8 +952,9 @@ def test_weights_to_start_from_are_changed_slowly_unless_a_size_says_otherwise(r
 
 
 def test_starting_from_a_tensorflow_checkpoint_is_the_same_as_from_safetensors(run, corpus, tmp_path):
-    words = ["export", "--model", str(run), "--out", str(tmp_path / "google")]
-    assert cli.main([*words, "--format", "tensorflow"]) == 0
+    config, params, _ = load_hf(run)
+    google_folder.write(tmp_path / "google", config, params)
+    Tokenizer.from_pretrained(run).save_pretrained(tmp_path / "google")
     for source in (run, tmp_path / "google"):
         out = tmp_path / f"from {source.name}"
         pretrain(small_options(corpus, model=str(source), steps=2), out, show=False)
@@ -972,7 +972,7 @@ def test_going_on_does_not_need_the_folder_that_the_weights_came_from(run, corpu
 
 
 def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path):
-    with pytest.raises(InputError, match="longer than the 16 positions .* with --extend-positions 32"):
+    with pytest.raises(InputError, match="longer than the 16 positions .* with extend_positions=32"):
         pretrain(small_options(corpus, model=str(run), seq_length="32"), tmp_path / "a", show=False)
     longer = [*Tokenizer.from_pretrained(run).vocab, "extra"]
     Tokenizer(longer).save_pretrained(tmp_path / "vocab")
@@ -1031,7 +1031,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name
     place = out / name if "." in name else out / name / "x"
     place.parent.mkdir(exist_ok=True)
     place.write_text('{"mine": 1}')
-    with pytest.raises(InputError, match=f"holds {name} of something that is no run; choose another --out"):
+    with pytest.raises(InputError, match=f"holds {name} of something that is not a run; choose another"):
         pretrain(small_options(corpus), out, show=False)
     assert [path.name for path in out.iterdir()] == [name] and place.read_text() == '{"mine": 1}'
 
@@ -1040,7 +1040,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(corpus, tmp_path, name
 def test_a_training_json_of_another_program_begins_no_run(corpus, tmp_path, text):
     (tmp_path / "training.json").write_text(text)
     (tmp_path / "vocab.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds vocab.txt, training.json of something that is no run"):
+    with pytest.raises(InputError, match="holds vocab.txt, training.json of something that is not a run"):
         pretrain(small_options(corpus), tmp_path, show=False)
     with pytest.raises(InputError, match="does not hold the options of a run .'corpus' is missing."):
         PretrainOptions.resumed(tmp_path / "training.json")
@@ -1072,12 +1072,12 @@ def test_a_text_of_words_that_are_too_long_is_not_called_empty(tmp_path):
 
 
 def test_a_file_in_place_of_the_run_folder_is_refused(corpus):
-    with pytest.raises(InputError, match="is a file and no folder; choose another --out"):
+    with pytest.raises(InputError, match="is a file, not a folder; choose another `out`"):
         pretrain(small_options(corpus), corpus, show=False)
 
 
 def test_going_on_with_other_options_is_refused_before_anything_happens(run, corpus):
-    with pytest.raises(InputError, match="cannot go on with .*seed=9"):
+    with pytest.raises(InputError, match="cannot be resumed with .*seed=9"):
         pretrain(small_options(corpus, steps=200, seed=9), run, resume=True, show=False)
 
 

@@ -122,9 +122,7 @@ def test_a_folder_that_is_removed_when_the_steps_are_done_is_missed_too(start, t
         start(tmp_path / "run")
 
 
-def test_a_run_whose_shards_are_removed_says_so_when_it_has_saved_what_it_has(
-    text, model, tmp_path, monkeypatch, capsys
-):
+def test_a_run_whose_shards_vanish_saves_and_says_so(text, model, tmp_path, monkeypatch, capsys):
     out = tmp_path / "run"
     words = [
         "pretrain", str(text), "--layout=sentences", f"--model={model}", f"--out={out}", "--quiet",

@@ -57,7 +57,7 @@ def unwarned(monkeypatch):
     """Every test is a process that has not warned yet; so small a text is read a few times only."""
     configuration._warn_untrained.cache_clear()
     monkeypatch.setattr(evaluation, "PASSES", 2)
-    monkeypatch.setattr(budget, "REVIEWS", ())
+    monkeypatch.setattr(budget, "CORRECTIONS", ())
 
 
 def beyond(caught):
@@ -127,13 +127,13 @@ def test_any_shape_is_a_size_with_the_recipe_of_the_nearest(size, like):
 
 @pytest.mark.parametrize("size", ["3-192-5", "0-192-3", "3-192", "3-192-3-1", "3-192-0", "-3-192-3", "huge"])
 def test_what_is_no_shape_is_refused_as_a_size(size, capsys, tmp_path):
-    told = f"size={size!r} is no size of a BERT; give tiny, mini, small, medium, base, large, or L-H-A such"
+    told = f"size={size!r} is not a size of BERT; give tiny, mini, small, medium, base, large, or L-H-A such"
     for make in (BertConfig.from_size, lambda size: PretrainOptions(size=size)):
         with pytest.raises(InputError) as caught:
             make(size)
         assert str(caught.value) == f"{told} as 3-192-3, with H a multiple of A."
     error = ends_badly(capsys, 2, "pretrain", f"--size={size}", "--out", str(tmp_path / "out"))
-    assert f"--size {size} is no size of a BERT" in error and not (tmp_path / "out").exists()
+    assert f"--size {size} is not a size of BERT" in error and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("size", sorted(PAPER))
@@ -172,11 +172,11 @@ def test_with_minutes_the_lengths_follow_from_the_speed(
     monkeypatch.setattr(budget.time, "monotonic", lambda: 1000.0)
     task = clocked(corpus, tmp_path, minutes=0.5)
     assert task.options.seq_length is None
-    settled = budget.settle(task, task.start(), 1000.0, print)
+    settled = budget.resolve_auto(task, task.start(), 1000.0, print)
     assert settled.options.longest == expected and rehearsed == [128]
     assert settled.options == dataclasses.replace(task.options, seq_length=settled.options.seq_length)
     given = clocked(corpus, tmp_path, minutes=0.5, seq_length="16")
-    assert budget.settle(given, given.start(), 1000.0, print).options == given.options
+    assert budget.resolve_auto(given, given.start(), 1000.0, print).options == given.options
     assert rehearsed == [128]
 
 
@@ -193,7 +193,7 @@ def test_a_long_run_is_rehearsed_no_longer_than_a_short_one(corpus, tmp_path, mo
         task = clocked(corpus, tmp_path, minutes=minutes)
         trials.clear()
         said = []
-        settled = budget.settle(task, task.start(), budget.time.monotonic(), said.append)
+        settled = budget.resolve_auto(task, task.start(), budget.time.monotonic(), said.append)
         assert trials == [most / len(task.options.lengths)]
         budget.affordable_steps(settled, settled.start(), budget.time.monotonic(), said.append)
         assert len(trials) == len(settled.options.lengths) == 5  # the longest of them was known

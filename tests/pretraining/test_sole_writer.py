@@ -36,7 +36,7 @@ def holder(tmp_path):
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_second_run_in_the_same_folder_is_refused(holder, tmp_path, resume):
-    sentence = "Another process is writing into .*run; wait for it, or choose another --out"
+    sentence = "Another process is writing into .*run; wait for it, or choose another `out`"
     with pytest.raises(InputError, match=sentence):
         pretrain(PretrainOptions(steps=1), tmp_path / "run", resume=resume, show=False)
     options = FinetuneOptions(task="rte", data="nowhere", model="nowhere")
@@ -69,7 +69,7 @@ def test_what_is_put_into_the_folder_stays_and_an_empty_one_goes(tmp_path):
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").touch()
     with (
-        pytest.raises(InputError, match="file is a file and no folder; choose another --out"),
+        pytest.raises(InputError, match="file is a file, not a folder; choose another `out`"),
         sole_writer(tmp_path / "file"),
     ):
         pass

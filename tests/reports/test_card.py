@@ -9,7 +9,7 @@ import pytest
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
 from minibert.model.head_kinds import KINDS
-from minibert.reports.card import PURPOSES, Exported, model_card
+from minibert.reports.card import PURPOSES, Exported, is_own, model_card
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 HELD_OUT = {
@@ -59,7 +59,7 @@ def header(card):
     return {name: json.loads(value) for name, value in (line.split(": ", 1) for line in lines)}
 
 
-def test_a_pre_training_run_is_told_with_what_its_loss_is_to_be_read_beside(tmp_path):
+def test_a_pre_training_card_sets_its_loss_in_proportion(tmp_path):
     card = model_card(pretrained(tmp_path), Exported("books-bert", CONFIG, 1_500_000, "pretraining"))
     assert "Text: 16 English books in the public domain" in card
     assert "1,200 steps, 64,000 tokens, 7.7 minutes" in card and "1.5M parameters" in card
@@ -181,3 +181,9 @@ def test_a_damaged_report_is_named(tmp_path, field):
     (run / "report.json").write_text(json.dumps(report))
     with pytest.raises(InputError, match=re.escape(f"{run / 'report.json'}")):
         model_card(run, Exported("x", CONFIG, 1_500_000, "pretraining"))
+
+
+def test_a_card_cut_off_among_its_fields_is_not_one_of_ours():
+    card = '---\ntags: ["bert", "minibert"]\npipeline_tag: "fill-mask"\n---\n\n# A model\n'
+    assert is_own(card)
+    assert not is_own(card[:40]) and not is_own("---\nlicense: mit\n" + card[4:])

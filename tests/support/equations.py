@@ -21,11 +21,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 from paper import ROWS, SECTIONS, Row
 from paths import PACKAGE, ROOT, TESTS
+from patterns import Match, matches, replaced
 
 PAGE = ROOT / "docs" / "equations.md"
 BEGIN = "<!-- written by `python tests/support/equations.py --write` from tests/support/paper.py -->"
@@ -36,10 +36,9 @@ FAILED = 1  # pytest's exit status where tests have failed; others tell of error
 FAULTY = tuple(row for row in ROWS if row.old)
 
 
-@cache
-def definitions(path: Path) -> dict[str, tuple[int, int]]:
-    """First and last line of the functions, classes and constants of a file, methods behind their class."""
-    found: dict[str, tuple[int, int]] = {}
+def definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Return the functions, classes and constants of a file, methods behind their class."""
+    found: dict[str, ast.stmt] = {}
 
     def look(body: Sequence[ast.stmt], before: str) -> None:
         for node in body:
@@ -50,35 +49,32 @@ def definitions(path: Path) -> dict[str, tuple[int, int]]:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 every = (name for target in targets for name in ast.walk(target))
                 names = [name.id for name in every if isinstance(name, ast.Name)]
-            found.update({before + name: (node.lineno, node.end_lineno or 0) for name in names})
+            found.update({before + name: node for name in names})
             if isinstance(node, ast.ClassDef):
                 look(node.body, f"{node.name}.")
 
-    look(ast.parse(path.read_text("utf-8")).body, "")
+    look(tree.body, "")
     return found
 
 
-def definition(row: Row) -> tuple[str, str, str]:
-    """Return the text of a row's file up to its code, its code, and what follows."""
+def match(row: Row) -> tuple[ast.Module, Match]:
+    """Return the tree of a row's file, and the one place in the row's code that its fault replaces."""
     file, _, name = row.code.partition(":")
-    first, last = definitions(PACKAGE / file)[name]
-    lines = (PACKAGE / file).read_text("utf-8").splitlines(keepends=True)
-    before, own, behind = "".join(lines[: first - 1]), "".join(lines[first - 1 : last]), "".join(lines[last:])
-    if (times := own.count(row.old)) != 1:
-        raise ValueError(f"{row.number}: {row.old!r} is {times} times in {row.code}, expected once.")
-    return before, own, behind
+    tree = ast.parse((PACKAGE / file).read_text("utf-8"))
+    found = matches(row.old, definitions(tree)[name])
+    if len(found) != 1:
+        raise ValueError(f"{row.number}: {row.old!r} is {len(found)} times in {row.code}, expected once.")
+    return tree, found[0]
 
 
 def place(row: Row) -> tuple[Path, int]:
     """Return the file of a row's code, from the package's folder on, and the line that its fault changes."""
-    before, own, _ = definition(row)
-    return Path(row.code.partition(":")[0]), (before + own.partition(row.old)[0]).count("\n") + 1
+    return Path(row.code.partition(":")[0]), match(row)[1].line
 
 
 def with_fault(row: Row) -> str:
-    """Return the text of the row's file with its fault in it."""
-    before, own, behind = definition(row)
-    return before + own.replace(row.old, row.new) + behind
+    """Return the source of the row's file, without its comments, with the fault in it."""
+    return ast.unparse(replaced(*match(row), row.new))
 
 
 def chosen(wanted: Sequence[str]) -> list[Row]:

@@ -232,4 +232,3 @@ def logger(name: str) -> ModuleType:
     module.init = module.log = module.log_metrics = lambda *_, **__: None
     module.start_run = contextlib.nullcontext
     return module
-

@@ -274,7 +274,7 @@ def test_n_best_holds_no_answer_where_there_may_be_none():
 
 
 @pytest.mark.parametrize("name", ["squad1", "triviaqa"])
-def test_a_model_that_was_tuned_to_be_silent_answers_where_every_question_has_an_answer(name):
+def test_a_tuned_threshold_is_unused_where_all_have_answers(name):
     questions, made, outputs = squad2_of([0.75, 0.5, -3.0])
     tuned = {NULL_THRESHOLD: -1e9}
     silent = create("squad2", {}).predict(questions, made, outputs, (), tuned)

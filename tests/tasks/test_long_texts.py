@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import google_folder
 import numpy as np
 import pytest
 from small_tasks import BAD, GOOD, OTHERS, small_config, small_options, write_model, write_swag, write_table
@@ -74,7 +75,7 @@ def trained(run, data, tmp_path_factory):
 # Layout.
 
 
-def test_windows_hold_all_of_a_text_and_begin_with_the_end_of_the_one_before(tokenizer):
+def test_windows_overlap_and_hold_all_of_a_text(tokenizer):
     text = " ".join(OTHERS * 2)  # 24 pieces
     shown = LONG.sequences(tokenizer(text), LENGTH)
     pieces = text.split()
@@ -134,7 +135,7 @@ def feature(*lengths, label=0):
     return Feature(sequences, label)
 
 
-def test_a_batch_has_as_many_windows_of_each_example_as_it_needs_and_no_padding():
+def test_a_batch_has_the_windows_it_needs_without_padding():
     head = Head("classify", 2, pool="mean")
     batch = TaskBatch.pack_features([feature(3), feature(4, 2, 5, label=1), feature(2, 2)], head)
     batch.validate(BertConfig(vocab_size=50, hidden_size=8, num_attention_heads=2))
@@ -184,9 +185,9 @@ def test_fine_tuning_further_keeps_the_query_and_another_pooling_does_not(traine
     assert "classifier.query" in fresh and labels == tuple(trained[1]["labels"])
 
 
-def test_the_query_goes_to_tensorflow_s_format_and_back(trained, tmp_path):
+def test_the_query_is_read_from_tensorflow_s_format(trained, tmp_path):
     config, params, _ = hub.load(trained[0])
-    hub.save_tf(tmp_path, config, params)
+    google_folder.write(tmp_path, config, params)
     again = hub.load(tmp_path)[1]
     assert again.head == params.head and np.array_equal(again["head.query"], params["head.query"])
 
@@ -264,9 +265,9 @@ def test_mistakes_are_marked_where_the_last_window_ends(tokenizer):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"pool": "max"}, r"pool='max' is of windows.*ask for windows with long='windows', or leave it out"),
-        ({"stride": 3}, "stride=3 is of windows"),
-        ({"most_windows": 3}, "most_windows=3 is of windows"),
+        ({"pool": "max"}, r"pool='max' is for windows.*ask for windows with long='windows', or leave it out"),
+        ({"stride": 3}, "stride=3 is for windows"),
+        ({"most_windows": 3}, "most_windows=3 is for windows"),
         (
             {"long": "windows", "most_windows": 0},
             "most_windows=0 is not valid; give a whole number of at leas",
@@ -308,7 +309,7 @@ def test_the_command_line_says_it_in_its_own_words(model, data, tmp_path, capsys
     asked = ["finetune", "classify", f"--data={data}", f"--model={model}", f"--out={tmp_path / 'run'}"]
     assert cli.main([*asked, "--pool", "max"]) == 2
     said = capsys.readouterr().err
-    assert "--pool max is of windows" in said and "ask for windows with --long windows" in said
+    assert "--pool max is for windows" in said and "ask for windows with --long windows" in said
     assert not (tmp_path / "run").exists()
 
 

@@ -42,7 +42,7 @@ def answered(*labels, **chances):
         ),
     ],
 )
-def test_labels_of_a_text_are_a_list_or_stand_between_bars_and_may_be_none(tmp_path, name, text):
+def test_labels_are_a_list_or_between_bars_or_none(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     found = tables.read_texts(tmp_path / name, several=True)
     assert [one.label for one in found] == [("art", "sport"), (), ("news",)]
@@ -56,11 +56,11 @@ def test_labels_of_a_text_are_a_list_or_stand_between_bars_and_may_be_none(tmp_p
         ("a.jsonl", '"art"', r"line 1: the column 'label' is 'art', expected a list such as \[\"sport\","),
         ("a.jsonl", "null", "the column 'label' is None, expected a list"),
         ("a.jsonl", '{"art": 1}', "expected a list"),
-        ("a.jsonl", '["art", 3]', "holds something that is no name; give names that are not empty"),
+        ("a.jsonl", '["art", 3]', "holds something that is not a name; give names that are not empty"),
         ("a.jsonl", '["art|news"]', r"and have no \|"),
         ("a.jsonl", '["art", "art"]', "name each label once"),
         ("a.csv", "\"['art', 'news']\"", r"line 2: .* expected names with \| between them"),
-        ("a.csv", "art||news", "holds something that is no name"),
+        ("a.csv", "art||news", "holds something that is not a name"),
     ],
 )
 def test_a_list_of_labels_that_is_none_is_refused(tmp_path, name, cell, message):
@@ -75,7 +75,7 @@ def test_a_table_to_ask_about_needs_no_labels(tmp_path):
     assert TASK.read(tmp_path, "test") == [TextExample("0", "One", None, None)]
 
 
-def test_a_label_is_a_yes_or_no_for_each_class_and_an_unknown_one_is_refused():
+def test_labels_are_yes_or_no_and_unknown_ones_refused():
     tokenizer = Tokenizer([*SPECIAL_TOKENS, "a", "text"])
     rows = [example("art", "sport"), example(), example()._replace(label=None)]
     found = list(TASK.features(rows, tokenizer, LABELS, 8, training=False))
@@ -84,17 +84,17 @@ def test_a_label_is_a_yes_or_no_for_each_class_and_an_unknown_one_is_refused():
         [0, 0, 0],
         None,
     ]
-    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+    with pytest.raises(InputError, match="has the label 'film', which no training example has"):
         list(TASK.features([example("film")], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="has the label 'film', which no example to learn from has"):
+    with pytest.raises(InputError, match="has the label 'film', which no training example has"):
         TASK.check_dev([example("film")], LABELS)
     [asked] = TASK.features([example("film", "art")], tokenizer, LABELS, 8, training=False)
     assert asked.label.tolist() == [1, 0, 0]
-    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* nothing was learnt of: 'film' \(1\)"):
+    with pytest.warns(UserWarning, match=r"1 of 2 examples have .* was not learnt: 'film' \(1\)"):
         TASK.warn_unknown([example("art"), example("film")], LABELS)
-    with pytest.raises(InputError, match="has no label to learn from"):
+    with pytest.raises(InputError, match="has no label to train on"):
         list(TASK.features(rows[2:], tokenizer, LABELS, 8, training=True))
-    with pytest.raises(InputError, match="No example to learn from has any label; give some that have"):
+    with pytest.raises(InputError, match="No training example has a label; give some that have"):
         TASK.labels([example(), example()])
 
 

@@ -299,14 +299,14 @@ def test_pairs_without_scores_are_sent_to_their_own_task(model, tmp_path):
     assert "has no column 'label'" in said
     assert said.endswith("Pairs without a score are what the task similar-pairs learns from.")
     said = refused(registry.create, "similar-pairs", {"label": "x"})
-    assert said.startswith("columns=['label']: similar-pairs knows none but text, second, id")
+    assert said.startswith("columns=['label'] is not known to similar-pairs; choose from text, second, id")
 
 
 def test_one_pair_has_nothing_to_be_told_from(model, tmp_path):
     data = write_pairs(tmp_path / "pairs", scored=False, train=1)
     options = small_options(model, data, "similar-pairs")
     said = refused(finetune, options, tmp_path / "out", show=False)
-    assert said == f"{data} has one pair to learn from, and none to tell it from; give more."
+    assert said == f"{data} has one training pair, and no other to tell it from; give more."
     data = write_pairs(tmp_path / "scored", dev=1)
     said = refused(finetune, small_options(model, data, "similarity"), tmp_path / "out", show=False)
     assert said == f"{data} has one example of dev, which has no correlation; give more."

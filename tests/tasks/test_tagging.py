@@ -89,7 +89,7 @@ def test_a_sentence_of_a_third_of_the_room_or_less_is_never_torn(case):
 
 
 @given(st.integers(3, 40), st.integers(1, 300))
-def test_each_word_of_a_long_sentence_is_asked_about_where_it_has_most_around_it(room, n):
+def test_words_are_tagged_where_they_have_most_context(room, n):
     found = windows(np.ones(n, int), np.array([n]), room)
     for window in found:
         for word in range(window.first, window.last):
@@ -281,7 +281,7 @@ def test_tasks_come_by_name():
 def test_tags_that_no_label_stands_for_are_counted_aloud(tokenizer):
     task = Tagging("tag")
     examples = [sentence("anna", 0, "NN"), sentence("a b c", 1, "XY NN XY"), sentence("anna", 2, "VB")]
-    told = r"3 of 5 words .* nothing was learnt of: XY \(2\), VB \(1\); the first is in sentence 2\."
+    told = r"3 of 5 words .* was not learnt: XY \(2\), VB \(1\); the first is in sentence 2\."
     with pytest.warns(UserWarning, match=told):
         task.warn_unknown(examples, ("NN", "JJ"))
     with pytest.warns(UserWarning, match=r"t7 \(1\) and 2 more; the first is in sentence 1\."):
@@ -401,7 +401,7 @@ def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):
         registry.create("tag", {"words": "text", "tags": "1"}).read(
             _written(tmp_path / "x", "a,b\n"), "train"
         )
-    with pytest.raises(InputError, match=r"columns=\['word'\]: tag knows none but words, tags"):
+    with pytest.raises(InputError, match=r"columns=\['word'\] is not known to tag; choose from words, tags"):
         registry.create("tag", {"word": "text"})
 
 

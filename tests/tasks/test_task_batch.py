@@ -147,12 +147,12 @@ def test_features_that_make_no_batch_are_refused():
 @pytest.mark.parametrize(
     ("head", "label", "rows", "message"),
     [
-        (CLASSIFY, 1.7, None, "label has 1.7, which is no whole number"),
+        (CLASSIFY, 1.7, None, "label has 1.7, which is not an integer"),
         (CLASSIFY, -1, None, "A label is -1; give 0 or more, and None where it is not known"),
         (TAG, [0, -100], [0, 1], "A label is -100; give 0 or more, and None where it is not known"),
         (TAG, [0, 1], [0, 9], "Feature 0 has a label for row 9 in a sequence of 3 tokens; count from its"),
         (TAG, [0, 1], [-1, 0], "Feature 0 has a label for row -1 in a sequence of 3 tokens; count from its"),
-        (CLASSIFY, "positive", None, "label has 'positive', which is no whole number"),
+        (CLASSIFY, "positive", None, "label has 'positive', which is not an integer"),
         (SPAN, (0, 1.5), None, "label has 1.5, which"),
         (TAG, [2.5], [1], "label has 2.5, which"),
         (TAG, [2], [1.5], "rows has 1.5, which"),

@@ -175,7 +175,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
             {"epochs": (2, 3), "max_steps": 9},
             r"max_steps=9 would end runs of epochs=\(2, 3\) alike; leave one of them out",
         ),
-        ({"also_examples": 5}, "also_examples=5 is of other tasks; name them"),
+        ({"also_examples": 5}, "also_examples=5 is for examples of other tasks; name them"),
         ({"also": ["snli"]}, r"also=\['snli'\] are not names with folders; give such as {'snli': 'pairs'}"),
         ({"learning_rates": ()}, r"learning_rates=\(\)"),
         ({"learning_rates": (1e-5, 1e-5)}, "each value once"),
@@ -316,7 +316,7 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     assert preparation.read_examples(registry.create("classify"), options) == (train, dev)
     write_table(tmp_path / "train.tsv", ("text", "label"), rows)
     with pytest.raises(
-        InputError, match="others to measure on, which split_dev=0.3 would not look at; leave it"
+        InputError, match="has a train and a dev file, and split_dev=0.3 divides one file; leave it"
     ):
         preparation.read_examples(registry.create("classify"), options)
     one = FinetuneOptions("classify", tmp_path / "dev.tsv", "m", split_dev=0.3)
@@ -667,7 +667,7 @@ def test_a_zip_without_some_tasks_says_so(tmp_path):
     wrong = {"'RTE-dev.tsv'": [dev], "'CoLA.tsv'": [tables[0], tables[0]], "''": []}
     for named, given in wrong.items():
         with pytest.raises(
-            InputError, match=f"{named} is no table of GLUE's test sets, or is given twice; give CoLA"
+            InputError, match=f"{named} is not a table of GLUE's test sets, or is given twice; give CoLA"
         ):
             submissions.pack(tmp_path / "out", given)
     with pytest.raises(InputError, match=r"AX\.tsv"):
@@ -690,11 +690,13 @@ def test_an_unknown_task_suggests_names():
         registry.create("sst-2")
     with pytest.raises(InputError, match="there are cola, sst2, mrpc"):
         registry.create("xyz")
-    with pytest.raises(InputError, match="columns=.* are for classify, multilabel, regress, tag, qa"):
+    with pytest.raises(
+        InputError, match="columns=.* is for custom tables .classify, multilabel, regress, tag, qa"
+    ):
         registry.create("rte", {"text": "a"})
-    with pytest.raises(InputError, match=r"columns=\['words'\]: classify knows none but"):
+    with pytest.raises(InputError, match=r"columns=\['words'\] is not known to classify; choose from"):
         registry.create("classify", {"words": "a"})
-    with pytest.raises(InputError, match="columns={'header': 'maybe'}: header is neither yes nor no"):
+    with pytest.raises(InputError, match="columns={'header': 'maybe'} is neither yes nor no"):
         registry.create("classify", {"header": "maybe"})
 
 

@@ -325,7 +325,7 @@ def test_what_makes_no_sense_is_said_in_a_sentence(tmp_path, options, sentence):
     [
         ("abc", "texts='abc' is one text; give a list of them"),
         (b"abc", "texts=b'abc' is one text"),
-        (7, "texts=7 is no list of texts"),
+        (7, "texts=7 is not a list of texts"),
         (["a", None], r"texts\[1\]=None is NoneType; give str or bytes"),
         ([["a"]], r"texts\[0\]=\['a'\] is list"),
     ],

@@ -267,7 +267,7 @@ def test_cuts_and_windows_are_those_made_by_hand(
             assert special or words[word] == token
 
 
-def test_the_odd_piece_stays_with_the_first_text_or_in_hf_fast_with_the_longer_one():
+def test_the_odd_piece_stays_with_the_text_of_the_mode():
     first, second = "w1 w2 w3 w4", "w5 w6 w7 w8 w9"
     vocab = [*SPECIAL_TOKENS, *WORDS]
     google = Tokenizer(vocab)(first, second, 8)
@@ -372,7 +372,7 @@ def test_a_slice_of_a_batch_is_a_list_of_its_sequences(numbered):
         expected = [one.tokens for one in list(batch)[part]]
         assert [one.tokens for one in batch[part]] == expected
     assert batch[np.int64(1)].tokens == batch[1].tokens
-    told = "is no number of a sequence; give a whole number, a slice, or one of input_ids, token_type_ids"
+    told = "is not the number of a sequence; give a whole number, a slice, or one of input_ids, token"
     for number in (1.0, None, (0, 1)):
         with pytest.raises(InputError, match=told):
             batch[number]
@@ -487,7 +487,7 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(core, compat):
     [
         ("w1", {}, "texts='w1' is one text; give a list"),
         (b"w1", {}, "texts=b'w1' is one text"),
-        (7, {}, "texts=7 is no list of texts"),
+        (7, {}, "texts=7 is not a list of texts"),
         (["w1", None], {}, r"texts\[1\]=None is NoneType; give texts that are all str or all bytes"),
         ([["w1"]], {}, r"texts\[0\]=\['w1'\] is list"),
         (["w1", b"w1"], {}, r"texts\[1\]=b'w1' is bytes"),
@@ -501,7 +501,7 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(core, compat):
         (["w1"], {"max_length": 7.5}, "max_length=7.5 is not possible; give a whole number"),
         (["w1"], {"truncation": "first"}, "truncation='first' is unknown; choose one of longest_first, only"),
         (["w1"], {"truncation": "only_second"}, "truncation='only_second' needs pairs"),
-        (["w1"], {"stride": 1}, "stride=1 makes windows of a length .*such as max_length=128"),
+        (["w1"], {"stride": 1}, "stride=1 makes windows of an unknown length; .*such as max_length=128"),
         (["w1"], {"stride": -1, "max_length": 9}, "stride=-1 is not possible"),
         (
             ["w1"],

@@ -96,7 +96,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     file = tmp_path / "vocabulary"
     file.write_text("mine")
     for folder in (file, file / "deeper"):
-        with pytest.raises(InputError, match="vocabulary is a file and no folder; choose another folder"):
+        with pytest.raises(InputError, match="vocabulary is a file, not a folder; choose another folder"):
             Tokenizer(VOCAB).save_pretrained(folder)
     assert file.read_text() == "mine"
 
@@ -263,7 +263,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
         ({"compat": "mine"}, "compat='mine' is unknown"),
         ({"additional_special_tokens": [["a"]]}, r"tokenizer_config.json: an additional special .* \['a'\];"),
         ({"extra_special_tokens": {"a": [1]}}, r"an additional special token is \[1\]; expected a string"),
-        ({"additional_special_tokens": ["[NEW]"]}, r"additional_special_tokens='\[NEW\]' is no piece"),
+        ({"additional_special_tokens": ["[NEW]"]}, r"additional_special_tokens='\[NEW\]' is not a piece"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_named(tmp_path, config, sentence):
@@ -404,7 +404,7 @@ def test_in_a_folder_that_says_nothing_the_pieces_tell_the_case(piece, lower, tm
         ),
         (
             {"model": {**model(), "vocab": {**IDS, "er": "x"}}},
-            "an id in the vocabulary is no number",
+            "an id in the vocabulary is not a number",
         ),
         ({"model": model(max_input_chars_per_word="x")}, "max_input_chars_per_word is 'x'; expected a whole"),
         ({"normalizer": None}, "has no normalizer"),

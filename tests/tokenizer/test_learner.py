@@ -62,6 +62,7 @@ def test_vocabulary_and_ids_are_those_of_the_plain_learner(
         assert tokenizer.encode(word, add_special_tokens=False) == simple.encode(word, ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_plain_learner_learns_the_same_from_english(core, objective):
@@ -122,6 +123,7 @@ def learned_twice(word_counts, vocab_size, **options):
     return [learn_vocab(word_counts, vocab_size, core=core, **options) for core in ("c", "python")]
 
 
+@pytest.mark.slow
 @needs_c
 @settings(deadline=None, max_examples=300)
 @given(
@@ -292,7 +294,7 @@ def test_letters_get_both_forms_and_what_is_a_word_of_its_own_the_first():
     assert learned == ["##a", "##b", "##c", "##d", "##x", ",", ".", "a", "b", "c", "d", "x", "我"]
 
 
-def test_where_room_is_short_the_forms_that_nothing_is_made_of_go_first_and_of_the_rarest_letters():
+def test_unused_forms_of_rare_letters_go_first():
     words = {"ab": 5, "cd": 1, "ef": 9, "g": 7}
     everything = ["##a", "##b", "##c", "##d", "##e", "##f", "##g", "a", "b", "c", "d", "e", "f", "g"]
     dropped = ["d", "##c", "b", "##a", "##g", "f", "##e"]  # of equals, the last
@@ -414,13 +416,13 @@ def test_progress_ends_at_the_vocabulary_size(core):
         (LOW, {"alphabet_limit": -1}, "alphabet_limit=-1 is not possible; .* at least 1"),
         (LOW, {"unused": -1}, "unused=-1 is not possible; .* at least 0"),
         (LOW, {"unused": 10**20}, "unused=1.* is more than 1,000,000"),
-        (LOW, {"user_tokens": ["a b"]}, "user_token='a b' is no token; give a string without white space"),
-        (LOW, {"user_tokens": [""]}, "user_token='' is no token"),
+        (LOW, {"user_tokens": ["a b"]}, "user_token='a b' is not a token; give a string without white space"),
+        (LOW, {"user_tokens": [""]}, "user_token='' is not a token"),
         (LOW, {"user_tokens": ["[PAD]"]}, r"user_token='\[PAD\]' is in the vocabulary already"),
         (LOW, {"user_tokens": ["x", "x"]}, "user_token='x' is in the vocabulary already, or given twice"),
         (LOW, {"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
         ({"a": 2**63}, {}, "the count of 'a' is 9223372036854775808; give integers below 2\\*\\*63"),
-        ({"a": 2, 7: 2}, {}, "the word 7 is no string; give strings with their counts"),
+        ({"a": 2, 7: 2}, {}, "the word 7 is not a string; give strings with their counts"),
         (["a"], {}, "'a'. tells no counts of words; give what count_words gives"),
         ({"a": 1.5}, {}, "the count of 'a' is 1.5; give integers"),
         ({"a": 2**60, "b": 2**60}, {}, "word_counts adds up to more than 2\\*\\*60 characters"),

@@ -181,6 +181,7 @@ def test_text_may_be_cut_before_every_segment_start_without_changing_its_composi
         assert not unicode.flags(ord(character)) & unicode.INERT or unicode.nfc(character) == character
 
 
+@pytest.mark.slow
 def test_long_rows_of_marks_or_sigmas_take_no_quadratic_time():
     generator = random.Random(1)
     marks = "".join(generator.choices(MARKS, k=200_000))

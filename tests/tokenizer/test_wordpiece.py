@@ -241,9 +241,9 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
         ([], "the vocabulary is empty; give one with a piece a line"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
-        ("[PAD]", r"vocab='\[PAD\]' is no list of strings"),
-        ({"[PAD]": 0}, "vocab=.* is no list of strings; give one, in order"),
-        (set(SPECIAL_TOKENS), "vocab=.* is no list of strings; give one, in order"),
+        ("[PAD]", r"vocab='\[PAD\]' is not a list of strings"),
+        ({"[PAD]": 0}, "vocab=.* is not a list of strings; give one, in order"),
+        (set(SPECIAL_TOKENS), "vocab=.* is not a list of strings; give one, in order"),
     ],
 )
 def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
@@ -256,15 +256,15 @@ def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
     [
         ({"compat": "bert"}, "compat='bert' is unknown; choose one of google, hf-slow, hf-fast"),
         ({"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
-        ({"never_split": "a"}, "never_split='a' is no list of strings"),
+        ({"never_split": "a"}, "never_split='a' is not a list of strings"),
         ({"never_split": [None]}, r"never_split\[0\]=None is not a string"),
         ({"max_input_chars_per_word": 0}, "max_input_chars_per_word=0 is not possible; .* at least 1"),
-        ({"additional_special_tokens": ["[B]"]}, r"additional_special_tokens='\[B\]' is no piece"),
+        ({"additional_special_tokens": ["[B]"]}, r"additional_special_tokens='\[B\]' is not a piece"),
         ({"additional_special_tokens": [""]}, "additional_special_tokens='' is empty"),
         ({"additional_special_tokens": [" "]}, "additional_special_tokens=' ' is empty"),
         ({"added_tokens": {5: AddedToken("b")}}, "id 5 is that of 'a' of the vocabulary and the added token"),
         ({"added_tokens": {99: AddedToken("b")}}, "added token 'b' has id 99; expected one behind the 7"),
-        ({"additional_special_tokens": {"[B]"}}, "additional_special_tokens=.* is no list .* in order"),
+        ({"additional_special_tokens": {"[B]"}}, "additional_special_tokens=.* is not a list .* in order"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, sentence):
@@ -280,7 +280,7 @@ def test_ids_outside_the_vocabulary_are_refused(tokenizer):
 
 @pytest.mark.parametrize("ids", ["ab", b"ab", 5, [1.7], ["a"], np.array(5), np.zeros((2, 2), np.int32)])
 def test_what_is_no_list_of_ids_is_refused(tokenizer, ids):
-    with pytest.raises(InputError, match="(?s)ids=.* is no list of ids.*; give whole numbers"):
+    with pytest.raises(InputError, match="(?s)ids=.* is not a list of ids.*; give whole numbers"):
         tokenizer.decode(ids)
 
 
@@ -311,8 +311,8 @@ def test_what_is_no_string_is_refused(tokenizer, texts, message):
     "texts, message",
     [
         (["a", 3], r"texts\[1\]=3 is int; give texts that are all str"),
-        ([("a", "b"), "c"], r"text\[1\]='c' is no pair of texts; give tuples of two"),
-        ([("a", "b", "c")], r"text\[0\]=.* is no pair of texts"),
+        ([("a", "b"), "c"], r"text\[1\]='c' is not a pair of texts; give tuples of two"),
+        ([("a", "b", "c")], r"text\[0\]=.* is not a pair of texts"),
         (("a", "b"), "text is a tuple of two strings; give a list of texts, or the second as `pair`"),
     ],
 )

@@ -136,7 +136,7 @@ def on_a_device(events):
     """An engine that is given a step before the metrics of the one before are read, and notes both."""
 
     class OnADevice(HostSteps):
-        behind = 1
+        max_unread = 1
 
         def step(self, micro_batches, number, rate):
             events.append(f"give {number + 1}")
@@ -149,21 +149,25 @@ def on_a_device(events):
     return device
 
 
-def test_nothing_is_reviewed_or_changed_while_a_step_is_unread(tmp_path):
+def test_nothing_is_replanned_or_changed_while_a_step_is_unread(tmp_path):
     events, now = [], state()
 
     def change(before, position):
-        return (lambda: events.append("change")) if position == 5 else None
+        events.append(f"change before {position}")
 
-    def review(before):
-        events.append(f"review {before.step}")
-        return batches(before.position), dataclasses.replace(loop, review_step=None)
+    def replan(before):
+        events.append(f"replan at {before.step}")
+        return batches(before.position), dataclasses.replace(loop, replan_at=None)
 
-    loop = Loop(6, lambda step: 1e-3, tmp_path, review_step=2, review=review, change=change)
+    loop = Loop(
+        6, lambda step: 1e-3, tmp_path,
+        change_before={4}, change=change, replan_at=2, replan=replan,
+    )  # fmt: skip
     with RunLog(tmp_path, 0, 6, show=False) as log:
         train(on_a_device(events), now, batches(), bert_objective(), loop, log)
     assert " ".join(events) == (
-        "give 1 give 2 read 1 read 2 review 2 give 3 give 4 read 3 read 4 change give 5 give 6 read 5 read 6"
+        "give 1 give 2 read 1 read 2 replan at 2 give 3 give 4 read 3 read 4 "
+        "change before 5 give 5 give 6 read 5 read 6"
     )
 
 
@@ -175,10 +179,10 @@ def test_nothing_is_changed_after_a_step_that_came_to_no_number(tmp_path, device
         )
 
     def change(before, position):
-        return (lambda: events.append("change")) if position == 4 else None
+        events.append("change")
 
     events, now = [], state()
-    loop = Loop(6, lambda step: 1e-3, tmp_path, change=change)
+    loop = Loop(6, lambda step: 1e-3, tmp_path, change_before={3}, change=change)
     ops = on_a_device(events) if device else Ops()
     with (
         RunLog(tmp_path, 0, 6, show=False) as log,
@@ -188,7 +192,7 @@ def test_nothing_is_changed_after_a_step_that_came_to_no_number(tmp_path, device
     assert now.step == 2 and "change" not in events
 
 
-def test_a_device_is_given_a_step_before_the_metrics_of_the_one_before_are_read(tmp_path):
+def test_the_next_step_begins_before_metrics_are_read(tmp_path):
     """But nothing is saved or evaluated while a step is unread; and what is learnt is the same."""
     events = []
 
@@ -238,10 +242,10 @@ def test_only_weights_that_have_learnt_something_are_advised_to_start_from(tmp_p
             (grads, {"loss": float("nan")}) if step == 2 else bert_gradients(ops, params, grads, part, step)
         )
 
-    with pytest.raises(RunError, match="--model"):
+    with pytest.raises(RunError, match="from the weights of that checkpoint: model="):
         run(tmp_path / "a", 9, gradients, save_steps=1)
     state().save(tmp_path / "b" / "checkpoints")
-    with pytest.raises(RunError, match="checkpoint is intact. Start again in another --out .* warm-up.$"):
+    with pytest.raises(RunError, match="checkpoint is intact. Start again in another `out` .* warm-up.$"):
         run(tmp_path / "b", 9, gradients)
 
 
@@ -271,7 +275,7 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_reaches_the_weight
 
 def test_checkpoints_come_by_count_and_at_the_end_and_old_ones_go(tmp_path):
     steps = []
-    run(tmp_path, 7, save_steps=2, keep=2, after_checkpoint=lambda state: steps.append(state.step))
+    run(tmp_path, 7, save_steps=2, max_checkpoints=2, after_checkpoint=lambda state: steps.append(state.step))
     assert steps == [2, 4, 6, 7]
     assert [load_checkpoint(path).state["step"] for path in checkpoints(tmp_path / "checkpoints")] == [6, 7]
 
@@ -316,7 +320,7 @@ def timeless(line):
 def test_metrics_have_one_line_a_step_after_going_on(tmp_path):
     whole = tmp_path / "whole"
     run(whole, 8)
-    run(tmp_path, 6, save_steps=4, keep=0)
+    run(tmp_path, 6, save_steps=4, max_checkpoints=0)
     with open(tmp_path / "metrics.jsonl", "a", encoding="utf-8") as file:
         file.write('5\n{"note": 1}\n{"step": 7, "lo')  # lines of others, a crash in the middle of a line
     run(tmp_path, 8, begin=checkpoints(tmp_path / "checkpoints")[0])
@@ -392,7 +396,7 @@ def test_sigterm_is_noted_where_it_has_a_handler_and_ends_the_process_elsewhere(
         mine = signal.getsignal(signal.SIGTERM)
         with Interrupt() as interrupt:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interrupt.asked == "SIGTERM"
+            assert interrupt.signal_name == "SIGTERM"
         assert signal.getsignal(signal.SIGTERM) is mine
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -402,7 +406,7 @@ def test_a_second_ctrl_c_does_not_wait():
     before = signal.getsignal(signal.SIGINT)
     with Interrupt() as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.asked
+        assert interrupt.signal_name
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(1)
@@ -414,7 +418,7 @@ def test_where_ctrl_c_is_ignored_it_stays_ignored():
     try:
         with Interrupt() as interrupt:
             os.kill(os.getpid(), signal.SIGINT)
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not interrupt.asked
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not interrupt.signal_name
     finally:
         signal.signal(signal.SIGINT, before)
 

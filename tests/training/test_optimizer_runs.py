@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from small_tasks import write_model, write_sst2
 
 from minibert import cli
 from minibert.base.errors import InputError
-from minibert.base.options import LAMB_RATE, OPTIMIZERS
+from minibert.base.options import OPTIMIZERS
 from minibert.cli.shared.flags import given_fields
 from minibert.core.gradcheck.cases import SIZES, config_of
 from minibert.core.ops import AdamRule
@@ -127,7 +129,7 @@ def test_lamb_is_corrected_falls_from_step_0_and_is_ten_times_as_fast(size):
     lamb, plain = (pretrain_options("--size", size, *more) for more in (["--optimizer", "lamb"], []))
     assert (plain.optimizer, lamb.optimizer) == ("adamw", "lamb")
     assert lamb.bias_correction and lamb.google_decay
-    assert lamb.learning_rate == plain.learning_rate * LAMB_RATE
+    assert lamb.learning_rate == plain.learning_rate * Lamb.RATE
     assert lamb.update_rule == plain.update_rule | {"kind": "lamb", "bias_correction": True}
     assert pretrain_options("--optimizer", "lamb", "--lr", "0.003").learning_rate == 0.003
 
@@ -146,7 +148,7 @@ def test_lamb_of_fine_tuning_is_ten_times_as_fast():
         for more in (["--optimizer", "lamb"], [])
     )
     assert lamb.update_rule == plain.update_rule | {"kind": "lamb"}
-    assert lamb.learning_rate == plain.learning_rate * LAMB_RATE
+    assert lamb.learning_rate == plain.learning_rate * Lamb.RATE
 
 
 @pytest.mark.parametrize(
@@ -209,9 +211,10 @@ def test_going_on_from_the_middle_ends_with_the_same_bytes(runs, kind, tmp_path)
 
 def test_a_run_by_lamb_does_not_go_on_by_adamw(runs, capsys):
     assert cli.main(["pretrain", "--out", str(runs / "lamb"), "--resume", "--optimizer", "adamw"]) == 2
-    assert "cannot go on with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
+    assert "cannot be resumed with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "rate"), [("lamb", "0.05"), ("muon", "0.01")])
 def test_fine_tuning_learns(tmp_path, kind, rate):
     model, data, out = write_model(tmp_path / "model"), tmp_path / "data", tmp_path / "out"
@@ -228,3 +231,40 @@ def test_a_run_from_before_there_was_a_choice_is_one_by_adamw(runs, tmp_path):
     assert stored.pop("optimizer") == "lamb"
     (tmp_path / "training.json").write_text(json.dumps(stored))
     assert PretrainOptions.load(tmp_path / "training.json").optimizer == "adamw"
+
+
+def test_an_optimizer_in_the_table_is_known_to_options_help_and_traces(tmp_path):
+    """It is added before the rest of the package is imported: in a process of its own."""
+    corpus = write_corpus(tmp_path / "text.txt", 12, 4)
+    program = f"""
+from minibert.core import optim
+from minibert.core.ops.updates import Updates
+
+class Fake(optim.AdamW):
+    KIND, ABOUT, WHOLE, RATE = "fake", "for a test", True, 7
+
+def fake(self, *given):
+    return Updates.adamw(self, *given)
+
+optim.KINDS["fake"] = Fake
+Updates.fake = fake
+
+from minibert import cli
+from minibert.pretraining.options import PretrainOptions
+
+words = "--steps 3 --vocab-size 90 --seq-length 16 --batch-size 4 --evaluations 0 --engine numpy --quiet"
+words += " --optimizer fake --trace"
+status = cli.main(["pretrain", {str(corpus)!r}, "--out", {str(tmp_path / "run")!r}, *words.split()])
+assert status == 0, status
+adamw, fake = (PretrainOptions(("x",), optimizer=name).rate_from() for name in ("adamw", "fake"))
+print(fake / adamw)
+cli.main(["pretrain", "--help"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "7.0" in done.stdout and "fake: for a test" in " ".join(done.stdout.split())
+    assert json.loads((tmp_path / "run" / "training.json").read_text())["optimizer"] == "fake"
+    rows = json.loads((tmp_path / "run" / "trace.json").read_text())["rows"]
+    assert {row["direction"] for row in rows if row["op"] == "fake"} == {"update"}
+    events = json.loads((tmp_path / "run" / "trace-events.json").read_text())
+    assert [event["name"] for event in events if event["cat"] == "step"] == ["step 1", "step 2", "step 3"]

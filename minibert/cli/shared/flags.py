@@ -8,8 +8,9 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from minibert.base.errors import InputError
-from minibert.base.options import OPTIMIZERS, RunOptions
+from minibert.base.options import RunOptions
 from minibert.cli.shared.messages import ALONE
+from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
 from minibert.engines import DEVICES, ENGINES
 
@@ -179,7 +180,7 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
     add_flag(group, "--threads N", THREADS)
 
 
-def add_optimizer(group: Any, default: str, lamb: str) -> None:
+def add_optimizer(group: Any, default: str, **about: str) -> None:
     """Add --optimizer.
 
     Parameters
@@ -188,13 +189,14 @@ def add_optimizer(group: Any, default: str, lamb: str) -> None:
         Which gets it.
     default : str
         In words, for its help.
-    lamb : str
-        What LAMB is for, in its help.
+    **about : str
+        What an optimizer is for, where this command says it otherwise than the table.
     """
     text = "paper: as in Google's code, without bias correction and with the rate falling from step 0"
-    text += f"; lamb: {lamb}; muon: Muon for the matrices of the layers, AdamW for the rest"
+    for name, kind in KINDS.items():
+        text += f"; {name}: {about.get(name, kind.ABOUT)}"
     text += f" (default: {default})"
-    group.add_argument("--optimizer", choices=("paper", *OPTIMIZERS), help=text)
+    group.add_argument("--optimizer", choices=("paper", *KINDS), help=text)
 
 
 def add_core(group: Any) -> None:
@@ -319,7 +321,7 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
     try:
         return tuple(kind(number) for number in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no {what}, nor several between commas") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a {what}, nor several between commas") from None
 
 
 def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from minibert.base.errors import OtherOptions
 
 # name=value in a sentence, where the value is a dictionary, a string in quotes, a number or a word.
-WITH_VALUE = re.compile(r"""(?<![\w.=`-])([a-z]\w*)=(\{[^{}]*\}|'[^']*'|"[^"]*"|[\w.]*\w)(?![\w(\[])""")
+WITH_VALUE = re.compile(r"""(?<![\w.='"`/-])([a-z]\w*)=(\{[^{}]*\}|'[^']*'|"[^"]*"|[\w.]*\w)(?![\w(\[])""")
 ALONE = re.compile(r"`([a-z]\w*)`")
 
 
@@ -20,8 +20,8 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
     Parameters
     ----------
     problem : exception or warning
-        An InputError, an InputWarning or a RunError, whose sentence names arguments as `name` in backticks or as
-        name=value. What is none of the command stays as it is.
+        An InputError, an InputWarning or a RunError, whose sentence names arguments as `name` in backticks or
+        as name=value. What is not an argument of the command stays as it is.
     parser : ArgumentParser
         Of the command.
 
@@ -33,25 +33,30 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
     flags = {action.dest: action for action in parser._actions}
     if isinstance(problem, OtherOptions):
         problem = OtherOptions(_as_chosen(problem.differing))
-    text = str(problem)
     arguments: Mapping[str, Any] = getattr(problem, "arguments", {})
-    for name, value in arguments.items():
-        if name in flags:
-            pattern = rf"(?<![\w.]){name}={re.escape(repr(value))}(?!\w)"
-            text = re.sub(pattern, lambda _, n=name, v=value: with_value(flags[n], v), text)
+    values = {f"{name}={value!r}": value for name, value in arguments.items() if name in flags}
 
-    def of_match(match: re.Match[str]) -> str:
-        name, value = match[1], match[2]
+    def flag(match: re.Match[str]) -> str:
+        name, _, text = match[0].strip("`").partition("=")
         if name not in flags:
             return match[0]
-        with suppress(ValueError, SyntaxError):  # of a word
-            value = literal_eval(value)
+        if match[0].startswith("`"):
+            return flag_of_action(flags[name])
+        value = values.get(match[0], text)
+        if match[0] not in values:
+            with suppress(ValueError, SyntaxError):  # of a word
+                value = literal_eval(text)
         return with_value(flags[name], value)
 
-    def alone(match: re.Match[str]) -> str:
-        return flag_of_action(flags[match[1]]) if match[1] in flags else match[0]
-
-    return ALONE.sub(alone, WITH_VALUE.sub(of_match, text))
+    given = [rf"(?<![\w.]){re.escape(text)}(?!\w)" for text in values]
+    pattern = "|".join((*given, WITH_VALUE.pattern, ALONE.pattern))
+    text = re.sub(pattern, flag, str(problem))
+    if isinstance(problem, OtherOptions):
+        for name, (_, stored) in problem.differing.items():
+            is_switch = name in flags and flags[name].nargs == 0
+            shown = with_value(flags[name], stored) if is_switch else shell(stored)
+            text = text.replace(f"(the run has {stored!r})", f"(the run has {shown})", 1)
+    return text
 
 
 def flag_of_action(action: argparse.Action) -> str:
@@ -71,23 +76,33 @@ def with_value(action: argparse.Action, value: Any) -> str:
     Parameters
     ----------
     action : Action
-        Of a parser. A switch has no value.
+        Of a parser. A switch has no value of its own.
     value : object
         As Python has it.
 
     Returns
     -------
     str
-        Such as "--lr 0.1,0.2" for (0.1, 0.2).
+        Such as "--lr 0.1,0.2" for (0.1, 0.2); "no --cased" where a value is what the flag is left out for.
     """
     flag = flag_of_action(action)
+    if isinstance(action, argparse.BooleanOptionalAction) and value is False:
+        return action.option_strings[-1]  # --no-fsdp
+    if value is None or (action.nargs == 0 and value != (action.const is not False)):
+        return f"no {flag}"
     if action.nargs == 0:
         return flag
+    if isinstance(value, dict):
+        value = [f"{name}={part}" for name, part in value.items()]
+    if isinstance(action, argparse._AppendAction) and isinstance(value, list | tuple):
+        return " ".join(f"{flag} {shell(part)}" for part in value)
+    if action.nargs in ("*", "+") and isinstance(value, list | tuple):
+        return " ".join((flag, *map(shell, value)))
     return f"{flag} {shell(value)}"
 
 
 def shell(value: Any) -> str:
-    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2), a=b for {'a': 'b'}.
+    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2).
 
     Parameters
     ----------
@@ -99,8 +114,8 @@ def shell(value: Any) -> str:
     str
         A string with a blank in it stays in quotes.
     """
-    if isinstance(value, dict):
-        value = [f"{name}={part}" for name, part in value.items()]
+    if value is None:
+        return "none"
     if value and isinstance(value, list | tuple):
         return ",".join(map(shell, value))
     if isinstance(value, str) and value and " " not in value:

@@ -74,9 +74,10 @@ class Parser(argparse.ArgumentParser):
             Argparse's, or one of ours, without a period.
         """
         if "are required: " in message:
-            flags = [word for word in self._words if word.startswith("--")]
-            known = self._option_string_actions
-            unknown = [word for word in flags if word.partition("=")[0] not in known]
+            # A misspelt flag comes first: it is why another one is missing, perhaps.
+            typed = [word for word in self._words if word.startswith("--")]
+            flags = self._option_string_actions
+            unknown = [word for word in typed if word.partition("=")[0] not in flags]
             if unknown:
                 self.unknown(unknown)
         if "required: --model" in message:
@@ -84,14 +85,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Complain of commands without a list of them all; one may nearly have that name."""
-        known = action.choices or ()
-        if isinstance(action, argparse._SubParsersAction) and value not in known:
-            if value in RENAMED and action.metavar == "COMMAND":
-                self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
-            what = str(action.metavar).lower()
-            self.error(f"{value!r} is no {what}{_suggestion(value, known)}")
-        super()._check_value(action, value)
+        """Refuse an unknown command, naming the one with the nearest name; argparse would list them all."""
+        choices = action.choices or ()
+        is_command = isinstance(action, argparse._SubParsersAction)
+        if not is_command or value in choices:
+            super()._check_value(action, value)
+            return
+        if value in RENAMED and action.metavar == "COMMAND":
+            self.error(f"{value} is now {RENAMED[value]} (version 0.2)")
+        what = str(action.metavar).lower()
+        self.error(f"{value!r} is not a {what}{_suggestion(value, choices)}")
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Exit with 2 because of words that are no flags of the command; name those that may be meant.
@@ -101,23 +104,25 @@ class Parser(argparse.ArgumentParser):
         words : sequence of str
             As they were typed.
         """
-        known: list[str] = []
+        flags: list[str] = []
         for action in self._actions:
             if action.help != SUPPRESS:
-                known += action.option_strings
+                flags += action.option_strings
         suggestion = ""
         for word in words:
             if word.startswith("-") and not suggestion:
                 flag = word.partition("=")[0]
-                suggestion = _suggestion(flag, known)
+                suggestion = _suggestion(flag, flags)
         self.error(f"{' '.join(words)} is not known here{suggestion}")
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
-    """Ask whether the nearest of the known words was meant, if one is near."""
-    by_bare = {name.lstrip("-"): name for name in known}  # without what all flags have in common
-    question = did_you_mean(word.lstrip("-"), by_bare, cutoff=0.7)
-    return f" ({question})" if question else ""
+def _suggestion(word: str, names: Iterable[str]) -> str:
+    """Ask in brackets whether the nearest of some names was meant; "" where none is near."""
+    by_bare_name = {name.lstrip("-"): name for name in names}  # the hyphens of all flags would make them near
+    question = did_you_mean(word.lstrip("-"), by_bare_name, cutoff=0.7)
+    if not question:
+        return ""
+    return f" ({question})"
 
 
 class PrintCompletion(argparse.Action):

@@ -44,7 +44,7 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
     """
     folder = Path(folder)
     if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold
-        advice = "make them with minibert data, or tell with --shards where they are."
+        advice = "make them with minibert data, or name their folder with `shards`."
         raise InputError(f"{folder} is not there, so it holds no token shards; {advice}")
     if (folder / ELSEWHERE).exists():
         recorded = _read_link(folder)
@@ -52,7 +52,7 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
         if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
             raise InputError(
                 f"{folder / ELSEWHERE} names {place}, which holds no shards but names another folder; "
-                "tell with `shards` where they are."
+                "name their folder with `shards`."
             )
         shards = open_shards(place, tokenizer)
         _require_same(recorded, shards)
@@ -247,7 +247,7 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
 
 def _read_link(folder: Path) -> dict[str, Any]:
     fields = dict.fromkeys(COUNTS, int) | {"vocab_sha256": str, "folder": str}
-    recorded = read_json(folder / ELSEWHERE, fields, "remove it and say with `shards` where token shards are")
+    recorded = read_json(folder / ELSEWHERE, fields, "remove it, and name the token shards with `shards`")
     return {name: recorded[name] for name in fields}
 
 
@@ -268,5 +268,5 @@ def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
         raise InputError(
             f"The token shards in {shards.folder} are not those that the run began with: {documents} and "
             f"{tokens}, where those were {recorded['documents']:,} and {recorded['tokens']:,}, or another "
-            "vocabulary; tell with `shards` where those are."
+            "vocabulary; name the folder of those with `shards`."
         )

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_json, remove_unfinished, write_folder_atomically
-from minibert.base.json_files import misfit_of, read_json
+from minibert.base.json_files import dataclass_error, read_json
 from minibert.data.corpus import EmptyCorpusError
 from minibert.data.shards.store import Stream, fill_with_shards
 from minibert.tokenizer import Tokenizer
@@ -122,7 +122,7 @@ class Manifest:
         fields = read_json(path, advice=again)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, VERSION):
             raise InputError(f"{path} is of another format or version; {again}.")
-        if wrong := misfit_of(cls, fields):
+        if wrong := dataclass_error(cls, fields):
             raise InputError(f"{path} can't be read: {wrong}; {again}.")
         fields["files"] = tuple(map(tuple, fields["files"]))  # JSON has lists
         return cls(**fields)
@@ -144,7 +144,7 @@ class Manifest:
         """
         for field, what in (
             ("corpus_sha256", "another corpus (other files, or other sizes of them)"),
-            ("layout", f"layout={other.layout} instead of {self.layout}"),
+            ("layout", f"the layout {other.layout} instead of {self.layout}"),
             ("tokenizer_sha256", "another vocabulary"),
         ):
             if getattr(self, field) != getattr(other, field):
@@ -321,7 +321,7 @@ def require_free(folder: Path) -> None:
             f"{folder} holds parts of token shards ({len(parts)} of {count}); "
             "go on with `part`, or choose another `out`."
         )
-    raise InputError(f"{folder} is there and is no empty folder; choose another `out`.")
+    raise InputError(f"{folder} is there and is not an empty folder; choose another `out`.")
 
 
 def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Manifest) -> Manifest:

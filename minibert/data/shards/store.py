@@ -21,7 +21,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.files import crc32_of, write_folder_atomically
-from minibert.base.json_files import misfit, read_json
+from minibert.base.json_files import read_json, schema_error
 from minibert.core.arrays import Array
 from minibert.data.corpus import EmptyCorpusError
 from minibert.tokenizer import BatchEncoding, Tokenizer
@@ -87,7 +87,7 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"folder={str(folder)!r} is there and is no empty folder; name another.")
+        raise InputError(f"folder={str(folder)!r} is there and is not an empty folder; name another.")
     write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place))
     return TokenShards(folder, tokenizer)
 
@@ -403,7 +403,7 @@ class TokenShards:
                 f"The token shards in {self.folder} have version {meta.get('version')!r}, "
                 f"this minibert reads {VERSION}; write them again."
             )
-        if wrong := misfit(meta, FIELDS):
+        if wrong := schema_error(meta, FIELDS):
             raise self._damaged(f"in {META} {wrong}")
         for name in COUNTS:
             if meta[name] < 1:

@@ -28,7 +28,7 @@ ABORT = 100  # seconds until JAX itself ends a process that lost the others, wit
 WAIT = 120  # seconds in which all processes have to come
 LOOK = 0.05  # seconds between two checks whether all have met
 STATUS = {InputError: 2, KeyboardInterrupt: 130}  # exit status of the command line; 1 after other errors
-ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, with `resume`."
+ADVICE = "The last checkpoint is intact: start the processes again, as many as you like, to resume it."
 _barriers = itertools.count()
 _over = threading.Event()  # set when this process no longer watches the others
 _last_words: list[str] = []  # the sentence to print when JAX aborts
@@ -75,7 +75,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
         problem = "the environment says too little" if auto else "it can't be used"
         raise InputError(
             f"{coordinator=}: {problem} ({error}); "
-            "give `coordinator` HOST:PORT `processes` N `process_id` I to every process.",
+            "give every process `coordinator` as HOST:PORT, `processes` and a `process_id` of its own.",
             coordinator=coordinator,
         ) from error
     except RuntimeError as error:  # the type of XLA's own errors

@@ -226,7 +226,7 @@ class LateMetrics(Mapping[str, float]):
 
 
 class JaxSteps:
-    """Twin of `core.step.HostSteps` on devices, compiled whole; the host is behind until it fetches.
+    """Twin of `core.step.HostSteps` on devices, compiled whole; the host has old parameters until it fetches.
 
     Parameters
     ----------
@@ -241,11 +241,11 @@ class JaxSteps:
 
     Attributes
     ----------
-    behind : int
+    max_unread : int
         Of how many steps the metrics are still unread while the loop begins the next one.
     """
 
-    behind = 1
+    max_unread = 1
 
     def __init__(self, ops: Any, params: Any, optimizer: Any, objective: Any) -> None:
         self.ops = ops

@@ -95,8 +95,8 @@ def layers_of(name: str, count: int) -> Layers:
     _, layers, mixed = COMBINATIONS[name]
     if not isinstance(layers, str) and count < len(layers):
         wanted = len(layers)
-        text = f"feature_based={name!r} takes {wanted} layers, and the model has {count}; choose another combination."
-        raise InputError(text, feature_based=name)
+        takes = f"feature_based={name!r} takes {wanted} layers, and the model has {count}"
+        raise InputError(f"{takes}; choose another combination.", feature_based=name)
     return Layers(layer_numbers(layers, count), mixed)
 
 

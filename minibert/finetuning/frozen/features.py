@@ -28,10 +28,10 @@ from minibert.ask.inference import (
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.core.batch import Batch, Sequence
+from minibert.model.pools import POOLS
 from minibert.tasks.batches import token_budget_batches
 from minibert.tokenizer.written import WrittenTokens
 
-POOLS = ("cls", "mean", "max", "pooled", "none")
 FORMATS = (".npy", ".jsonl")
 TEXTS_AT_ONCE = 64  # tokenised together
 CHUNK_TOKENS = 1 << 16  # sorted by length together, fewer where their vectors would take more than
@@ -94,21 +94,24 @@ class Extractor:
         if self.pool is None and self._modules is None:
             self.pool = "mean"
         if self.pool is not None and self.pool not in POOLS:
-            raise InputError(f"pool={self.pool!r} is unknown; choose one of {', '.join(POOLS)}.", pool=self.pool)
+            known = ", ".join(POOLS)
+            raise InputError(f"pool={self.pool!r} is unknown; choose one of {known}.", pool=self.pool)
         if self.pool == "pooled" and any("pooler" in name for name in self.model.missing):
-            raise InputError(f"pool={self.pool!r}: this model has no pooler; choose another pool.", pool=self.pool)
+            why = "needs a pooler, which this model does not have; choose another pool."
+            raise InputError(f"pool='pooled' {why}", pool=self.pool)
         if self.pool == "pooled" and self.numbers != (config.L,):
-            given = {"pool": self.pool, "layers": self.layers}
-            message = f"pool={self.pool!r} reads the last layer; leave out layers={self.layers!r}."
+            given: dict[str, Any] = {"pool": self.pool, "layers": self.layers}
+            message = f"pool='pooled' reads the last layer; leave out layers={self.layers!r}."
             raise InputError(message, **given)
         if self.pool == "cls" and config.is_decoder:
             why = "is the same vector for every text: left to right, [CLS] sees only itself"
-            raise InputError(f"pool='cls' {why}; choose 'mean' or 'pooled'.")
+            raise InputError(f"pool='cls' {why}; choose mean or pooled.", pool=self.pool)
         if self.max_length is None:
             self.max_length = config.P if self._reading is None else self._reading.max_length
         if not 2 <= self.max_length <= config.P:
             advice = f"give 2, for [CLS] and [SEP], up to the {config.P} positions of the model."
-            raise InputError(f"max_length={self.max_length!r} is not possible; {advice}", max_length=self.max_length)
+            message = f"max_length={self.max_length!r} is not possible; {advice}"
+            raise InputError(message, max_length=self.max_length)
 
     @property
     def width(self) -> int:
@@ -169,7 +172,7 @@ class Extractor:
         if pairs and len(pairs) < len(texts):
             raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
         if any(len(pair) != 2 for pair in pairs):
-            raise InputError("A tuple holds other than two texts; give pairs.")
+            raise InputError("A tuple does not hold two texts; give pairs.")
         if self._reading is not None and self._reading.prompt:
             texts = [with_prompt(self._reading.prompt, _as_text(text)) for text in texts]
             pairs = [text for text in texts if isinstance(text, tuple)]
@@ -278,9 +281,9 @@ def check_format(out: Path) -> None:
         When its suffix is another one, or it is a folder.
     """
     if out.suffix not in FORMATS:
-        raise InputError(f"out={str(out)!r} is no file of features; give it the suffix .npy or .jsonl.", out=str(out))
+        raise InputError(f"{out} is not a file of features; give it the suffix .npy or .jsonl.", out=str(out))
     if out.is_dir():
-        raise InputError(f"out={str(out)!r} is a folder; name a file in it.", out=str(out))
+        raise InputError(f"{out} is a folder; name a file in it.", out=str(out))
 
 
 def borders_file(out: Path) -> Path:

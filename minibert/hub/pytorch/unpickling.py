@@ -66,14 +66,14 @@ class _Name(NamedTuple):
     dtype: str = ""  # of a storage
 
 
-_ADMITTED = {
+_ALLOWED = {
     ("collections", "OrderedDict"): _Name("dictionary"),
     ("torch", "Size"): _Name("size"),
     ("torch._utils", "_rebuild_tensor_v2"): _Name("tensor"),
     ("torch._utils", "_rebuild_parameter"): _Name("parameter"),
 }
 for _module in ("torch", "torch.cuda"):
-    _ADMITTED |= {(_module, name): _Name("storage", dtype) for name, dtype in _STORAGES.items()}
+    _ALLOWED |= {(_module, name): _Name("storage", dtype) for name, dtype in _STORAGES.items()}
 
 
 class Machine:
@@ -115,7 +115,15 @@ class Machine:
         return self._pop(1)[0]
 
     def _step(self, name: str, argument: Any) -> None:
-        """Follow one instruction."""
+        """Follow one instruction of the pickle's little machine, whose only memory are a stack and a memo.
+
+        Parameters
+        ----------
+        name : str
+            Of the instruction, as `pickletools` calls it. One that is not listed here ends in Hostile.
+        argument : object
+            That of the instruction, if it has one.
+        """
         push = self._stack.append
         match name:
             case "PROTO" | "FRAME" | "STOP":
@@ -151,11 +159,11 @@ class Machine:
             case "GET" | "BINGET" | "LONG_BINGET":
                 push(self._memo[argument])
             case "GLOBAL":
-                push(_admitted(*argument.split(" ", 1)))
+                push(_allowed(*argument.split(" ", 1)))
             case "STACK_GLOBAL":
-                push(_admitted(*self._pop(2)))
+                push(_allowed(*self._pop(2)))
             case "REDUCE":
-                push(_called(*self._pop(2)))
+                push(_rebuilt(*self._pop(2)))
             case "BUILD":  # attributes of a dictionary, PyTorch's version numbers: of no use here
                 self._pop(1)
                 self._top(dict)
@@ -191,7 +199,7 @@ class Machine:
     def _storage(self, identity: Any) -> Storage:
         """Check ("storage", kind, key, device, count), in older files with None at the end."""
         if type(identity) is not tuple or len(identity) not in (5, 6) or identity[0] != "storage":
-            raise Hostile("refers to something outside of it that is no storage")
+            raise Hostile("refers to something outside of it that is not a storage")
         _, kind, key, _, count, *view = identity
         is_kind = type(kind) is _Name and kind.kind == "storage"
         if not is_kind or type(key) is not str or view not in ([], [None]):
@@ -203,19 +211,19 @@ class Machine:
         return storage
 
 
-def _admitted(module: Any, name: Any) -> _Name:
+def _allowed(module: Any, name: Any) -> _Name:
     """Return what stands for a name that tensors need; raise Hostile for any other."""
     if type(module) is not str or type(name) is not str:
         raise Hostile("asks for something without a name")
-    if (module, name) not in _ADMITTED:
+    if (module, name) not in _ALLOWED:
         raise Hostile(f"asks for {short(f'{module}.{name}')}")
-    return _ADMITTED[module, name]
+    return _ALLOWED[module, name]
 
 
-def _called(name: Any, arguments: Any) -> Any:
-    """Return what stands for a call: arguments of something admitted become one of our own forms."""
+def _rebuilt(name: Any, arguments: Any) -> Any:
+    """Return what stands for a call: what PyTorch would call is described instead, and nothing runs."""
     if type(name) is not _Name or type(arguments) is not tuple:
-        raise Hostile("calls something that is no function for tensors")
+        raise Hostile("calls something that is not a function for tensors")
     match name.kind, arguments:
         case "dictionary", ():
             return {}
@@ -233,7 +241,7 @@ def _dictionary(items: list[Any]) -> dict[str, Any]:
     keys = items[::2]
     values = items[1::2]
     if len(keys) != len(values) or not all(type(key) is str for key in keys):
-        raise ValueError("a dictionary has keys that are no strings")
+        raise ValueError("a dictionary has keys that are not strings")
     return dict(zip(keys, values, strict=True))
 
 
@@ -242,7 +250,7 @@ def _sizes(values: Any) -> tuple[int, ...]:
     if type(values) is not tuple or len(values) > 8:
         raise ValueError("a tensor has more dimensions than any needs")
     if not all(type(value) is int and 0 <= value < _LARGEST for value in values):
-        raise ValueError("a size or place is no whole number from 0 on")
+        raise ValueError("a size or place is not a whole number from 0 on")
     return values
 
 

@@ -1,1 +1,1 @@
-"""TensorFlow's checkpoint format, read and written without TensorFlow."""
+"""TensorFlow's checkpoint format, read without TensorFlow."""

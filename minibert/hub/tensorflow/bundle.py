@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints of version 2, read and written without TensorFlow.
+"""TensorFlow's checkpoints of version 2, read without TensorFlow.
 
 `NAME.index` is a sorted table from the names of tensors to what they are and where they lie in the data files
 `NAME.data-00000-of-00001`, and a CRC-32C of each; under the empty name stands how many data files there are
@@ -15,17 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
-from minibert.base.files import open_file, write_atomically
-from minibert.hub.precisions import narrowed, widened
+from minibert.base.files import open_file
+from minibert.hub.precisions import widened
 from minibert.hub.tensorflow import sstable
 from minibert.hub.tensorflow.checksums import crc32c, masked
 
 _BFLOAT16 = 14  # in tensorflow/core/framework/types.proto, as the others
 FLOATS = {1: "<f4", 2: "<f8", 19: "<f2", _BFLOAT16: "<u2"}
 _DTYPES = FLOATS | {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17: "<u2", 22: "<u4", 23: "<u8"}
-_STORED = {"float32": 1, "float16": 19, "bfloat16": _BFLOAT16}
-# One data file; version 1 of the format.
-_HEADER = sstable.number_field(1, 1) + sstable.bytes_field(3, sstable.number_field(1, 1))
 
 
 class Entry(NamedTuple):
@@ -131,37 +128,6 @@ class Bundle:
         return self.prefix.with_name(self.prefix.name + ending)
 
 
-def write_bundle(prefix: str | Path, tensors: dict[str, np.ndarray], dtype: str = "float32") -> None:
-    """Write a checkpoint of one data file, the index last: where it stands, the checkpoint is complete.
-
-    Parameters
-    ----------
-    prefix : str or Path
-        The path of its files without their endings; a checkpoint that is there is replaced.
-    tensors : dict of str to array
-        The tensors by name.
-    dtype : {"float32", "float16", "bfloat16"}
-        In which precision they are written.
-    """
-    prefix = Path(prefix)
-    table = [(b"", _HEADER)]
-
-    def write(path: Path) -> None:
-        offset = 0
-        with open(path, "wb") as file:
-            for name in sorted(tensors, key=str.encode):
-                tensor = tensors[name]
-                data = narrowed(name, tensor, dtype).tobytes()
-                file.write(data)
-                entry = _encoded(_STORED[dtype], tensor.shape, offset, data)
-                table.append((name.encode(), entry))
-                offset += len(data)
-
-    write_atomically(prefix.with_name(f"{prefix.name}.data-00000-of-00001"), write)
-    index = sstable.write_table(table)
-    write_atomically(prefix.with_name(f"{prefix.name}.index"), lambda path: path.write_bytes(index))
-
-
 def _count_files(header: bytes | None) -> int:
     """Count the data files in the entry about the checkpoint as a whole."""
     if header is None:
@@ -225,18 +191,3 @@ def _shape(message: bytes) -> tuple[int, ...]:
     if math.prod(filter(None, shape)) >= 1 << 48:  # with a zero among them, NumPy still multiplies the others
         raise ValueError("a tensor has an impossible shape")
     return tuple(shape)
-
-
-def _encoded(dtype: int, shape: tuple[int, ...], offset: int, data: bytes) -> bytes:
-    """Encode a BundleEntryProto in data file 0."""
-    sizes = b""
-    for size in shape:
-        sizes += sstable.bytes_field(2, sstable.number_field(1, size))
-    parts = [
-        sstable.number_field(1, dtype),
-        sstable.bytes_field(2, sizes),
-        sstable.number_field(4, offset),
-        sstable.number_field(5, len(data)),
-        sstable.fixed32_field(6, masked(crc32c(data))),
-    ]
-    return b"".join(parts)

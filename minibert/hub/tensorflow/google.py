@@ -5,7 +5,6 @@ of Hugging Face, under whose names everything is checked.
 """
 
 import re
-from collections.abc import Collection, Sequence
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -13,36 +12,31 @@ from typing import Any
 import numpy as np
 
 from minibert.base.errors import InputError
-from minibert.base.files import atomic_json, read_bytes
+from minibert.base.files import read_bytes
+from minibert.base.model_names import config_in
 from minibert.core.arrays import Array
 from minibert.core.config import BertConfig
-from minibert.hub.hugging_face import CONFIG_FILE, fields_of
 from minibert.hub.loading import LoadReport, Source, load_source, read_config
-from minibert.hub.names import to_hf
-from minibert.hub.tensorflow.bundle import FLOATS, Bundle, write_bundle
+from minibert.hub.tensorflow.bundle import FLOATS, Bundle
 from minibert.model.params import Head, Parameters
 
-TF_CONFIG_FILE = "bert_config.json"
 CHECKPOINT = "bert_model.ckpt"
-# Hugging Face's names of what Google's code gives no layer of its own. None of these is transposed.
+# What Google's code gives no layer of its own, and Hugging Face's names of it. None of these is transposed.
 _OUTPUTS = {
-    "cls.predictions.bias": "cls/predictions/output_bias",
-    "cls.seq_relationship.weight": "cls/seq_relationship/output_weights",
-    "cls.seq_relationship.bias": "cls/seq_relationship/output_bias",
-    "qa_outputs.weight": "cls/squad/output_weights",
-    "qa_outputs.bias": "cls/squad/output_bias",
-    "classifier.weight": "output_weights",
-    "classifier.bias": "output_bias",
-    "classifier.query": "output_query",  # of attention over windows, which Google's code passes over
+    "cls/predictions/output_bias": "cls.predictions.bias",
+    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
+    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
+    "cls/squad/output_weights": "qa_outputs.weight",
+    "cls/squad/output_bias": "qa_outputs.bias",
+    "output_weights": "classifier.weight",
+    "output_bias": "classifier.bias",
+    "output_query": "classifier.query",  # of attention over windows, which Google's code passes over
 }
-_BACK = {theirs: ours for ours, theirs in _OUTPUTS.items()}
 _WORD = "bert/embeddings/word_embeddings"
 _WORD_2 = "bert/embeddings/word_embeddings_2"  # the second factor, where there are two
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in/"  # of embeddings that were normalised before
-# Google's code knows one GELU, called "gelu", and computes its tanh form. A model that calls its own
-# otherwise has that name here besides; Google's code passes over fields that it does not know.
+# Google's code calls every GELU "gelu": what version 0.1 wrote for it has the model's own name here.
 _ACTIVATION = "minibert_hidden_act"
-_EPSILON = 1e-12  # of Google's LayerNorm, whatever a configuration says
 
 
 def find_checkpoint(source: str | Path) -> Path | None:
@@ -136,8 +130,7 @@ def load_tf(
         raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
-    paths = [prefix.with_name(name) for name in (TF_CONFIG_FILE, CONFIG_FILE)]
-    config_path = next((path for path in paths if path.exists()), paths[0])
+    config_path = config_in(prefix.parent, is_tensorflow=True)
     fields = read_config(config_path)
     if _ACTIVATION in fields:
         fields["hidden_act"] = fields.pop(_ACTIVATION)
@@ -169,108 +162,10 @@ def load_tf(
     return config, params, LoadReport(report.missing, tuple(sorted(unused)), tuple(changed))
 
 
-def save_tf(
-    folder: str | Path,
-    config: BertConfig,
-    params: Parameters,
-    labels: Sequence[str] = (),
-    *,
-    dtype: str = "float32",
-    omit: Collection[str] = (),
-) -> None:
-    """Write `bert_config.json` and `bert_model.ckpt.*` as Google's code reads them.
-
-    The configuration also says what Google's code passes over: labels, head, and the form of GELU, which
-    `load_tf` finds again; `google_differences` tells what that code makes of it.
-
-    Parameters
-    ----------
-    folder, config, params, labels, dtype
-        As for `save_hf`.
-    omit : collection of str
-        As for `save_hf`; a separate decoder, `params.decoder`, is not written.
-
-    Raises
-    ------
-    InputError
-        As from `save_hf`, and when the model is causal, which Google's code has no word for.
-    """
-    if config.is_decoder:
-        what = "makes attention causal, and Google's code would let every token see all others"
-        raise InputError(f"is_decoder=True {what}; save the model in Hugging Face's format.")
-    folder = Path(folder)
-    fields = fields_of(config, params.head, labels, omit)
-    if config.hidden_act != "gelu":
-        fields |= {"hidden_act": "gelu", _ACTIVATION: config.hidden_act}
-    tensors = {}
-    for theirs, value in to_hf(params).items():
-        if theirs in omit:
-            continue
-        name = google_name(theirs)
-        tensors[name] = value.T if name.endswith("/kernel") else value
-    write_bundle(folder / CHECKPOINT, tensors, dtype)
-    atomic_json(folder / TF_CONFIG_FILE, fields)
-
-
-def google_differences(config: BertConfig) -> list[str]:
-    """Return sentences about what Google's code computes differently from a model that `save_tf` wrote.
-
-    Parameters
-    ----------
-    config : BertConfig
-        Of the model.
-
-    Returns
-    -------
-    list of str
-        Sentences without a full stop; [] where nothing differs.
-
-    Examples
-    --------
-    >>> google_differences(BertConfig(hidden_act="gelu_new"))
-    []
-    """
-    differences = []
-    if config.gelu_form == "erf":
-        gelu = "Google's code computes GELU in its tanh form, this model with erf: up to 0.0005 apart"
-        differences.append(gelu)
-    if config.layer_norm_eps != _EPSILON:
-        here = f"{config.layer_norm_eps:g}"
-        differences.append(f"Google's LayerNorm has epsilon {_EPSILON:g}, this model's {here}")
-    return differences
-
-
-def google_name(name: str) -> str:
-    """Return Google's name of one of Hugging Face's.
-
-    Parameters
-    ----------
-    name : str
-        Hugging Face's name of a tensor.
-
-    Returns
-    -------
-    str
-        Google's; linear weights are kernels there, of the other orientation.
-
-    Examples
-    --------
-    >>> google_name("bert.encoder.layer.3.attention.self.query.weight")
-    'bert/encoder/layer_3/attention/self/query/kernel'
-    """
+def _hugging_face_name(name: str) -> str | None:
+    """Translate a name; None for what is not a part of a model, such as the moments of an optimizer."""
     if name in _OUTPUTS:
         return _OUTPUTS[name]
-    name = re.sub(r"\.layer\.(\d+)\.", r"/layer_\1/", name)
-    name = re.sub(r"LayerNorm\.weight$", "LayerNorm/gamma", name)
-    name = re.sub(r"LayerNorm\.bias$", "LayerNorm/beta", name)
-    name = re.sub(r"_embeddings\.weight$", "_embeddings", name)
-    return re.sub(r"\.weight$", "/kernel", name).replace(".", "/")
-
-
-def _hugging_face_name(name: str) -> str | None:
-    """Translate back; None for what is no part of a model, such as the moments of an optimizer."""
-    if name in _BACK:
-        return _BACK[name]
     if not re.fullmatch(r"(bert|cls|electra|lstm)/.*(kernel|bias|gamma|beta|_embeddings|w_in|w_state)", name):
         return None
     name = re.sub(r"/layer_(\d+)/", r"/layer/\1/", name)

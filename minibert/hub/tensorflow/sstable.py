@@ -13,7 +13,6 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # kinds of fields in the forma
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _FOOTER, _TRAILER = 48, 5  # bytes
 _PLAIN = 0  # how a block is compressed: not at all, as TensorFlow writes an index since its release 1.2
-_RESTART_INTERVAL = 16  # entries that lean on each other
 LIMIT = 4 << 20  # bytes of a file, of a block, and of all entries; an index has some ten thousand
 _KEY_LIMIT = 4096
 
@@ -65,38 +64,6 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
     return table
 
 
-def write_table(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Encode a table of one block, as TensorFlow writes an index of up to 256 kB.
-
-    Parameters
-    ----------
-    entries : iterable of tuples of two bytes
-        Keys and values, at least one, the keys ascending.
-
-    Returns
-    -------
-    bytes
-        The whole file.
-    """
-    entries = list(entries)
-    out = bytearray()
-
-    def append(block: bytes) -> bytes:
-        """Return where the block is."""
-        handle = varint(len(out)) + varint(len(block))
-        block += bytes([_PLAIN])
-        check = masked(crc32c(block))
-        out.extend(block + check.to_bytes(4, "little"))
-        return handle
-
-    data = append(_packed(entries))
-    about = append(_packed([]))
-    last_key, _ = entries[-1]
-    index = append(_packed([(_successor(last_key), data)]))
-    footer = (about + index).ljust(_FOOTER - 8, b"\0") + _MAGIC
-    return bytes(out) + footer
-
-
 def _block(data: bytes, offset: int, size: int) -> bytes:
     """Return a block, its checksum compared."""
     end = offset + size
@@ -133,35 +100,6 @@ def _entries(block: bytes) -> Iterable[tuple[bytes, bytes]]:
         at += fresh + size
 
 
-def _packed(entries: list[tuple[bytes, bytes]]) -> bytes:
-    """Encode a block."""
-    out = bytearray()
-    restarts = [0]
-    last = b""
-    for number, (key, value) in enumerate(entries):
-        shared = 0
-        if number % _RESTART_INTERVAL:
-            while shared < min(len(key), len(last)) and key[shared] == last[shared]:
-                shared += 1
-        elif number:
-            restarts.append(len(out))
-        fresh = key[shared:]
-        out += varint(shared) + varint(len(fresh)) + varint(len(value))
-        out += fresh + value
-        last = key
-    for number in (*restarts, len(restarts)):
-        out += number.to_bytes(4, "little")
-    return bytes(out)
-
-
-def _successor(key: bytes) -> bytes:
-    """Return a short key that does not come before this one."""
-    for at, byte in enumerate(key):
-        if byte < 255:
-            return key[:at] + bytes([byte + 1])
-    return key
-
-
 # Protocol Buffers' wire format, as much of it as an index needs: varints and fields by number
 
 
@@ -191,26 +129,6 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 128 and value < 1 << 64:
             return value, at + number + 1
     raise ValueError("a number does not end")
-
-
-def varint(value: int) -> bytes:
-    """Encode a whole number as `read_varint` reads it.
-
-    Parameters
-    ----------
-    value : int
-        From 0 on.
-
-    Returns
-    -------
-    bytes
-        One byte for each seven bits.
-    """
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -250,59 +168,3 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         if at > len(message):
             raise ValueError("a field is longer than its message")
         yield key >> 3, part if kind == _BYTES else int.from_bytes(part, "little")
-
-
-def number_field(number: int, value: int) -> bytes:
-    """Encode a field with a whole number.
-
-    Parameters
-    ----------
-    number : int
-        Of the field.
-    value : int
-        From 0 on.
-
-    Returns
-    -------
-    bytes
-        Nothing for 0, which is what a missing field means.
-    """
-    if not value:
-        return b""
-    return varint(number << 3 | _VARINT) + varint(value)
-
-
-def bytes_field(number: int, value: bytes) -> bytes:
-    """Encode a field with a message in it.
-
-    Parameters
-    ----------
-    number : int
-        Of the field.
-    value : bytes
-        The message, which may be empty.
-
-    Returns
-    -------
-    bytes
-        The field.
-    """
-    return varint(number << 3 | _BYTES) + varint(len(value)) + value
-
-
-def fixed32_field(number: int, value: int) -> bytes:
-    """Encode a field with four bytes.
-
-    Parameters
-    ----------
-    number : int
-        Of the field.
-    value : int
-        Of up to 32 bits, 0 too.
-
-    Returns
-    -------
-    bytes
-        The field.
-    """
-    return varint(number << 3 | _FIXED32) + value.to_bytes(4, "little")

@@ -8,6 +8,8 @@ sure one can be of any of them. Nothing here knows a file or a model.
 from minibert.tasks.metrics import entities, squad
 from minibert.tasks.metrics.intervals import bootstrap, interval, paired_bootstrap, paired_interval, wilson
 from minibert.tasks.metrics.scores import (
+    METRICS,
+    Metric,
     accuracy,
     confusion,
     f1,
@@ -21,6 +23,7 @@ from minibert.tasks.metrics.scores import (
     spearman,
 )
 
-__all__ = ["accuracy", "bootstrap", "confusion", "entities", "f1", "interval", "label_f1", "paired_interval"]
+__all__ = ["METRICS", "Metric"]
+__all__ += ["accuracy", "bootstrap", "confusion", "entities", "f1", "interval", "label_f1", "paired_interval"]
 __all__ += ["wilson"]
 __all__ += ["macro_f1", "mae", "matthews", "paired_bootstrap", "pearson", "r2", "rmse", "spearman", "squad"]

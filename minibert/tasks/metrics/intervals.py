@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.tasks.metrics.scores import METRICS
 
 Statistic = Callable[[np.ndarray], float]
 
 
 WILSON, BOOTSTRAP, ALIKE = "wilson", "bootstrap", "alike"  # how an interval was made
-CORRELATIONS = ("matthews", "pearson", "spearman")  # metrics that go down to -1; others end at 0
 
 
 class Interval(NamedTuple):
@@ -222,9 +222,9 @@ def lowest_of(metric: str) -> float:
     Returns
     -------
     float
-        -1 for a correlation, else 0.
+        That of the table `METRICS`; 0 where it is not there, as shares of SQuAD's and of tags are not.
     """
-    return -1.0 if metric in CORRELATIONS else 0.0
+    return METRICS[metric].lowest if metric in METRICS else 0.0
 
 
 def bootstrap(
@@ -269,9 +269,10 @@ def bootstrap(
     if n < 1:
         raise InputError("There is no example to draw; give one at least.")
     if draws < 1:
-        raise InputError(f"draws={draws} makes no interval; give 1 or more, such as 1000.")
+        raise InputError(f"{draws=} makes no interval; give 1 or more, such as 1000.", draws=draws)
     if not 0 < level < 1:
-        raise InputError(f"level={level:g} is no share of the draws between 0 and 1; give 0.95, for example.")
+        advice = "give a share of the draws, such as 0.95."
+        raise InputError(f"{level=} is not between 0 and 1; {advice}", level=level)
     rng = np.random.default_rng(seed)
     values = np.array([statistic(rng.integers(n, size=n)) for _ in range(draws)], np.float64)
     values = values[~np.isnan(values)]

@@ -120,7 +120,7 @@ def scheme_named(name: str) -> Scheme:
     """
     scheme = NAMES.get(name.upper())
     if scheme is None:
-        raise InputError(f"scheme={name!r} is not known; choose from {', '.join(NAMES)}.")
+        raise InputError(f"scheme={name!r} is not known; choose from {', '.join(NAMES)}.", scheme=name)
     return scheme
 
 

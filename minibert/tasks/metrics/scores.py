@@ -6,8 +6,8 @@ not-a-number for a correlation with something constant.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,7 +62,8 @@ def f1(gold: Labels, predicted: Labels, positive: Any = 1) -> float:
     """
     gold, predicted = _aligned(gold, predicted)
     if (gold.dtype.kind in TEXT) != isinstance(positive, str):
-        raise InputError(f"{positive=} can't be among labels like {_first(gold)!r}; give one of the labels.")
+        problem = f"{positive=} can't be among labels like {_first(gold)!r}"
+        raise InputError(f"{problem}; give one of the labels.", positive=positive)
     is_gold = gold == positive
     is_predicted = predicted == positive
     marked = int(is_gold.sum() + is_predicted.sum())
@@ -291,6 +292,27 @@ def r2(gold: Numbers, predicted: Numbers) -> float:
     return float(1 - rest / whole)
 
 
+class Metric(NamedTuple):
+    """A metric of gold and predicted, and how to read it."""
+
+    compute: Callable[[Any, Any], float]
+    lowest: float = 0.0  # that it can have
+    is_share: bool = True  # best read as a percentage
+
+
+METRICS = {
+    "accuracy": Metric(accuracy),
+    "f1": Metric(f1),
+    "macro_f1": Metric(macro_f1),
+    "matthews": Metric(matthews, lowest=-1.0),
+    "pearson": Metric(pearson, lowest=-1.0),
+    "spearman": Metric(spearman, lowest=-1.0),
+    "r2": Metric(r2, lowest=-math.inf),
+    "rmse": Metric(rmse, is_share=False),
+    "mae": Metric(mae, is_share=False),
+}
+
+
 def _direction(x: np.ndarray) -> np.ndarray:
     """Return the deviations from the mean at length 1, scaled first: no square overflows or vanishes."""
     x = x - x.mean()
@@ -310,7 +332,7 @@ def _numbers(x: Numbers, y: Numbers, least: int = 2) -> tuple[np.ndarray, np.nda
     """Return both as float64, at least so many of each."""
     x, y = _aligned(x, y)
     if x.dtype.kind in TEXT:
-        raise InputError(f"This metric is of numbers, and {_first(x)!r} is none; give numbers.")
+        raise InputError(f"This metric is for numbers, and {_first(x)!r} is not a number; give numbers.")
     if len(x) < least:
         raise InputError("One pair of numbers has no correlation; give two at least.")
     return x.astype(np.float64), y.astype(np.float64)

@@ -329,7 +329,8 @@ def version_of(questions: Questions, version: str = AUTO) -> str:
         For another version.
     """
     if version not in VERSIONS:
-        raise InputError(f"version={version!r} is no version of SQuAD; give one of {', '.join(VERSIONS)}.")
+        known = ", ".join(VERSIONS)
+        raise InputError(f"{version=} is not a version of SQuAD; give one of {known}.", version=version)
     if version != AUTO:
         return version
     return V1 if all(_has_text(question) and not question.impossible for question in questions) else V2

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engines import holds_in_a_fork
-from marks import seldom
 from training_cases import LARGE, loss_and_gradients, losses_of_training, model_and_batch
 
 from minibert import engines
@@ -60,7 +59,8 @@ def test_the_engine_says_which_instruction_set_it_uses_and_which_there_are():
 # Right on every instruction set
 
 
-@pytest.mark.parametrize("size", seldom(SIZES, "ugly"))
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
 def test_every_operation_errs_at_most_twice_as_much_as_numpy_on_every_instruction_set(size):
     kinds = list(itertools.product(_kernels.available(), (True, False)))  # compared with NumPy in one go
     engines = [cpp_ops.CppOps(threads=2, isa=isa, fuse=fuse) for isa, fuse in kinds]
@@ -125,7 +125,7 @@ def test_training_stays_as_close_to_numpy_as_float32_allows(fuse):
 # What goes on around it
 
 
-def test_accumulators_are_zero_in_every_step_whether_the_one_before_ended_with_an_update_or_not():
+def test_accumulators_are_zero_in_every_step():
     ops, (_, params, _) = cpp_ops.CppOps(threads=2), model_and_batch(SIZES["ugly"])
     rule, own, others = AdamRule(lr=1e-3, step=1), np.ones_like(params.flat), np.ones_like(params.flat)
     for names, grads, updates in [

@@ -145,6 +145,7 @@ def test_lower_precision_errs_as_its_rounding_does(kernel, dtype, causal, rate):
         assert (one[~is_token()] == 0).all(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_masks_are_the_reference_s_bit_for_bit_forward_and_backward(kernel):
     """Without scores all probabilities are alike; v or dy the identity then shows which ones are dropped."""
@@ -225,6 +226,7 @@ def lowered_calls(plan, dtype, n, D, wrap=lambda f: f):
     return re.findall(r"custom_call @([^(]+)\(", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "n", "D", "causal", "rate"),
     [

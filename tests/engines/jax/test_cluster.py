@@ -63,7 +63,7 @@ def test_what_processes_say_differently_is_named_with_both_values(among):
 
 def test_a_first_process_that_has_gone_is_a_sentence_with_advice(among):
     among(Gone())
-    with pytest.raises(RunError, match=r"Process 0 of 2 can not be reached \(connection .* with --resume"):
+    with pytest.raises(RunError, match=r"Process 0 of 2 can not be reached \(connection .* to resume it"):
         cluster.barrier("options")
 
 

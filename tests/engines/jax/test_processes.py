@@ -132,7 +132,7 @@ def require_figures_of(expected, out, least):
         assert line.get("tokens") == right.get("tokens")
 
 
-def test_two_stopped_four_with_one_killed_and_two_with_shards_are_the_run_of_one(corpus, tiny, tmp_path):
+def test_interrupted_runs_of_several_processes_equal_that_of_one(corpus, tiny, tmp_path):
     alone, out = tmp_path / "alone", tmp_path / "many"
     pretrain(
         PretrainOptions(

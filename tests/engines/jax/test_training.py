@@ -144,7 +144,11 @@ def buffers(state):
             id="a head, LAMB, frozen layers",
             marks=pytest.mark.slow,
         ),
-        pytest.param(Plan(layers=3, optimizer="muon"), id="Muon, matrices of three layers at once"),
+        pytest.param(
+            Plan(layers=3, optimizer="muon"),
+            id="Muon, matrices of three layers at once",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             Plan(layers=2, head=CLASSIFY, optimizer="muon", frozen=1),
             id="a head, Muon, frozen layers",
@@ -182,6 +186,7 @@ def test_a_micro_batch_left_out_is_found(monkeypatch):
     assert abs(losses[0] / losses[1] - 1) > 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_not_a_number_ends_training_with_the_same_words_and_changes_nothing(tmp_path):
     said, ended = [], []
     bad = batch_of(2, PRETRAINING)
@@ -221,6 +226,7 @@ def test_a_step_consumes_its_buffers_and_writes_to_nothing_that_was_given_or_fet
         assert all(one.flags.writeable and one.flags.owndata for one in buffers(state))
 
 
+@pytest.mark.slow
 def test_what_is_changed_between_two_steps_is_taken_up():
     found = []
     for ops in (Ops(), JaxOps("float64")):
@@ -275,6 +281,7 @@ def products_of(optimizer, layers):
     return lowered.as_text().count("stablehlo.dot_general")
 
 
+@pytest.mark.slow
 def test_muon_multiplies_the_matrices_of_all_layers_at_once():
     added = [products_of("muon", layers) - products_of("adamw", layers) for layers in (1, 3)]
     # Queries, keys, values, what follows them, two of the feed-forward network: five times three products.

@@ -33,7 +33,7 @@ def test_check_sum_of_published_examples(data, expected):
 
 
 @pytest.mark.parametrize("length", [*range(1, 20), 63, 64, 65, 1000, 4099])
-def test_check_sum_equals_bit_by_bit(length):
+def test_check_sum_equals_the_one_of_the_independent_writer(length):
     data = RANDOM.bytes(length)
     assert checksums.crc32c(data) == bundle_writer.crc32c(data)
 
@@ -65,25 +65,6 @@ def test_tables_of_the_independent_writer_are_read(per_block):
 def test_compressed_tables_are_refused_and_told_why(kind, how):
     with pytest.raises(ValueError, match=f"a block is compressed {how}; save the checkpoint again"):
         sstable.read_table(table([(b"", b"header")], kind=kind))
-
-
-def test_a_written_table_is_read_and_has_the_bytes_of_the_format():
-    entries = [(b"", b"\x08\x01"), (b"bert/a", b"1"), (b"bert/b", b"22")]
-    data = sstable.write_table(entries)
-    assert sstable.read_table(data) == dict(entries)
-    content = b"\0\0\2\x08\x01" + b"\0\6\1bert/a1" + b"\5\1\2b22" + bytes(4) + b"\1\0\0\0"
-    assert data.startswith(content + b"\0")
-    check = bundle_writer.masked(bundle_writer.crc32c(content + b"\0"))
-    assert data[len(content) + 1 :][:4] == check.to_bytes(4, "little")
-    assert data[-8:] == bytes.fromhex("57fb808b247547db")
-    assert b"\0\1\2c\0" in data  # the index names a short key behind the last one, offset 0
-
-
-def test_seventeen_entries_make_two_places_to_restart_at():
-    entries = [(b"key%02d" % number, b"") for number in range(17)]
-    data = sstable.write_table(entries)
-    assert sstable.read_table(data) == dict(entries)
-    assert data[: data.index(b"\2\0\0\0")].endswith(b"\0\5\0key16" + bytes(4) + b"\x45\0\0\0")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from real_data import real_data
 from minibert import cli
 from minibert.base.errors import InputError
 from minibert.data import glue
+from minibert.tasks import metrics, registry
 from minibert.tasks.metrics import (
+    METRICS,
     accuracy,
     bootstrap,
     confusion,
@@ -29,6 +31,7 @@ from minibert.tasks.metrics import (
     spearman,
 )
 from minibert.tasks.metrics.intervals import mean_of
+from minibert.tasks.sentences import ERRORS, TextExample
 
 labels = st.integers(0, 3)
 several = st.lists(st.tuples(labels, labels), min_size=1, max_size=40)
@@ -173,11 +176,12 @@ def test_what_does_not_fit_together_is_refused(figure, gold, predicted, message)
 
 
 def test_labels_that_cannot_be_there_are_refused():
-    with pytest.raises(InputError, match="positive=1"):
+    with pytest.raises(InputError, match="positive=1") as caught:
         f1(["1", "0"], ["1", "1"])
+    assert caught.value.arguments == {"positive": 1}
     with pytest.raises(InputError, match="'c' is not among the labels a, b"):
         confusion(["a", "c"], ["a", "b"], ["a", "b"])
-    with pytest.raises(InputError, match="'one' is none"):
+    with pytest.raises(InputError, match="'one' is not a number"):
         pearson(["one", "two"], ["one", "two"])
     with pytest.raises(InputError, match="two at least"):
         spearman([1], [1])
@@ -354,7 +358,7 @@ def test_score_cola_prints_matthews(tmp_path, capsys):
         ([("index", "prediction"), ("0", "1"), ("0", "1")], "line 3: the index '0' has a prediction"),
         (
             [("index", "prediction"), ("0", "yes")],
-            "line 2: 'yes' is no prediction for MRPC; give one of 0, 1",
+            "line 2: 'yes' is not a prediction for MRPC; give one of 0, 1",
         ),
         ([("index", "prediction"), ("0", "1")], "has 1 predictions, "),
     ],
@@ -368,7 +372,7 @@ def test_score_refuses_a_broken_submission(mrpc, tmp_path, capsys, rows, message
 def test_score_refuses_similarities_that_are_no_numbers(stsb, tmp_path, capsys, prediction):
     file = submission(tmp_path, "1", "2", prediction, "3")
     message = ends_badly(capsys, cli.BAD_INPUT, "score", "glue", "stsb", stsb, file)
-    assert f"line 4: '{prediction}' is no prediction for STS-B; give a number" in message
+    assert f"line 4: '{prediction}' is not a prediction for STS-B; give a number" in message
 
 
 @pytest.mark.parametrize(
@@ -440,3 +444,17 @@ def test_errors_of_numbers_by_hand():
     assert r2(gold, found) == pytest.approx(1 - 5 / 2)
     assert r2([2.0, 2.0], [2.0, 2.0]) == 1.0 and r2([2.0, 2.0], [2.0, 3.0]) == 0.0
     assert mae([1.0], [3.0]) == rmse([1.0], [3.0]) == 2.0
+
+
+def test_every_metric_of_a_task_is_in_the_table():
+    named = {name for task in glue.TASKS.values() for name in task.metrics} | {*ERRORS}
+    assert named <= METRICS.keys()
+    assert all(getattr(metrics, name) is row.compute for name, row in METRICS.items())
+    assert {name for name, row in METRICS.items() if row.lowest == -1} == {"matthews", "pearson", "spearman"}
+
+
+def test_a_metric_that_is_not_in_the_table_is_not_passed_over():
+    task = registry.create("cola")
+    task.scored = ("novelty",)
+    with pytest.raises(KeyError, match="novelty"):
+        task.score([TextExample("1", "a", None, "0")], [{"label": "0"}])

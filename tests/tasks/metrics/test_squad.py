@@ -318,9 +318,7 @@ def test_converted_files_are_scored_by_the_rules_of_the_scripts(tmp_path_factory
     assert ours == by_the_rules(qas, predictions, *options.values(), version=version)
 
 
-def test_what_a_conversion_writes_beside_a_question_without_an_answer_counts_as_in_the_script(
-    tmp_path, capsys
-):
+def test_conversions_of_unanswerable_questions_count_as_in_the_script(tmp_path, capsys):
     blank, oak = {"text": "", "answer_start": -1}, {"text": "oak", "answer_start": 7}
     qas = [
         {"id": "blank", "question": "?", "is_impossible": True, "answers": [blank]},
@@ -531,7 +529,7 @@ def test_command_refuses_what_is_no_file_and_a_threshold_of_nothing(files, tmp_p
     message = ends_badly(capsys, cli.BAD_INPUT, "score", "squad", gold, predictions, "--threshold", "1")
     assert "--null-odds" in message
     words = ["score", "squad", gold, predictions, "--null-odds", odds, "--threshold", "nan"]
-    assert "--threshold nan is no number" in ends_badly(capsys, cli.BAD_INPUT, *words)
+    assert "--threshold nan is not a number" in ends_badly(capsys, cli.BAD_INPUT, *words)
 
 
 # The published predictions
