@@ -48,7 +48,7 @@ class Probe(NamedTuple):
     """A change of the questions that may make a wrong answer right."""
 
     phrase: str
-    ask: Callable[[], list[Asked]]
+    ask: Callable[..., list[Asked]]
     tells_much: bool = True  # False: it sets a whole table, so that little is left to go wrong
 
 
@@ -246,12 +246,13 @@ def by_rows(parts: list[Part]) -> str:
     masks = _wrong_rows([part for part in parts if part.expected.ndim and len(part.expected) > 2])
     if not masks or all(mask.all() for mask in masks):
         return ""
-    for phrase, expected in {
+    patterns: dict[str, Callable[[Any], Any]] = {
         "is right in the first row only": lambda mask: mask[1:].all() and not mask[0],
         "is right in the last row only": lambda mask: mask[:-1].all() and not mask[-1],
         "is wrong in the first row only": lambda mask: mask[0] and not mask[1:].any(),
         "is wrong in the last row only": lambda mask: mask[-1] and not mask[:-1].any(),
-    }.items():
+    }
+    for phrase, expected in patterns.items():
         if all(len(mask) > 2 and expected(mask) for mask in masks):
             return phrase
     return ""
@@ -754,7 +755,7 @@ def _alike(found: Any, expected: Any) -> bool:
     return bool(np.array_equal(found, expected))
 
 
-def _all(parts: list[Part], holds: Callable[[Part], Any]) -> bool:
+def _all(parts: list[Part], holds: Callable[..., Any]) -> bool:
     """Tell whether something holds in all questions."""
     return all(bool(holds(part)) for part in parts)
 

@@ -433,7 +433,7 @@ def test_a_guess_may_be_left_open_and_has_to_be_a_choice(lesson, capsys):
     assert "No guess yet" in (printed := capsys.readouterr().out) and "It is 12: so it is" in printed
     lesson.predict("How many?", 3).answer(1200)
     assert "You said 3. It is 1,200." in capsys.readouterr().out
-    with pytest.raises(InputError, match="choose one of them"):
+    with pytest.raises(InputError, match="choose from 'yes', 'no'"):
         lesson.predict("More?", "perhaps", choices=("yes", "no"))
 
 
