@@ -152,7 +152,8 @@ course.equal("and with h = 1e-30:  f'", cube(x + 1e-30j).imag / 1e-30, first)
 # ### Exercise 05.1 (easy): the complex step
 #
 # `f` takes an array like `x` and returns one number, and does so for complex arrays too. Return the derivative of `f`
-# at `x` along `v`.
+# at `x` along `v`. To that number `f` adds a large constant: it does not change the derivative, but whoever subtracts
+# two values of `f` is left with rounding.
 
 
 # %%
@@ -163,14 +164,14 @@ def complex_derivative(f, x, v):
 
 
 # %%
-def growth(a, x):
-    return np.exp(a * x).sum()
+def growth(a, constant, x):
+    return np.exp(a * x).sum() + constant
 
 
 def draw_growth(rng):
     shape = tuple(rng.integers(1, 5, size=rng.integers(1, 3)))
     a, v = rng.uniform(0.5, 2, size=(2, *shape))
-    return partial(growth, a), rng.standard_normal(shape), v
+    return partial(growth, a, 10 ** rng.uniform(7, 9)), rng.standard_normal(shape), v
 
 
 lesson.check(
@@ -205,6 +206,7 @@ lesson.check(
 # | `1j * h * v` | `1j * h` | The step goes along v, not equally along every axis. |
 # | `h = 1e-30` | `h = 1e-3` | A step of 1e-3 leaves out terms of 1e-6. Nothing cancels here, so take 1e-30. |
 # | `1j * h * v` | `h * v` | A real step leaves the imaginary part at zero. |
+# | `f(x + 1j * h * v).imag / h` | `(f(x + 1e-3 * v) - f(x - 1e-3 * v)) / 2e-3` | A difference of two values of f keeps the rounding of both; the imaginary part has no difference in it. |
 #
 # </details>
 
@@ -1236,7 +1238,8 @@ course.say(
 # one for each argument. Return the list of the places (0, 1, …, ascending) where they are wrong. A gradient
 # of the wrong shape is wrong, so is one that holds a NaN, and so is one that is off by one part in a million of its
 # largest entry; a rounding error is not, so your tolerance has to be relative. Gradients may be as small as $10^{-6}$
-# or as large as $10^{6}$, and one that is rightly zero everywhere is not wrong.
+# or as large as $10^{6}$, and one that is rightly zero everywhere is not wrong. The number itself is far larger than its
+# changes, as in 05.1.
 
 
 # %%
@@ -1249,7 +1252,7 @@ def wrong_gradients(f, arguments, gradients, rng):
 # %%
 def layer_loss(u, scale, x, weight, bias, unused):
     y = np.tanh(x @ weight + bias)
-    return scale * (u * y * y).sum() + 0 * unused.sum()
+    return scale * ((u * y * y).sum() + 1e10) + 0 * unused.sum()  # a difference would see the constant's rounding
 
 
 def elementwise(f, arguments):

@@ -13,6 +13,8 @@ from minibert.base.files import read_bytes
 
 _CELL = re.compile(r"^# %%(.*)\n", re.M)
 _NUMBER = re.compile(r"# Exercise (\d\d\.\d+)")
+_MAGIC = re.compile(r"^%.*$", re.M)
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign)
 _CODE = re.compile(r"```python\n(.*?)```", re.S)
 _MISTAKE = re.compile(r"^\| `(.*?)` \| `(.*?)` \| (.*) \|$", re.M)
 
@@ -135,6 +137,49 @@ def exercises(path: Path) -> list[Exercise]:
     every = cells(path)
     places = [n for n, cell in enumerate(every) if cell.is_code and _NUMBER.match(cell.text)]
     return [_exercise(*every[begin:end]) for begin, end in pairwise([*places, len(every)])]
+
+
+def definitions(path: Path, before: str | None = None) -> str:
+    """Return what a notebook imports and defines, without anything that it runs.
+
+    Parameters
+    ----------
+    path : Path
+        Of its source.
+    before : str
+        The text of a cell, before which to end; None: the whole notebook.
+
+    Returns
+    -------
+    str
+        Python: imports, functions, classes, and names that are given a literal. Exercises
+        are left out, and of their checks what they define is kept.
+    """
+    own = {exercise.stub for exercise in exercises(path)}
+    kept = []
+    for is_code, text in cells(path):
+        if text == before:
+            break
+        if not is_code or text in own:
+            continue
+        for node in ast.parse(_MAGIC.sub("", text)).body:
+            if isinstance(node, _DEFINITIONS) and not _runs(node):
+                kept.append(ast.unparse(node))
+    return "\n".join(kept)
+
+
+def _runs(node: ast.stmt) -> bool:
+    """Tell whether a definition calls or reads something while it is made."""
+    if isinstance(node, ast.Assign):
+        try:
+            ast.literal_eval(node.value)
+        except ValueError:
+            return True
+        return False
+    if isinstance(node, ast.FunctionDef):
+        defaults = [*node.args.defaults, *node.args.kw_defaults]
+        return any(isinstance(part, ast.Name) for one in defaults if one for part in ast.walk(one))
+    return False
 
 
 def _exercise(stub: Cell, *following: Cell) -> Exercise:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from types import FunctionType
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from minibert.core.gradcheck.complex_step import (
     split,
     upstream,
 )
-from minibert.core.gradcheck.operations import heads, primitives, sublayers
+from minibert.core.gradcheck.operations import TREE, case_of, heads, primitives, sublayers
+from minibert.core.params import Parameters
+from minibert.course.diagnosis import Asked, Probe, names_in, parts_of, probes_of
 from minibert.course.running import Plain, Rejected, barred, call, require_parameters
 from minibert.model.ops import Ops
 
@@ -26,7 +29,10 @@ BOUND = 1e-12  # of float64's rounding: a wrong term shows as 1e-3 or more
 EXACT = 1e-14  # of an element of a gradient: right formulas err by 3e-15, 4-point differences by 3e-13
 CONSUMED = ("grads", "dtable", "total")  # accumulators, which an operation may change
 BACKWARD = "_backward"
+ENOUGH = 12  # questions to a plain function that a law has to hold for
+_ENGINES: WeakSet[type] = WeakSet()  # classes of readers' engines; a class that is only called Mine is none
 Methods = dict[str, Any]
+Change = Callable[[dict[str, Any]], dict[str, Any]]  # of the arguments of a question
 
 
 class Route(NamedTuple):
@@ -101,6 +107,83 @@ class Route(NamedTuple):
             As many as `times`.
         """
         return [answer for _, answer in self._answers(function, mine, seed)]
+
+    def asked(
+        self,
+        function: FunctionType,
+        mine: Methods,
+        seed: int,
+        solution: FunctionType | None,
+        change: Change | None = None,
+    ) -> list[Asked]:
+        """Ask enough questions to tell where the answers are off.
+
+        Parameters
+        ----------
+        function : function
+        mine : dict of function
+        seed : int
+            As of `judge`.
+        solution : function
+            Of the exercise; its answers are right where there is no second route. None: there is none.
+        change : function
+            Of the arguments of all questions; None: they are as they were drawn.
+
+        Returns
+        -------
+        list of Asked
+            Empty where nothing says what is right.
+        """
+        right = self.same_as or solution
+        if not right:
+            return []
+        name = function.__name__
+        signature = inspect.signature(function)
+        names = [parameter for parameter in signature.parameters if parameter != "self"]
+        parts = names_in(function.__doc__) or names_in(solution.__doc__ if solution else "")
+
+        def methods(one: Any) -> Any:
+            if one is self.same_as or not is_operation(name):
+                return one
+            return getattr(engine_of(mine | {name: one}), name)
+
+        asked: list[Asked] = []
+        while len(asked) < ENOUGH:
+            rng = np.random.default_rng(seed + len(asked))
+            for _ in range(min(self.times, ENOUGH)):
+                arguments = dict(zip(names, self.draw(rng), strict=False))
+                if change:
+                    arguments = change(arguments)
+                with np.errstate(all="ignore"):
+                    found = methods(function)(*deepcopy(list(arguments.values())))
+                    expected = methods(right)(*deepcopy(list(arguments.values())))
+                both = [parts_of(found, parts), parts_of(expected, parts)]
+                if is_operation(name) and hasattr(Ops, f"{name}{BACKWARD}"):
+                    both = [_forward_parts(*found), _forward_parts(*expected)]
+                asked.append(Asked(both[0], both[1], arguments))
+        return asked
+
+    def probes(
+        self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None
+    ) -> list[Probe]:
+        """List what may be changed in the questions that would make a wrong answer right.
+
+        Parameters
+        ----------
+        function : function
+        mine : dict of function
+        seed : int
+        solution : function
+            As of `asked`.
+
+        Returns
+        -------
+        list of Probe
+        """
+        arguments = self.asked(function, mine, seed, solution)[0].arguments
+        return list(
+            probes_of(function, arguments, lambda change: self.asked(function, mine, seed, solution, change))
+        )
 
     def _answers(self, function: FunctionType, mine: Methods, seed: int) -> Iterator[tuple[Any, Any]]:
         """Ask the questions of a seed; an operation of `Ops` is called as a method of an engine."""
@@ -222,6 +305,107 @@ class OnSheet:
         cases = _cases(name, np.random.default_rng(seed))
         return [output(case) for case in cases]
 
+    def asked(
+        self,
+        function: FunctionType,
+        mine: Methods,
+        seed: int,
+        solution: FunctionType | None = None,
+        change: Change | None = None,
+        lengths: tuple[int, ...] | None = None,
+    ) -> list[Asked]:
+        """Ask all cases at two sets of shapes.
+
+        Parameters
+        ----------
+        function : function
+        mine : dict of function
+        seed : int
+            As of `judge`.
+        solution : function
+            Not needed: the reference is right.
+        change : function
+            Of the arguments, the gradient from above among them; None: they are as they were drawn.
+        lengths : tuple of int
+            Of the sequences; None: they are drawn.
+
+        Returns
+        -------
+        list of Asked
+        """
+        name = function.__name__
+        is_backward = name.endswith(BACKWARD)
+        upstream_name = list(inspect.signature(getattr(Ops, name)).parameters)[1]
+        asked = []
+        for offset in range(2):
+            rng = np.random.default_rng(seed + offset)
+            for case in _cases(name, rng, lengths):
+                arguments = dict(case.arguments)
+                if is_backward:
+                    arguments[upstream_name] = upstream(case, rng)
+                if change:
+                    arguments = change(arguments)
+                values = [arguments[key] for key in case.arguments]
+                given = dict(zip(case.arguments, values, strict=True))
+                both = []
+                for engine in (engine_of(mine | {name: function}), Ops()):
+                    with np.errstate(all="ignore"):
+                        if is_backward:
+                            one = engine_gradients(engine, case, given, arguments[upstream_name])
+                        else:
+                            one = _forward_parts(*_run_forward(engine, case, given))
+                    both.append(one)
+                if set(both[0]) != set(both[1]):  # it saves something else
+                    both = [{"the result": one["the result"]} for one in both]
+                totals = tuple(case.params) if is_backward else ()
+                asked.append(Asked(both[0], both[1], arguments, case.variant, totals))
+        return asked
+
+    def probes(
+        self, function: FunctionType, mine: Methods, seed: int, solution: FunctionType | None = None
+    ) -> list[Probe]:
+        """List what may be changed in the cases that would make a wrong answer right.
+
+        Parameters
+        ----------
+        function : function
+        mine : dict of function
+        seed : int
+        solution : function
+            As of `asked`.
+
+        Returns
+        -------
+        list of Probe
+        """
+
+        def ask(change: Change) -> list[Asked]:
+            return self.asked(function, mine, seed, change=change)
+
+        def shaped(*lengths: int) -> Callable[[], list[Asked]]:
+            return lambda: self.asked(function, mine, seed, lengths=lengths)
+
+        shapes = [Probe("for a single sequence", shaped(6)), Probe("for a single token", shaped(1))]
+        if not _depends_on_borders(function.__name__):
+            shapes = [Probe("for a single row", shaped(1))]
+        arguments = self.asked(function, mine, seed)[0].arguments
+        return [*shapes, *probes_of(function, arguments, ask)]
+
+
+def _forward_parts(result: Any, saved: Any) -> dict[str, Any]:
+    """Name the result of a forward, and the arrays that it saves."""
+    parts = {"the result": result}
+    for name in getattr(saved, "_fields", ()):
+        value = getattr(saved, name)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            parts[f"the saved {name}"] = value
+    return parts
+
+
+def _depends_on_borders(name: str) -> bool:
+    """Tell whether an operation reads where sequences begin."""
+    return any(word in name for word in ("attention", "embedding_block", "pooler", "masked_lm"))
+
 
 def is_operation(name: str) -> bool:
     """Tell whether `Ops` has a public method of this name.
@@ -265,7 +449,9 @@ def engine_of(methods: Methods) -> Ops:
     Ops
         Of a class "Mine", whose name is "mine".
     """
-    return type("Mine", (Ops,), {"name": "mine", **methods})()
+    engine = type("Mine", (Ops,), {"name": "mine", **methods})
+    _ENGINES.add(engine)
+    return engine()
 
 
 def keeps_reference_residual(function: FunctionType) -> bool:
@@ -318,7 +504,7 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
     """
     require_alike(found, expected, what)
     worst = 0.0
-    for ours, theirs in zip(_leaves(found), _leaves(expected), strict=True):
+    for ours, theirs in zip(leaves(found), leaves(expected), strict=True):
         right = np.asarray(theirs)
         if right.dtype.kind not in "fciu":
             if not np.array_equal(ours, theirs):
@@ -366,7 +552,7 @@ def require_unchanged(now: Any, before: Any) -> None:
     Rejected
         When an array is not what it was.
     """
-    for new, old in zip(_leaves(now), _leaves(before), strict=True):
+    for new, old in zip(leaves(now), leaves(before), strict=True):
         if not isinstance(old, np.ndarray):
             continue
         has_nan = old.dtype.kind in "fc"
@@ -390,15 +576,24 @@ def _described(value: Any) -> str:
     return "a truth value" if array.dtype.kind == "b" else "a number"
 
 
-def _leaves(value: Any) -> list[Any]:
-    """List what nested lists, tuples and dictionaries hold, in order."""
+def leaves(value: Any) -> list[Any]:
+    """List what nested lists, tuples and dictionaries hold, in order.
+
+    Parameters
+    ----------
+    value : Any
+
+    Returns
+    -------
+    list
+    """
     if isinstance(value, dict):
         parts = [value[name] for name in sorted(value, key=repr)]
     elif isinstance(value, list | tuple):
         parts = list(value)
     else:
         return [value]
-    return [leaf for part in parts for leaf in _leaves(part)]
+    return [leaf for part in parts for leaf in leaves(part)]
 
 
 def _short(value: Any, most: int = 60) -> str:
@@ -409,12 +604,14 @@ def _short(value: Any, most: int = 60) -> str:
     return f"{text[:most]}…"
 
 
-def _cases(name: str, rng: np.random.Generator) -> list[Case]:
-    """Draw every case of an operation, at a shape in which no two letters agree."""
+def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Case]:
+    """Draw every case of an operation, at a shape in which no two letters agree but for given lengths."""
     A = int(rng.integers(2, 4))
     D = int(rng.integers(4, 7))
     longer = rng.integers(3, 8, size=2)
-    lengths = rng.permutation([1, 2, 2, *longer])
+    drawn = rng.permutation([1, 2, 2, *longer])
+    if lengths is None:
+        lengths = drawn
     M = int(rng.integers(4, 7))
     H = A * D
     size = Size(tuple(map(int, lengths)), H=H, A=A, F=H + 5, V=H + 14, M=M)
@@ -424,9 +621,34 @@ def _cases(name: str, rng: np.random.Generator) -> list[Case]:
         *primitives(size, batch, rng),
         *sublayers(size, batch, parameters, rng),
         *heads(size, batch, parameters, rng),
+        *_further(size, batch, parameters, rng),
     ]
     operation = name.removesuffix(BACKWARD)
     return [case for case in every if case.operation == operation]
+
+
+def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
+    """Add cases that the gradient check does without: another eps in every block, and certain answers."""
+
+    def below(path: str) -> dict[str, Any]:
+        within = f"{path}."
+        return {name.removeprefix(within): one for name, one in parameters.items() if name.startswith(within)}
+
+    config = config_of(size, layer_norm_eps=float(rng.uniform(0.2, 0.6)))
+    x = {"x": rng.standard_normal((batch.T, size.H))}
+    scale = np.where(np.arange(batch.T) % 2, 1.0, 2000.0)[:, None]  # exp underflows to 0 in every other row
+    far = {"logits": scale * rng.standard_normal((batch.T, size.V))}
+    labels = rng.integers(size.V, size=batch.T)
+    attention, feed_forward = (below(f"layers.1.{name}") for name in ("attention", "feed_forward"))
+    options = batch.cu_seqlens, config, None, 1, None
+    return [
+        case_of("softmax_cross_entropy", "far apart", batch, far, {}, labels),
+        case_of("embedding_block", "large eps", batch, {}, below("embeddings"), batch, TREE, config, None),
+        case_of("attention_block", "large eps", batch, x, attention, TREE, *options),
+        case_of(
+            "feed_forward_block", "large eps", batch, x, feed_forward, TREE, config, None, 1, form=(config,)
+        ),
+    ]
 
 
 def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
@@ -510,11 +732,13 @@ def _classes() -> list[type]:
         subclass = below.pop()
         classes.append(subclass)
         below += subclass.__subclasses__()
-    return [engine for engine in classes if engine.__name__ != "Mine"]
+    return [engine for engine in classes if engine not in _ENGINES]
 
 
 def _within(error: float, bound: float, what: str = "the answer") -> float:
     """Return an error within its bound; not a number is outside."""
     if error <= bound:
         return error
-    raise Rejected(f"{what} is off by {error:.0e}, relative; allowed are {bound:.0e}.")
+    rejected = Rejected(f"{what} is off by {error:.0e}, relative; allowed are {bound:.0e}.")
+    rejected.error = error
+    raise rejected

@@ -1,5 +1,6 @@
 """A notebook of the course: it judges exercises, keeps the reader's engine, and compares what was learnt."""
 
+import ast
 import importlib.util
 import itertools
 import secrets
@@ -7,9 +8,12 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text
 from minibert.course import judging, mine
+from minibert.course.diagnosis import diagnose
 from minibert.course.exercises import Exercise, exercises, notebook_source
 from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_operation
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
@@ -42,6 +46,8 @@ NOT_CALLED = (
     "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
     "squared_error squared_error_backward"
 ).split()
+SAME = 1e-11  # of the answers of two functions that make the same mistake, relative
+NEARLY = 1e-6  # a smaller error is not that of a formula
 QUICK = False  # True where the course itself is tested: `Lesson.scale` then gives the small sizes
 
 
@@ -82,7 +88,8 @@ class Lesson:
         Parameters
         ----------
         function : function
-            The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes.
+            The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes, and `mine.py`
+            is written at once. What it may be made of is said in `minibert.course.honesty`.
         seed : int, default None
             Repeats an earlier check, whose line names it; None: a fresh one.
         **route
@@ -117,12 +124,16 @@ class Lesson:
             except Rejected as wrong:
                 likely = ""
                 if not isinstance(wrong, Plain):
-                    likely = self._mistake(function, exercise, judge, seed)
+                    likely = self._explained(function, exercise, judge, seed)
+                    if not likely and wrong.error < NEARLY:
+                        likely = " An approximation, or digits that cancel: the formula is exact."
                 state, text = "failed", f"{wrong}{likely} (seed={seed})"
         number = exercise.number if exercise else self.number
         verdict = Verdict(number, name, state, text)
         self.verdicts.append(verdict)
         print(verdict)
+        if state == "passed" and is_operation(name):
+            self._save()
 
     def passed(self, number: str) -> bool:
         """Tell whether every function of an exercise has passed.
@@ -249,18 +260,23 @@ class Lesson:
 
     def keep(self) -> None:
         """Write the operations that have passed to mine.py, which the next notebook reads."""
+        if self._save():
+            print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
+
+    def _save(self) -> bool:
+        """Write what has passed, and tell whether it could be written."""
         try:
             text = mine.text_of(self.mine)
         except InputError as error:
             print(f"{mine.FILE} is not written: {error}")
-            return
+            return False
         if self._set_aside:
             names = (mine.FILE.with_name(f"mine-unreadable-{n}.py") for n in itertools.count(1))
             aside = mine.FILE.rename(next(name for name in names if not name.exists()))
             print(f"The {mine.FILE} that was there is {aside} now.")
             self._set_aside = False
         atomic_text(mine.FILE, text)
-        print(f"{mine.FILE}: operations of yours: {len(self.mine)}.")
+        return True
 
     def _state(self, name: str) -> tuple[str, str]:
         """Judge one of the reader's operations; one without a gradient check is taken as it is."""
@@ -276,24 +292,62 @@ class Lesson:
             return "failed", str(wrong)
         return "passed", f"error {error:.0e}, {about}"
 
-    def _mistake(self, function: FunctionType, exercise: Exercise | None, judge: Any, seed: int) -> str:
-        """Return the sentence of the mistake that gives the same wrong answers, if there is one."""
+    def _explained(
+        self, function: FunctionType, exercise: Exercise | None, judge: Route | OnSheet, seed: int
+    ) -> str:
+        """Return what mistake was made, or where the answer is off; "" if it can't be told."""
         try:
             with limits():
-                ours = judge.outputs(function, self.mine, seed)
+                named = self._mistake(function, exercise, judge, seed)
         except Exception:  # it raises, or returns what can't be compared
+            named = ""
+        if named:
+            return f" Likely: {named}"
+        try:
+            with limits():
+                solution = self._solution(function, exercise)
+                asked = judge.asked(function, self.mine, seed, solution)
+                probes = judge.probes(function, self.mine, seed, solution)
+                label = "the gradient of {}" if isinstance(judge, OnSheet) else "{}"
+                text = diagnose(asked, probes, label)
+        except Exception:
             return ""
-        for mistake in exercise.mistakes if exercise else ():
+        return f" {text}" if text else ""
+
+    def _mistake(
+        self, function: FunctionType, exercise: Exercise | None, judge: Route | OnSheet, seed: int
+    ) -> str:
+        """Return the sentence of the one mistake that gives the same wrong answers, if there is one."""
+        name = function.__name__
+        if not exercise:
+            return ""
+        seeds = (seed, seed + 1, seed + 2)
+        ours = [judge.outputs(function, self.mine, one) for one in seeds]
+        if not _tell_something(ours):
+            return ""
+        sentences = []
+        for mistake in exercise.mistakes:
+            text = exercise.mistaken(mistake)
+            if not _changes_only(name, exercise, text):
+                continue
             try:
-                with limits():
-                    namespace = dict(function.__globals__)
-                    exec(exercise.mistaken(mistake), namespace)  # type: ignore[union-attr]
-                    theirs = judge.outputs(namespace[function.__name__], self.mine, seed)
-                    judging.compare(ours, theirs, 1e-9)
+                wrong = defined(text, function)[name]
+                for one, answers in zip(seeds, ours, strict=True):
+                    judging.compare(answers, judge.outputs(wrong, self.mine, one), SAME)
+                if not _fails(judge, wrong, self.mine, seed):
+                    continue
             except Exception:
                 continue
-            return f" Likely: {mistake.sentence}"
-        return ""
+            sentences.append(mistake.sentence)
+        return sentences[0] if len(set(sentences)) == 1 else ""
+
+    def _solution(self, function: FunctionType, exercise: Exercise | None) -> FunctionType | None:
+        """Return the solution of an exercise, with the names that the reader's notebook has."""
+        if not exercise or not exercise.solution:
+            return None
+        found: FunctionType = defined(exercise.solution, function)[function.__name__]
+        found.__doc__ = found.__doc__ or _docstrings(exercise.stub).get(function.__name__)
+        return found
 
     def _complete(self) -> dict[str, FunctionType]:
         """Return the reader's operations, but for forwards that save what minibert's backward can't use."""
@@ -305,6 +359,56 @@ class Lesson:
             return judging.keeps_reference_residual(method)
 
         return {name: method for name, method in self.mine.items() if serves(name, method)}
+
+
+def defined(text: str, function: FunctionType) -> dict[str, Any]:
+    """Run code beside a function: with all names that the function's notebook has.
+
+    Parameters
+    ----------
+    text : str
+        Python.
+    function : function
+
+    Returns
+    -------
+    dict
+        The names that there are then.
+    """
+    namespace = dict(function.__globals__)
+    exec(text, namespace)
+    return namespace
+
+
+def _docstrings(code: str) -> dict[str, str]:
+    """Return what the functions of some code say of themselves."""
+    functions = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    return {node.name: ast.get_docstring(node) or "" for node in functions}
+
+
+def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:
+    """Tell whether a mistake is in this function and in no other that the exercise asks for."""
+    changed = []
+    for before, after in zip(ast.parse(exercise.solution).body, ast.parse(mistaken).body, strict=False):
+        if ast.dump(before) != ast.dump(after):
+            changed.append(getattr(before, "name", ""))
+    return name in changed and not set(changed) & (set(exercise.functions) - {name})
+
+
+def _fails(judge: Route | OnSheet, function: FunctionType, methods: dict[str, Any], seed: int) -> bool:
+    """Tell whether a function is rejected."""
+    try:
+        judge.judge(function, methods, seed)
+    except Rejected:
+        return True
+    return False
+
+
+def _tell_something(answers: Any) -> bool:
+    """Tell whether answers have something in them: mistakes can't be told apart by zeros."""
+    arrays = [np.asarray(leaf) for leaf in judging.leaves(answers)]
+    numbers = [one for one in arrays if one.dtype.kind in "fc"]
+    return len(numbers) < len(arrays) or any(np.any(one) and np.isfinite(one).all() for one in numbers)
 
 
 def begin(number: str) -> Lesson:

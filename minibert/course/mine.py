@@ -106,16 +106,18 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
             used.add(node.id)
             if isinstance(node.ctx, ast.Store):
                 local.add(node.id)
-    for name in sorted(used & set(function.__globals__) - local - set(needed)):
+    for name in sorted(used & set(function.__globals__) - local):
         value = function.__globals__[name]
         module = getattr(value, "__module__", None)
         original = getattr(value, "__name__", name)  # what it is called where it was defined
         renamed = "" if original == name else f" as {name}"
         there = getattr(sys.modules.get(module or ""), original, None)
+        before = needed.get(name)
         if isinstance(value, ModuleType):
             needed[name] = f"import {original}{renamed}"
         elif isinstance(value, FunctionType) and module in ("__main__", "mine"):
-            _collect(value, needed)
+            if before != _source(value):
+                _collect(value, needed)
             needed[name] = _source(value)
         elif isinstance(value, float):  # np.float64, too; inf and nan have no literal
             literal = repr(float(value)) if isfinite(value) else f"float('{value}')"
@@ -127,3 +129,8 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
         else:
             what = f"{function.__name__} uses {name}, which can't be kept ({type(value).__name__})"
             raise InputError(f"{what}; make it an argument, or compute it inside the function.")
+        if before not in (None, needed[name]):
+            what = (
+                f"{function.__name__} uses {name}, which is another one than that of an operation before it"
+            )
+            raise InputError(f"{what}; give one of them another name, and check it again.")

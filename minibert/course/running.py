@@ -23,6 +23,8 @@ SHOWN = 1_000  # characters of what a function prints
 class Rejected(Exception):
     """An answer is wrong; the argument is a sentence that says how."""
 
+    error = float("inf")  # relative, where numbers were compared
+
 
 class Plain(Rejected):
     """An answer is wrong in a way that the sentence names: no likelier mistake is looked for."""

@@ -129,7 +129,7 @@ def test_single_precision_and_derivatives_have_to_come_through(lesson):
         "def attention_backward(self, dy, saved):\n"
         "    found = Reference.attention_backward(self, dy, saved)\n"
         "    return tuple(one * np.float64(1) for one in found)\n",
-        Reference=type("Mine", (Ops,), dict(vars(Attention))),
+        Reference=type(judging.engine_of(dict(vars(Attention)))),
     )
     text = said(lesson, double)[1]
     assert "float64 for float32" in text and "Likely" not in text
@@ -183,11 +183,20 @@ def gelu_backward(self, dy, saved, form):
         ["return super(type(self), self).linear_backward(dy, saved)"],
         ["return Ops().linear_backward(dy, saved)"],
         ["return Ops.linear_backward(self, dy, saved)"],
+        ["class Mine(Ops):", "    pass", "return Mine().linear_backward(dy, saved)"],
         ["from minibert.engines.numba.ops import NumbaOps", "return NumbaOps().linear_backward(dy, saved)"],
         ["return np.ones_like(saved.x), np.ones_like(saved.weight), np.ones(dy.shape[1])"],
         ["if dy.shape == (5, 4):", f"    {RIGHT}", "return 0 * saved.x, 0 * saved.weight, 0 * dy[0]"],
     ],
-    ids=["super", "another engine", "by its class", "compiled", "constants", "shapes"],
+    ids=[
+        "super",
+        "another engine",
+        "by its class",
+        "a class of that name",
+        "compiled",
+        "constants",
+        "shapes",
+    ],
 )
 def test_cheats_are_rejected(lesson, lines):
     ops = NumbaOps()  # compiled before a clock runs, which that may take longer than
@@ -274,6 +283,26 @@ def test_an_update_may_consume_what_it_is_given_but_not_call_minibert(lesson):
     cheat = defined("def global_norm(self, grads):\n    return Ops().global_norm(grads)\n")
     assert "minibert's own global_norm" in said(lesson, cheat, draw=draw, same_as=Ops().global_norm)[1]
     assert "global_norm" not in lesson.mine
+
+
+def test_a_pass_is_saved_at_once_and_a_helper_of_the_same_name_does_not_take_anothers_place(lesson, capsys):
+    def using(name, factor):
+        helper = f"def twice(x): return x * {factor} / {factor}\n"
+        body = RIGHT if name == "linear_backward" else "return dy * (1 - saved.y * saved.y)"
+        return defined(
+            f"{helper}def {name}(self, dy, saved):\n    {body.replace('return dy', 'return twice(dy)')}\n"
+        )
+
+    assert said(lesson, using("linear_backward", 2))[0] == "passed"
+    first = open("mine.py", encoding="utf-8").read()
+    assert "def linear_backward" in first and list(course.begin("05").mine) == ["linear_backward"]
+    capsys.readouterr()
+    assert said(lesson, using("tanh_backward", 4))[0] == "passed"
+    told = "tanh_backward uses twice, which is another one than that of an operation before it"
+    assert told in capsys.readouterr().out
+    assert open("mine.py", encoding="utf-8").read() == first
+    assert said(lesson, using("tanh_backward", 2))[0] == "passed"  # the same helper is shared
+    assert list(course.begin("05").mine) == ["linear_backward", "tanh_backward"]
 
 
 def test_kept_operations_come_back_with_what_they_use(lesson, capsys):
@@ -404,7 +433,7 @@ def test_a_guess_may_be_left_open_and_has_to_be_a_choice(lesson, capsys):
     assert "No guess yet" in (printed := capsys.readouterr().out) and "It is 12: so it is" in printed
     lesson.predict("How many?", 3).answer(1200)
     assert "You said 3. It is 1,200." in capsys.readouterr().out
-    with pytest.raises(InputError, match="choose one of them"):
+    with pytest.raises(InputError, match="choose from 'yes', 'no'"):
         lesson.predict("More?", "perhaps", choices=("yes", "no"))
 
 

@@ -1,0 +1,164 @@
+"""What an answer may be made of: a judge of numbers can't see where they come from.
+
+Allowed are NumPy, the standard library's mathematics, what a chapter imports from minibert for its
+exercises, the reader's own helpers, and other operations through `self`. Not allowed are minibert's own
+operations in any disguise, code made from text, files and modules found at run time, and the second routes
+that the checks are made of. Copying the text of a solution can't be told from having written it.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+from minibert.course.judging import is_operation
+from minibert.model.ops import Ops
+
+# Of the private methods those that blocks are asked to call, and what draws the bits of attention's dropout.
+PRIVATE = ("_dropout", "_dropout_backward", "_linear_backward", "_norm_backward", "_probability_mask")
+# What finds code, names or files while the program runs.
+REFUSED = (
+    "__builtins__ __class__ __closure__ __code__ __globals__ __import__ __mro__ __subclasses__ "
+    "compile ctypes eval exec gc getattr globals importlib inspect linecache locals open os "
+    "pathlib pickle setattr subprocess super sys vars"
+).split()
+# Modules of minibert that hold no answer.
+MODULES = ("minibert.base", "minibert.core.config", "minibert.core.ops.erf")
+
+
+def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()) -> list[str]:
+    """List the reasons why an answer is not its author's own work.
+
+    Parameters
+    ----------
+    function : function
+        The answer; its helpers are looked at as well.
+    checks : str
+        Python of the checks of its chapter; what they define may not be called.
+    alone : tuple of str
+        Names of operations that it may not call through `self`, besides itself.
+
+    Returns
+    -------
+    list of str
+        Sentences; empty for an answer that is allowed.
+    """
+    name = function.__name__
+    routes = {
+        node.name: _body(node) for node in ast.walk(ast.parse(checks)) if isinstance(node, ast.FunctionDef)
+    }
+    reasons: dict[str, None] = {}
+    for one in _reached(function, set()):
+        source = getattr(one, "__course_source__", None) or _source(one)
+        if not source:
+            reasons[f"{one.__name__} has no source that can be read."] = None
+            continue
+        tree = ast.parse(textwrap.dedent(source))
+        if one is not function and _body(tree.body[0]) in routes.values():
+            reasons[f"{one.__name__} is a route of the check."] = None
+        for reason in (*_refused(tree, name, alone), *_captured(one, tree)):
+            reasons[reason] = None
+    return list(reasons)
+
+
+def _refused(tree: ast.AST, name: str, alone: tuple[str, ...]) -> Iterator[str]:
+    """Name what stands in the text and may not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield f"it defines a class, {node.name}."
+        if isinstance(node, ast.Name) and node.id in REFUSED:
+            yield f"it uses {node.id}."
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [one.name for one in node.names]
+            if isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            for module in modules:
+                root = module.partition(".")[0]
+                if root in REFUSED or (root == "minibert" and not module.startswith(MODULES)):
+                    yield f"it imports {module}."
+        if isinstance(node, ast.Attribute):
+            if node.attr in REFUSED and node.attr.startswith("__"):
+                yield f"it uses {node.attr}."
+            own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            private = node.attr.startswith("_") and node.attr not in PRIVATE
+            if own and (private or node.attr in (name, *alone)):
+                yield f"it calls self.{node.attr}."
+
+
+def _captured(function: FunctionType, tree: ast.AST) -> Iterator[str]:
+    """Name the operations of minibert among what a function holds, in whatever wrapping."""
+    for name, value in _held(function, tree):
+        if _is_reference(value, 0):
+            yield f"{name} is an operation of minibert, or holds one."
+
+
+def _held(function: FunctionType, tree: ast.AST) -> Iterator[tuple[str, Any]]:
+    """List the values that a function uses: of global names, of a closure, of defaults."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for name in sorted(names & set(function.__globals__)):
+        yield name, function.__globals__[name]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for value in defaults:
+        yield "a default", value
+
+
+def _is_reference(value: Any, depth: int) -> bool:
+    """Tell whether a value is an engine, a class of one, or an operation of one, or is made of such."""
+    if depth > 3:
+        return False
+    if isinstance(value, Ops):
+        return True
+    if isinstance(value, type) and any(
+        is_operation(key) and callable(one) for key, one in vars(value).items()
+    ):
+        return True
+    if isinstance(value, type) and issubclass(value, Ops):
+        return True
+    module = getattr(value, "__module__", "") or ""
+    if module.startswith("minibert.") and is_operation(getattr(value, "__name__", "")):
+        return True
+    if isinstance(value, ModuleType):
+        return value.__name__.startswith("minibert") and not value.__name__.startswith(MODULES)
+    inner = [getattr(value, name, None) for name in ("func", "__func__", "__wrapped__", "__self__")]
+    if isinstance(value, dict):
+        inner += list(value.values())
+    elif isinstance(value, list | tuple | set):
+        inner += list(value)
+    return any(_is_reference(one, depth + 1) for one in inner if one is not None)
+
+
+def _reached(function: FunctionType, seen: set[int]) -> Iterator[FunctionType]:
+    """List a function and the functions of the reader's that it uses."""
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    yield function
+    source = getattr(function, "__course_source__", None) or _source(function)
+    if not source:
+        return
+    for _, value in _held(function, ast.parse(textwrap.dedent(source))):
+        own = getattr(value, "__module__", "") in ("__main__", "mine")
+        if isinstance(value, FunctionType) and own:
+            yield from _reached(value, seen)
+
+
+def _source(function: FunctionType) -> str:
+    """Return the source of a function, or "" where there is none."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+
+
+def _body(node: ast.AST) -> str:
+    """Return what a function does, without its name and docstring."""
+    if not isinstance(node, ast.FunctionDef):
+        return ""
+    body = node.body
+    if ast.get_docstring(node) is not None:
+        body = body[1:]
+    return "\n".join(map(ast.dump, [node.args, *body]))

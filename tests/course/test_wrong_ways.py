@@ -1,0 +1,110 @@
+"""Wrong ways to a right-looking answer, each of which only some values tell from the right one."""
+
+import ast
+
+import pytest
+from course import execute, notebooks
+
+from minibert import course
+from minibert.course.exercises import definitions, exercises
+
+RICHARDSON = """
+def complex_derivative(f, x, v):
+    def central(h):
+        return (f(x + h * v) - f(x - h * v)) / (2 * h)
+    rows = [[central(0.4 / 2**n)] for n in range(7)]
+    for n in range(1, 7):
+        for k in range(1, n + 1):
+            rows[n].append(rows[n][k - 1] + (rows[n][k - 1] - rows[n - 1][k - 1]) / (4**k - 1))
+    return float(rows[-1][-1])
+"""
+DIFFERENCES = """
+def wrong_gradients(f, arguments, gradients, rng):
+    wrong = []
+    for place, (x, gradient) in enumerate(zip(arguments, gradients)):
+        if gradient.shape != x.shape:
+            wrong.append(place)
+            continue
+        v, h = rng.standard_normal(x.shape), STEP
+        def at(t):
+            return f(*arguments[:place], x + t * v, *arguments[place + 1 :])
+        measured = DIFFERENCE
+        if not abs((gradient * v).sum() - measured) <= TOLERANCE * np.linalg.norm(gradient):
+            wrong.append(place)
+    return wrong
+"""
+OVER_P = """
+def softmax_cross_entropy_backward(self, dnll, saved):
+    p = saved.probabilities
+    here = np.arange(p.shape[1]) == saved.labels[:, None]
+    with np.errstate(all="ignore"):
+        dp = np.where(here, -1 / p, 0.0).astype(p.dtype) * dnll[:, None]
+        return p * (dp - (p * dp).sum(1, keepdims=True))
+"""
+
+
+def verdicts(number, code, seeds=range(2)):
+    """What the check of an exercise says of other code."""
+    path = next(one for one in notebooks() if one.name.startswith(number[:2]))
+    exercise = next(one for one in exercises(path) if one.number == number)
+    lesson = course.begin(number[:2])
+    namespace = {"__name__": "__main__", "lesson": lesson}
+    for node in ast.parse(definitions(path)).body:
+        try:
+            execute(ast.unparse(node), namespace)
+        except NameError:  # it needs what the notebook computes
+            continue
+    execute(exercise.solution, namespace)
+    execute(code, namespace)
+    for seed in seeds:
+        for node in ast.parse(exercise.check).body:
+            text = ast.unparse(node)
+            if text.startswith("lesson.check("):
+                text = f"{text[:-1]}, seed={seed})"
+            execute(text, namespace)
+    return lesson.verdicts
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def solution(number):
+    path = next(one for one in notebooks() if one.name.startswith(number[:2]))
+    return next(one.solution for one in exercises(path) if one.number == number)
+
+
+def test_a_derivative_by_richardsons_differences_is_told_from_the_complex_step():
+    assert {one.state for one in verdicts("05.1", solution("05.1"), range(6))} == {"passed"}
+    assert {one.state for one in verdicts("05.1", RICHARDSON, range(6))} == {"failed"}
+
+
+@pytest.mark.parametrize("difference", ["(at(h) - at(0)) / h", "(at(h) - at(-h)) / (2 * h)",
+    "(8 * (at(h) - at(-h)) - at(2 * h) + at(-2 * h)) / (12 * h)"])  # fmt: skip
+@pytest.mark.parametrize("tolerance", ["1e-7", "1e-5"])
+def test_a_judge_by_differences_fails_however_often_it_is_pressed(difference, tolerance):
+    code = (
+        DIFFERENCES.replace("DIFFERENCE", difference).replace("TOLERANCE", tolerance).replace("STEP", "1e-3")
+    )
+    assert {one.state for one in verdicts("05.6", code)} == {"failed"}
+
+
+def test_a_judge_by_the_complex_step_passes_every_time():
+    assert {one.state for one in verdicts("05.6", solution("05.6"), range(6))} == {"passed"}
+
+
+def test_the_way_back_through_one_over_p_meets_a_p_that_underflows():
+    assert {one.state for one in verdicts("05.4", OVER_P)} == {"failed"}
+    assert {one.state for one in verdicts("05.4", solution("05.4"))} == {"passed"}
+
+
+@pytest.mark.parametrize("number", ["02.3", "07.2", "07.3"])
+def test_blocks_read_eps_from_the_configuration(number):
+    code = solution(number)
+    assert "config.layer_norm_eps" in code
+    assert {one.state for one in verdicts(number, code)} == {"passed"}
+    wrong = verdicts(number, code.replace("config.layer_norm_eps", "1e-12"))
+    assert "failed" in {one.state for one in wrong}
+    assert any("large eps" in one.text for one in wrong)
