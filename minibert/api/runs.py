@@ -91,7 +91,7 @@ class Run:
                 raise absent
             return cls(folder, finetuned)
         path = folder / "report.json"
-        again = "let `resume` write it again"
+        again = "let resume=True write it again"
         try:
             report = read_json(path, PRETRAINED, again)
         except MissingFile as error:

@@ -324,7 +324,7 @@ class RunOptions:
             advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
             if name not in by_flag:  # perhaps a name that other libraries have for it
                 advice = advice_for(name, fields) or advice
-            raise InputError(f"{path}: {short(name)} is no option of this command; {advice}")
+            raise InputError(f"{path}: {short(name)} is not an option of this command; {advice}")
 
     def resolved(self) -> Self:
         """Return the same with every `None` that a recipe answers filled in."""

@@ -128,7 +128,7 @@ def finetune(
 def _require_unused(out: Path, places: Sequence[Path]) -> None:
     """Raise InputError when a new run would overwrite another one, or files of something else."""
     if (out / OPTIONS_FILE).exists():
-        advice = "go on with it by `resume`, or choose another `out`."
+        advice = "go on with it by resume=True, or choose another `out`."
         raise InputError(f"{out} already holds a run: {advice}")
     for place in places:
         present = [name for name in RUN_FILES if (place / name).exists()]

@@ -136,7 +136,7 @@ def learn_vocab(
     room = vocab_size - len(vocab) - len(seen)
     if room < 0:
         needed = "special tokens"
-        fewer = "keep fewer characters (`minibert vocab --alphabet-limit`)"
+        fewer = "keep fewer characters with minibert vocab --alphabet-limit"
         if unused > len(seen):
             needed = f"special tokens, {counted(unused, 'unused piece')}"
             fewer = f"for less than {unused=}"

@@ -130,7 +130,9 @@ def test_help_of_all_commands_opens_none_of_them():
         "finally: print(*sorted(one for one in sys.modules if one == 'numpy' or one[:12] == 'minibert.cli'))"
     )
     done = subprocess.run([sys.executable, "-c", f"try:\n  {code}\n{more}"], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "minibert.cli minibert.cli.shared minibert.cli.shared.parser"
+    assert done.stdout.splitlines()[-1] == (
+        "minibert.cli minibert.cli.shared minibert.cli.shared.messages minibert.cli.shared.parser"
+    )
 
 
 @pytest.mark.parametrize(
@@ -685,7 +687,7 @@ def test_data_writes_shards_and_shows_instances(corpus, run, tmp_path, capsys):
     assert counts.startswith("40 documents, 480 sentences, ")
     assert layout == (
         "Read as one sentence a line, a blank line between documents (sentences); "
-        "--layout reads the text otherwise."
+        "to read it otherwise, choose a layout."
     )
     assert len(shown) == 2
     for text in shown:

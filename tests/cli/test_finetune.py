@@ -448,7 +448,7 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         ),
         (
             "finetune tag --column word=1 --column x=y",
-            "--column word,x is not known to tag; choose from words, tags, layout",
+            "--column word --column x is not known to tag; choose from words, tags, layout",
         ),
         (
             "finetune rte --feature-based last --freeze 1",

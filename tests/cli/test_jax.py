@@ -304,9 +304,9 @@ def starved(ops, params, grads, part, step):
 @pytest.mark.parametrize(
     "ops, gradients, accumulate, advice",
     [
-        (JaxOps, greedy, 1, "--accumulate 2"),
-        (Ops, starved, 1, "--accumulate 2"),
-        (Ops, starved, 3, "--accumulate 4"),
+        (JaxOps, greedy, 1, "accumulate=2"),
+        (Ops, starved, 1, "accumulate=2"),
+        (Ops, starved, 3, "accumulate=4"),
         (Ops, starved, 9, "shorter sequences"),
     ],
 )
@@ -319,7 +319,7 @@ def test_a_step_without_memory_says_how_large_it_is_and_what_would_fit(
     parts = min(accumulate, 4)
     sentence = (
         f"not enough memory for a step of 4 sequences of up to {one.lengths.max()} tokens in {parts} "
-        rf"micro-batches of up to {-(-4 // parts)}: .*\. Try {advice}.*--recompute.*--fsdp; the last "
+        rf"micro-batches of up to {-(-4 // parts)}: .*\. Try {advice}.*recompute=True.*fsdp=True; the last "
         "checkpoint is intact"
     )
     with RunLog(tmp_path, 0, 3, show=False) as log, pytest.raises(RunError, match=sentence):

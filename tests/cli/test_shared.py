@@ -55,7 +55,7 @@ def test_without_a_word_it_prints_its_help(capsys):
         ("sing", "minibert: 'sing' is not a command; see minibert --help\n"),
         ("convert", "minibert: convert is now export (version 0.2); see minibert --help\n"),
         ("warmup", "minibert: warmup is now info --warm-up (version 0.2); see minibert --help\n"),
-        ("export --to tf", "--to is now --format (version 0.2)"),
+        ("export --to tf", "--to tf: only Hugging Face's format is written"),
         (
             "score sqad",
             "minibert score: 'sqad' is not a kind (did you mean squad?); see minibert score --help\n",

@@ -135,7 +135,7 @@ def test_vectors_on_the_disk_are_those_in_memory(model, tokenizer, examples, tmp
     assert names == ["crc32.json", "layer-00.npy", "layer-02.npy"]
     with pytest.raises(InputError, match="of other data or another model; remove"):
         stored_vectors(model, windows, bounds[:-1], (0, 2), tmp_path / "train")
-    with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and go on with --resume"):
+    with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and go on with resume=True"):
         stored_vectors(model, windows, bounds, (1,), tmp_path / "train")
 
 
@@ -347,7 +347,7 @@ def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
     (tmp_path / "train.txt").write_text("Anna\n\n")
     (tmp_path / "dev.txt").write_text("Anna B-PER\n\n")
     untagged = dataclasses.replace(options, data=tmp_path)
-    with pytest.raises(InputError, match=f"^{tmp_path}, train: The sentence 'Anna' has no tags to learn"):
+    with pytest.raises(InputError, match=f"^{tmp_path}, train: The sentence 'Anna' has no tags to train on"):
         finetune(untagged, tmp_path / "a", show=False)
     other = dataclasses.replace(options, task="sst2")
     with pytest.raises(InputError, match="feature_based='last' is for tags of words, and sst2 has none"):

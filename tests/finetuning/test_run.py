@@ -428,7 +428,7 @@ def test_a_dev_file_without_labels_is_found_before_anything_is_learnt(model, tmp
         paragraph = {"context": "a film is warm", "qas": [asked]}
         (tmp_path / f"{split}-v1.1.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
         asked = asked | {"answers": []}
-    fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "the first without is number 1")
+    fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "the first is number 1")
     both = [asked | {"id": "2", "answers": [{"text": "a film", "answer_start": 0}]}, asked]
     paragraph = {"context": "a film is warm", "qas": both}
     (tmp_path / "dev-v1.1.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
@@ -550,7 +550,7 @@ def test_a_model_of_one_segment_reads_no_pairs(sst2, rte, tmp_path):
 
 def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
     before = (run / "report.json").read_bytes()
-    with pytest.raises(InputError, match="already holds a run: go on with it by --resume"):
+    with pytest.raises(InputError, match="already holds a run: go on with it by resume=True"):
         finetune(small_options(model, sst2), run, show=False)
     with pytest.raises(
         InputError, match="holds config.json, model.safetensors, tokenizer_config.json, vocab.txt.* of some"

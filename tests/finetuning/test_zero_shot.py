@@ -167,7 +167,7 @@ def test_the_command_chooses_among_classes(folder, tmp_path, capsys):
 def test_the_command_refuses_flags_of_classes_without_classes(folder, capsys):
     for words, said in (
         (["--several"], "--several is for --classes; name some."),
-        (["--template", "a {}"], "--template 'a {}' is for --classes; name some."),
+        (["--template", "a {}"], "--template is for --classes; name some."),
         (["--classes", "a,a"], "--classes a,a has 'a' twice; give each class once."),
         (
             ["--classes", "a,b", "--template", "x"],

@@ -193,7 +193,7 @@ def test_a_checkpoint_of_a_version_without_that_checksum_is_read_with_a_sentence
 def test_numbers_of_another_kind_are_no_parameters(tmp_path):
     path, params, _ = saved(tmp_path)
     whole = params.flat.view(np.int32)
-    with pytest.raises(InputError, match="its buffers are not alike, or no floating-point numbers"):
+    with pytest.raises(InputError, match="its buffers are not alike, or not floating-point numbers"):
         load_checkpoint(rewritten(path, params=whole, m=whole, v=whole))
 
 

@@ -130,5 +130,5 @@ def _as_chosen(differing: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any,
         if name in chosen:
             wanted, _ = chosen.pop(name)
             is_paper = (name == "google_decay") == bool(wanted)
-            chosen["optimizer"] = ("paper", "adamw") if is_paper else ("adamw", "paper")
+            chosen.setdefault("optimizer", ("paper", "adamw") if is_paper else ("adamw", "paper"))
     return chosen

@@ -247,8 +247,8 @@ def test_reading_imports_nothing_that_the_file_names(tmp_path, monkeypatch):
         (Called(REBUILD), "calls the function for a tensor"),
         (Called(REBUILD, *[1] * 5), "calls the function for a tensor"),
         (Called(Named("torch._utils", "_rebuild_parameter"), 1, True, NO_HOOKS), "function for a parameter"),
-        (Outside(("module", Named("torch", "FloatStorage"), "0", "cpu", 6)), "no storage"),
-        (Outside("0"), "no storage"),
+        (Outside(("module", Named("torch", "FloatStorage"), "0", "cpu", 6)), "not a storage"),
+        (Outside("0"), "not a storage"),
     ],
 )
 def test_what_tensors_do_not_need_is_refused_by_name(content, message, tmp_path):
