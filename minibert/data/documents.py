@@ -116,7 +116,7 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
 
 
 def _no_column(where: str, column: str, names: list[str]) -> InputError:
-    flags = {name: f"column={name}" for name in names}
+    flags = {name: f"column={name!r}" for name in names}
     near = did_you_mean(column, flags, "name the one that has the text with `column`.")
     return InputError(f"{where} has no column {column!r}, but {shown(names)}; {near}")
 

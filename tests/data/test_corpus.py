@@ -177,7 +177,7 @@ def test_what_auto_found_is_a_sentence_with_the_layout_of_most_files_first(tmp_p
     assert layouts_text(stream.layouts_read) == (
         "Read as 2 files with one paragraph a line, a blank line between documents "
         "(paragraphs); 1 file with paragraphs over several lines, two blank lines between documents (prose); "
-        "--layout reads the text otherwise."
+        "to read it otherwise, choose a layout."
     )
     named = sentences(tmp_path, "prose")
     assert [*named] and not named.found

@@ -55,10 +55,10 @@ def test_a_vocabulary_counts_the_texts_and_not_the_json(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"txt": "a", "id": 1}, "line 2 has no column 'text', but txt, id; did you mean --column txt?"),
+        ({"txt": "a", "id": 1}, "line 2 has no column 'text', but txt, id; did you mean column='txt'?"),
         (
             {"body": "a"},
-            "line 2 has no column 'text', but body; name the one that has the text with --column.",
+            "line 2 has no column 'text', but body; name the one that has the text with `column`.",
         ),
         ({"text": ["a"]}, "line 2: 'text' is ['a'], expected a text or null."),
     ],
@@ -95,7 +95,7 @@ def test_every_command_finds_the_text_in_its_column(tmp_path, capsys):
         "60 documents, 120 sentences" in said and "Read as a document on each line, in JSON (jsonl)" in said
     )
     assert cli.main(["data", file, "--column", "txt", "--vocab", vocab, "--out", shards]) == 2
-    assert "was made with --layout auto --column body instead of auto --column txt" in capsys.readouterr().err
+    assert "was made with the layout auto --column body instead of auto --column txt" in capsys.readouterr().err
     model = [
         "--size",
         "1-16-1",

@@ -53,7 +53,7 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys, total, seen):
 
 def test_a_run_that_mostly_measures_says_so_before_it_begins(model, sst2, tmp_path, capsys):
     """Each token of dev costs a third of one that is learnt from."""
-    said = r"Measuring takes most of the time: ([\d,]+) tokens of dev beside ([\d,]+) to learn from. Fewer dev exam"
+    said = r"Measuring takes most of the time: ([\d,]+) tokens of dev beside ([\d,]+) to learn from. Fewer"
     finetune(small_options(model, sst2, max_steps=1), tmp_path / "one")
     before, _, after = capsys.readouterr().err.partition("step 1/1")
     dev, learnt = (int(number.replace(",", "")) for number in re.search(said, before).groups())
