@@ -52,14 +52,14 @@ def long_run(model, tmp_path_factory):
 
 WARNING = (
     "20 of 40 examples of train (50%) and 4 of 10 examples of dev (40%) are longer than 8 tokens and lose "
-    "their ends, 32% of all tokens. When fine-tuning, --max-length 16 would cut 14%, --max-length 24 would "
+    "their ends, 32% of all tokens. When fine-tuning, max_length=16 would cut 14%, max_length=24 would "
     "cut none."
 )
 
 
 def test_fine_tuning_tells_once_what_is_cut_and_what_would_cut_less(long_run):
     [text] = [text for text in long_run[1] if "lose their ends" in text]
-    assert text == WARNING.replace("--max-length ", "max_length=")  # as an argument of Python
+    assert text == WARNING
 
 
 def test_the_report_and_its_page_have_the_counts(long_run):
@@ -125,7 +125,7 @@ def test_classify_tells_it_once_for_all_lines(long_run, capsys, monkeypatch):
     assert said.out.count("\n") == 4
     assert said.err == (
         "minibert: 3 of 4 examples (75%) are longer than 8 tokens and lose their ends, 59% of all tokens. "
-        "When fine-tuning, --max-length 16 would cut 50%, --max-length 24 would cut 25%.\n"
+        "When fine-tuning, max_length=16 would cut 50%, max_length=24 would cut 25%.\n"
     )
 
 
