@@ -88,6 +88,7 @@ def _quickest(run, enough):
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split")
 # Those that are put together while the program runs; below, their functions are called.
 COMPUTED = {
+    "cli/shared/messages.py": ["arguments in messages"],
     "data/marks.py": [],  # one class of characters
     "data/trivia.py": ["trivia.find_answers"],
     "base/files.py": [],  # of names of files, 255 characters at most
