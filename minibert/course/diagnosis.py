@@ -7,6 +7,7 @@ order, from what says most to what says least.
 
 import inspect
 import re
+from itertools import cycle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -454,12 +455,29 @@ def names_in(docstring: str | None) -> list[str]:
     -------
     list of str
     """
-    text = re.sub(r"\s*\([^)]*\)", "", docstring or "")
-    found = re.search(r"(\w+(?:, \w+)*),? and (\w+)", text)
-    if not found:
-        return []
-    names = [*found[1].split(", "), found[2]]
-    return [] if set(names) & _NOT_NAMES else names
+    without_shapes = re.sub(r"\([^()]*\)", "", docstring or "")
+    tokens = re.findall(r"\w+|[^\w\s]", without_shapes)
+    for place, token in enumerate(tokens[:-1]):
+        if token != "and" or not tokens[place + 1].isidentifier():
+            continue
+        names = _listed_before(tokens[:place])
+        if names:
+            names.append(tokens[place + 1])
+            return [] if set(names) & _NOT_NAMES else names
+    return []
+
+
+def _listed_before(tokens: list[str]) -> list[str]:
+    """Return the words at the end of some tokens that have commas between them."""
+    tokens = tokens[:-1] if tokens[-1:] == [","] else tokens
+    names: list[str] = []
+    for expected_comma, token in zip(cycle((False, True)), reversed(tokens), strict=False):
+        if expected_comma and token == ",":
+            continue
+        if expected_comma or not token.isidentifier():
+            break
+        names.insert(0, token)
+    return names
 
 
 def probes_of(

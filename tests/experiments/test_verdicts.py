@@ -261,7 +261,7 @@ def test_accuracies_are_a_string_in_json():
     ],
 )
 def test_damaged_json_is_an_input_error(damaged):
-    with pytest.raises(InputError, match="are no outcomes"):
+    with pytest.raises(InputError, match="are not outcomes"):
         Outcomes.from_json(damaged)
 
 

@@ -182,7 +182,7 @@ def test_what_no_page_can_hold_is_refused_with_what_would_fit(tmp_path, model, m
     other = write(tmp_path / "other", [*SPECIAL_TOKENS, "a", "##b"], seed=1)
     half, whole = (packing.packed_size(packing.read_model(model), int8) for int8 in (True, False))
     cases = [
-        ([model], whole - 1, "model would take .*; --int8 makes that"),
+        ([model], whole - 1, "model would take .*; int8=True makes that"),
         ([model], half - 1, "no page can hold model, show a smaller model"),
         ([model, other], 2 * half - 1, "the models would take .*; name at most 1 of them"),
         ([model, other], half - 1, "no page can hold model"),

@@ -58,7 +58,7 @@ def test_what_processes_say_differently_is_named_with_both_values(among):
     among(Table([{"jax": jax.__version__, "seed": 2, "steps": 9}]))
     with pytest.raises(InputError) as caught:
         cluster.barrier("options", {"seed": 1, "steps": 9})
-    assert str(caught.value) == "Process 0 has seed=1, and process 1 seed=2; give all of them the same."
+    assert str(caught.value) == "Process 0 has seed=1, and process 1 has seed=2; give all of them the same."
 
 
 def test_a_first_process_that_has_gone_is_a_sentence_with_advice(among):
