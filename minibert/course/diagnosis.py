@@ -7,8 +7,8 @@ order, from what says most to what says least.
 
 import inspect
 import re
-from itertools import cycle
 from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -164,9 +164,7 @@ def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
     with pytest.raises(InputError, match="results.jsonl holds bert/seed0 of other settings"):
         reproduce(other, [SMALL], SEEDS, show=False)
     day = Plan(tmp_path / "day", SCALES["day"]._replace(pretraining={**TINY.pretraining, "steps": 10**6}))
-    with pytest.raises(
-        InputError, match=r"minutes=1 is too little for small at the scale day, which would need about \d+"
-    ):
+    with pytest.raises(InputError, match=r"minutes=1 is too little for small at the scale day, .* about \d+"):
         reproduce(day, [SMALL], [0], minutes=1, show=False)
     assert not day.out.exists()  # nor does anything stand in the way of another scale
     with sole_writer(tmp_path / "taken"), pytest.raises(InputError, match="Another process is writing into"):
