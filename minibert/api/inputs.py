@@ -271,25 +271,27 @@ def target_rows(X: Any, y: Any, name: str, n: int, role: str = "label") -> list[
 
 
 def class_names(data: Any, name: str) -> list[str]:
-    """Return the names of the classes that a column of `datasets` has numbers of.
+    """Return the class names that a table of `datasets` records for a column of class numbers.
+
+    Taggers need them, whose words have lists of numbers; texts are classified by whatever y holds.
 
     Parameters
     ----------
     data : object
         A table; only one of `datasets` has `features`.
     name : str
-        Of the column, of numbers or of lists of them.
+        The column, of numbers or of lists of numbers.
 
     Returns
     -------
     list of str
-        In the order of the numbers; [] where the column knows none.
+        In the order of the numbers; [] if none are recorded.
     """
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return []
     feature = features.get(name)
-    of_items = getattr(feature, "feature", feature)
+    of_items = getattr(feature, "feature", feature)  # a column of lists wraps that of their items
     names = getattr(of_items, "names", None)
     return list(names) if isinstance(names, list | tuple) else []
 

@@ -122,10 +122,14 @@ def run(arguments: Namespace) -> None:
         if lacking:
             raise InputError(f"minibert finetune needs {lacking} too, or --resume with the --out of a run.")
         options = FinetuneOptions(**given)
+    # Checked here and not by the options, which can't tell a default from the same value that was given.
     if "width" in given and not options.feature_based:
-        raise InputError("--width is of the LSTMs of --feature-based; say which layers they read, too.")
-    whole_model = {"span_weight": "which finds no spans", "attention_dropout": "whose LSTMs do not attend"}
-    for name, why in whole_model.items():
+        raise InputError("--width is that of the LSTMs of --feature-based; give that as well.")
+    no_effect_on_lstms = {
+        "span_weight": "which finds no spans",
+        "attention_dropout": "whose LSTMs do not attend",
+    }
+    for name, why in no_effect_on_lstms.items():
         if name in given and options.feature_based:
             raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
     out = Path(arguments.out)

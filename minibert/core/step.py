@@ -220,7 +220,7 @@ class HostSteps:
             if math.isfinite(metrics["loss"]) and math.isfinite(norm):
                 optimizer.updates += 1
                 clip = ops.clip_factor(norm, optimizer.clip_norm)
-                rule = optimizer.rule(optimizer.updates, rate, clip)
+                rule = optimizer.rule(optimizer.updates, rate, clip)  # the update applies the factor
                 buffers = params.flat, grads.flat, optimizer.m, optimizer.v
                 p, g, m, v = map(optimizer.trained, buffers)
                 optimizer.update(ops, p, g, m, v, rule)

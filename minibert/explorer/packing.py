@@ -70,7 +70,9 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     """
     if isinstance(model, Bert):
         missing = model.missing
-        if model.params.decoder is not None:  # which the scripts don't know
+        # A page computes the decoder from the word embeddings. Where a model has one of its own, its head
+        # is left out as if it were not there; `Bert.from_pretrained` counts it as trained.
+        if model.params.decoder is not None:
             names = hub.to_hf(model.params)
             missing += tuple(name for name in names if name.startswith("cls.predictions."))
         return Model(

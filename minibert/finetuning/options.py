@@ -387,15 +387,15 @@ class FinetuneOptions(RunOptions):
         check_extension(config, positions, self.model)
         return dataclasses.replace(config, max_position_embeddings=positions)
 
-    def check_model(self, layers: int, positions: int, folder: str) -> None:
+    def check_model(self, layers: int, positions: int, source: str) -> None:
         """Check that a model has the layers and positions that are asked for.
 
         Parameters
         ----------
         layers, positions : int
             Of the model.
-        folder : str
-            Where it is, for the error.
+        source : str
+            What the error calls it: its folder, or the argument that names it.
 
         Raises
         ------
@@ -403,12 +403,14 @@ class FinetuneOptions(RunOptions):
             When it has fewer.
         """
         if self.freeze is not None and self.freeze > layers:
-            more = f"freeze={self.freeze!r} is more than the {layers} layers of {folder}"
-            raise InputError(f"{more}; give at most {layers}.", freeze=self.freeze)
+            problem = f"freeze={self.freeze!r} is more than the {layers} layers of {source}"
+            raise InputError(f"{problem}; give at most {layers}.", freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
-            long = f"max_length={self.max_length!r} is longer than the {positions} positions of {folder}"
-            more = f"or give the model more with extend_positions={self.max_length}"
-            raise InputError(f"{long}; give at most {positions}, {more}.", max_length=self.max_length)
+            problem = f"max_length={self.max_length!r} is longer than the {positions} positions of {source}"
+            advice = f"give at most {positions}"
+            if not self.feature_based:  # which leaves the model as it is
+                advice += f", or give the model more with extend_positions={self.max_length}"
+            raise InputError(f"{problem}; {advice}.", max_length=self.max_length)
 
 
 def weights_by_name(text: str) -> dict[str, float]:

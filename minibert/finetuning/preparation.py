@@ -200,7 +200,9 @@ def read_labelled(
     options: FinetuneOptions,
     rows: Rows | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Read the training examples, and what `Prepared` says of them and of dev; warn of what is odd.
+    """Read the training examples, and what `Prepared` says of them and of dev.
+
+    Classes with few examples are warned of.
 
     Parameters
     ----------
@@ -228,7 +230,8 @@ def read_labelled(
     counts = Counter({task.name: len(train)})
     for name, folder in options.also:
         more = _of_other(task, name, folder, options)
-        if more and hasattr(more[0], "document"):  # whose numbers begin with 0 in every file
+        if more and hasattr(more[0], "document"):
+            # Documents are numbered from 0 in every file, and there are fewer of them than examples.
             more = [example._replace(document=len(train) + example.document) for example in more]
         train, counts[name] = train + more, counts[name] + len(more)
     with naming(of_train):

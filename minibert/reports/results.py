@@ -561,7 +561,7 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
 
 
 def trivial_remark(report: Mapping[str, Any]) -> str:
-    """Say so of a model that is no better than one and the same answer to everything.
+    """Return a sentence where a model is no better than one and the same answer to everything.
 
     Of classes, that is one whose interval does not lie above the majority's metric; of numbers, one whose
     squared errors are not smaller than those of the mean.
@@ -590,7 +590,7 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:
-    """Say so of a model whose interval does not lie above the metric of a bag of words.
+    """Return a sentence where a bag of words does as well as the model, or better, within the interval.
 
     Parameters
     ----------

@@ -26,9 +26,10 @@ class Stored:
     task: str
     labels: tuple[str, ...]
     max_length: int
+    # Every subclass has `columns`, by the names of the task.
 
     FILE: ClassVar[str]
-    AGAIN: ClassVar[str]  # what to do where it can't be read
+    ADVICE: ClassVar[str]  # what to do where it can't be read
 
     def save(self, folder: Path) -> None:
         """Write the file, without the field `long` where it is empty.
@@ -55,7 +56,7 @@ class Stored:
         Returns
         -------
         Stored
-            Of the class that is asked, with values that fit each other.
+            An instance of the class that is asked, validated.
 
         Raises
         ------
@@ -64,7 +65,7 @@ class Stored:
         """
         path = folder / cls.FILE
         try:
-            fields = read_json(path, advice=cls.AGAIN)
+            fields = read_json(path, advice=cls.ADVICE)
         except MissingFile as error:
             if (folder / OPTIONS_FILE).exists():
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
@@ -77,7 +78,7 @@ class Stored:
             stored = cls(**fields | {"labels": labels})
             wrong = stored._wrong()
         if wrong:
-            raise InputError(f"{path} can't be read: {wrong}; {cls.AGAIN}.")
+            raise InputError(f"{path} can't be read: {wrong}; {cls.ADVICE}.")
         return stored
 
     def _wrong(self) -> str | None:
@@ -87,7 +88,7 @@ class Stored:
         if self.max_length < 4:
             return f"'max_length' is {self.max_length}, expected at least 4"
         try:
-            task = registry.create(self.task, dict(vars(self)["columns"]))  # which every subclass has
+            task = registry.create(self.task, dict(vars(self)["columns"]))
         except InputError as error:
             return str(error).rstrip(".")
         if KINDS[task.kind].outputs is None and not self.labels:
@@ -124,7 +125,7 @@ class TaskFile(Stored):
     long: dict[str, int | str] = dataclasses.field(default_factory=dict)  # fields of `LongTexts`
 
     FILE = TASK_FILE
-    AGAIN = "fine-tune the model again"
+    ADVICE = "fine-tune the model again"
 
     def _wrong(self) -> str | None:
         if not all(map(math.isfinite, self.tuned.values())):

@@ -219,9 +219,9 @@ class Core:
         if not slices:
             return encode(texts)
         if threads == 1 or len(slices) == 1:
-            return _concatenated([encode(part) for part in slices])
+            return _join_slices([encode(part) for part in slices])
         with ThreadPoolExecutor(min(threads, len(slices))) as pool:
-            return _concatenated(list(pool.map(encode, slices)))
+            return _join_slices(list(pool.map(encode, slices)))
 
     def _encode_slice(
         self, texts: Sequence[str | bytes], flags: int, wrapping: tuple[int, int, int]
@@ -453,8 +453,11 @@ def _slices(texts: Sequence[str | bytes], period: int, threads: int) -> Iterator
         yield texts[first:last]
 
 
-def _concatenated(parts: list[Encoded]) -> Encoded:
-    """Join what several slices became."""
+def _join_slices(parts: list[Encoded]) -> Encoded:
+    """Join the results of slices: bounds are shifted; offsets and word numbers count from each text anyway.
+
+    All parts have an alignment, or none has.
+    """
     if len(parts) == 1:
         return parts[0]
     bounds = [np.zeros(1, np.int64)]

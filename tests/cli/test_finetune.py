@@ -344,7 +344,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
             "finetune classify --data {sst2} --model {model} --out {new} --column text=a --column text=label",
             "columns name 'text' twice",
         ),
-        ("finetune ner --data d --model {model} --out {new} --width 9", "--width is of the LSTMs"),
+        ("finetune ner --data d --model {model} --out {new} --width 9", "--width is that of the LSTMs"),
         (
             "finetune ner --data d --model {model} --out {new} --feature-based last --span-weight 1",
             "--span-weight has no effect on --feature-based",

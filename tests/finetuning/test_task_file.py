@@ -115,7 +115,7 @@ def test_what_a_tagger_s_file_can_not_hold_is_told_with_its_name(tmp_path, field
 def test_what_is_no_json_is_told(tmp_path, text):
     for one in (TaskFile, TaggerFile):
         (tmp_path / one.FILE).write_bytes(text)
-        with pytest.raises(InputError, match=f"{one.FILE} can't be read as JSON .*; {one.AGAIN}"):
+        with pytest.raises(InputError, match=f"{one.FILE} can't be read as JSON .*; {one.ADVICE}"):
             one.load(tmp_path)
 
 

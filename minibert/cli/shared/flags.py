@@ -364,8 +364,10 @@ def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> di
     names = {field.name for field in dataclasses.fields(options)}
     chosen = {}
     for name, value in vars(arguments).items():
-        if name in names and value not in (None, []):
+        if name in names and value not in (None, []):  # [] is CORPUS left out
             chosen[name] = value
+    # "adamw" and "paper" are one optimizer with two settings, which `messages._as_chosen` turns back for
+    # errors. LAMB and Muon leave both settings to the recipe of the run.
     optimizer = chosen.get("optimizer")
     if optimizer in ("adamw", "paper"):
         chosen["optimizer"] = "adamw"

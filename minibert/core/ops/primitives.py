@@ -4,6 +4,8 @@ Every forward returns its result and `saved`, the arrays that its backward needs
 gradient of the loss with respect to the result, dy, and returns fresh gradients of the inputs. Nothing here
 branches on the value of an array, and everything is holomorphic: `x * x`, never `abs`; comparisons look at
 `.real` only. Complex arrays therefore carry exact derivatives through all of it (see `gradcheck`).
+
+Read next: `attention`, `losses`, and then `blocks`, which is made of these.
 """
 
 import math

@@ -41,7 +41,7 @@ class TaggerFile(Stored):
     config: dict  # type: ignore[type-arg]  # of the LSTMs
 
     FILE = TAGGER_FILE
-    AGAIN = "train the tagger again"
+    ADVICE = "train the tagger again"
 
     def _wrong(self) -> str | None:
         wrong = super()._wrong()
@@ -99,12 +99,12 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     if fits:
         fits = shapes == {entry.name: entry.shape for entry in bilstm.parameter_table(config)}
     if not fits:
-        raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.AGAIN}.")
+        raise InputError(f"{path} has other tensors than {TAGGER_FILE} says; {TaggerFile.ADVICE}.")
     params = BilstmParameters(config)
     for name, value in params.items():
         value[...] = tensors[name]
         if not np.isfinite(value).all():
-            raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.AGAIN}.")
+            raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.ADVICE}.")
     return params
 
 
@@ -241,7 +241,7 @@ class FeatureTagger:
         except InputError:  # of more layers than there are
             layers = Layers((), False)
         if shape != (*layers.shape(config.H), len(stored.labels)):
-            raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.AGAIN}.")
+            raise InputError(f"{folder / TAGGER_FILE} is of a tagger on another BERT; {stored.ADVICE}.")
         task = registry.create(stored.task, dict(stored.columns))
         params = load_tagger(folder, tagger_config)
         return cls(folder, task, stored.labels, stored.max_length, model.tokenizer, model, params, layers)

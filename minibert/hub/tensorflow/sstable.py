@@ -147,24 +147,25 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises
     ------
     ValueError
-        When a field runs over the end, or is of a kind that was never common.
+        When a field runs over the end, or has a wire type other than 0, 1, 2 and 5: 3 and 4, groups, are
+        obsolete, and there are no others.
     """
     at = 0
     while at < len(message):
         key, at = read_varint(message, at)
-        kind = key & 7
-        if kind == _VARINT:
+        wire_type = key & 7
+        if wire_type == _VARINT:
             value, at = read_varint(message, at)
             yield key >> 3, value
             continue
-        if kind == _BYTES:
+        if wire_type == _BYTES:
             size, at = read_varint(message, at)
-        elif kind in (_FIXED32, _FIXED64):
-            size = 4 if kind == _FIXED32 else 8
+        elif wire_type in (_FIXED32, _FIXED64):
+            size = 4 if wire_type == _FIXED32 else 8
         else:
-            raise ValueError(f"a field is of the unknown kind {kind}")
+            raise ValueError(f"a field has the unknown wire type {wire_type}")
         part = message[at : at + size]
         at += size
         if at > len(message):
             raise ValueError("a field is longer than its message")
-        yield key >> 3, part if kind == _BYTES else int.from_bytes(part, "little")
+        yield key >> 3, part if wire_type == _BYTES else int.from_bytes(part, "little")
