@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from minibert import hub
+from minibert import Bert, hub
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
 from minibert.explorer import packing, page, show
@@ -156,6 +156,14 @@ def test_only_what_was_trained_is_in_the_page(tmp_path, model):
     Tokenizer([*SPECIAL_TOKENS, "a", "##b"]).save_pretrained(tmp_path / "bare", 16)
     names = packing.read_model(tmp_path / "bare").tensors
     assert names and not [name for name in names if name.startswith("cls.")]
+
+
+def test_a_decoder_of_its_own_is_not_in_the_page(model):
+    """A page computes the decoder from the word embeddings, and would guess otherwise than the model."""
+    with_head = Bert.from_pretrained(model, "numpy")
+    assert [name for name in packing.read_model(with_head).tensors if name.startswith("cls.predictions.")]
+    with_head.params.decoder = np.zeros_like(with_head.params["embeddings.word"])
+    assert not [name for name in packing.read_model(with_head).tensors if name.startswith("cls.predictions.")]
 
 
 @pytest.mark.parametrize(
