@@ -30,7 +30,8 @@ class OtherOptions(InputError):
         parts = []
         for name, (wanted, stored) in differing.items():
             parts.append(f"{name}={wanted!r} (the run has {stored!r})")
-        advice = "leave that out, or start a new run in another folder."
+        which = "that" if len(differing) == 1 else "them"
+        advice = f"leave {which} out, or start a new run in another folder."
         super().__init__(f"The run cannot be resumed with {', '.join(parts)}; {advice}", **asked)
         self.differing = dict(differing)
 

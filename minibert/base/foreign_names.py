@@ -131,13 +131,39 @@ def advice_for(name: str, known: Iterable[str]) -> str:
     >>> advice_for("lr", ["epochs", "learning_rates"]), advice_for("lr", ["text"])
     ('did you mean learning_rates?', '')
     """
-    foreign = FOREIGN_NAMES.get(name.lower().replace("-", "_"))
+    foreign = _foreign(name)
     if foreign is None:
         return ""
-    known = set(known)
-    for option in foreign.ours:
-        if option in known and option != name:
-            return f"did you mean {option}? {foreign.note}".rstrip()
+    option = name_here(name, known)
+    if option:
+        return f"did you mean {option}? {foreign.note}".rstrip()
     if foreign.ours:
         return ""
     return foreign.note[:1].lower() + foreign.note[1:]
+
+
+def name_here(name: str, known: Iterable[str]) -> str:
+    """Return what an option of another library is called here.
+
+    Parameters
+    ----------
+    name : str
+        As it was given, with hyphens or underscores between its words.
+    known : iterable of str
+        The names that there are.
+
+    Returns
+    -------
+    str
+        One of these; "" where the name is not in the table, or none of them is the same.
+    """
+    foreign = _foreign(name)
+    if foreign is None:
+        return ""
+    known = set(known)
+    names = (option for option in foreign.ours if option in known and option != name)
+    return next(names, "")
+
+
+def _foreign(name: str) -> Foreign | None:
+    return FOREIGN_NAMES.get(name.lower().replace("-", "_"))

@@ -197,9 +197,12 @@ def no_such_model(model: str | Path) -> MissingFile:
     MissingFile
         For the caller to raise; it says how to fetch what may be on the hub.
     """
-    name = str(model)
-    is_file = Path(model).is_file()
-    there = f"There is no folder {name}, and minibert downloads nothing"
+    path = Path(model)
+    if path.is_relative_to(Path.cwd()):  # options have whole paths; the Hub's names are short ones
+        path = path.relative_to(Path.cwd())
+    name = str(path)
+    is_file = path.is_file()
+    there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
         there = f"{name} is a file"
     may_be_theirs = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not is_file

@@ -61,6 +61,8 @@ class OldFormat(Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, flag: str | None = None) -> None:
         """Exit with 2, unless the value is the one that is left."""
+        if values == "onnx":
+            parser.error(f"{flag} {values}: leave {flag} out; --onnx writes model.onnx beside the model")
         if values != "hugging-face":
             parser.error(
                 f"{flag} {values}: only Hugging Face's format is written; leave {flag} out, and for "

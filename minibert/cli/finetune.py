@@ -120,7 +120,9 @@ def run(arguments: Namespace) -> None:
         needed = {"task": "TASK", "data": "--data", "model": "--model"}
         lacking = ", ".join(word for name, word in needed.items() if name not in given)
         if lacking:
-            raise InputError(f"minibert finetune needs {lacking} too, or --resume with the --out of a run.")
+            raise InputError(
+                f"A new run also needs {lacking}; to go on with a run, give --resume and its --out."
+            )
         options = FinetuneOptions(**given)
     # Checked here and not by the options, which can't tell a default from the same value that was given.
     if "width" in given and not options.feature_based:

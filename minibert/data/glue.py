@@ -193,7 +193,9 @@ def find_file(
     """
     place = where_to_get(task or title)
     if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; name the one that holds the files of {title}{place}.")
+        raise InputError(
+            f"There is no folder {str(folder)!r}; name the one that holds the files of {title}{place}."
+        )
     usual = {_squeezed(name) for name in folders}
     inside = sorted(child for child in folder.iterdir() if _squeezed(child.name) in usual)
     for parent, name, end in product((folder, *inside), names, ("", *PACKED)):

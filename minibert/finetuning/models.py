@@ -193,7 +193,9 @@ class Finetuned:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise InputError(f"There is no folder {folder}; name one that minibert finetune has written.")
+            raise InputError(
+                f"There is no folder {str(folder)!r}; name one that minibert finetune has written."
+            )
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         theirs = foreign.read_foreign(folder, dtype)

@@ -107,7 +107,7 @@ class Choices(Task):
         place = where_to_get(self.name)
         if not data.is_dir():
             raise InputError(
-                f"There is no folder {data}; name the one that holds the files of {self.name}{place}."
+                f"There is no folder {str(data)!r}; name the one that holds the files of {self.name}{place}."
             )
         name = getattr(source, split)
         split_on_hub = "validation" if split == "dev" else split

@@ -142,7 +142,7 @@ def learn_vocab(
             fewer = f"for less than {unused=}"
         raise InputError(
             f"{vocab_size=} is too small: {needed} and alphabet alone take {vocab_size - room:,}"
-            f"; ask for as many pieces, or {fewer}.",
+            f"; give {vocab_size - room:,} or more, or {fewer}.",
             vocab_size=vocab_size,
             unused=unused,
         )

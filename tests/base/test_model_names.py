@@ -134,7 +134,9 @@ def test_a_checkpoint_of_an_earlier_version_is_told_and_a_damaged_one_refused(ru
 def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monkeypatch, capsys, corpus):
     monkeypatch.chdir(tmp_path)
     fetch = f"hf download {name} --local-dir bert-base-uncased, and name bert-base-uncased."
-    told = f"There is no folder {name}, and minibert downloads nothing; if it is a model on the Hub, fetch it"
+    told = (
+        f"There is no folder {name!r}, and minibert downloads nothing; if it is a model on the Hub, fetch it"
+    )
     for words in (
         ["fill-mask", "a [MASK]", "--model", name],
         ["evaluate", str(corpus), "--model", name],
@@ -149,5 +151,7 @@ def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monk
 
 def test_a_path_that_leads_nowhere_is_no_name_of_the_hub(tmp_path):
     for use in (hub.load, Tokenizer.from_pretrained):
-        with pytest.raises(InputError, match="nowhere, and minibert downloads nothing; give the folder of a"):
+        with pytest.raises(
+            InputError, match="nowhere', and minibert downloads nothing; give the folder of a"
+        ):
             use(tmp_path / "nowhere")

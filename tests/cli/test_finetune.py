@@ -328,8 +328,8 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("finetune --out {new}", "minibert finetune needs TASK, --data, --model too"),
-        ("finetune rte --data {sst2} --out {new}", "needs --model too"),
+        ("finetune --out {new}", "A new run also needs TASK, --data, --model;"),
+        ("finetune rte --data {sst2} --out {new}", "also needs --model;"),
         ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
         ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
         (
@@ -378,7 +378,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt is a file, not a folder"),
         ("finetune --resume --out {new}", "finetune.json is missing"),
         ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
-        ("predict --model {run} --data {new} --out {new}", "There is no folder {new}"),
+        ("predict --model {run} --data {new} --out {new}", "There is no folder '{new}'"),
         ("predict --model {run} --task rte --out {new}", "has other answers than rte"),
         ("predict --model {run} --task nonsense --out {new}", "minibert: --task nonsense is not known"),
         (
@@ -396,7 +396,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ("evaluate --model {run} letters.txt", "is measured on its task and not on letters.txt"),
         ("evaluate --model {run} --split test", "has no labels to score against"),
         ("classify --model {run} film story", "was fine-tuned for single texts"),
-        ("classify --model {new} film", "There is no folder {new}"),
+        ("classify --model {new} film", "There is no folder '{new}'"),
         (
             "classify --model {run} {sst2}/dev.tsv",
             "{sst2}/dev.tsv is a file, but a text is expected; use minibert",
@@ -582,7 +582,7 @@ def test_resume_refuses_other_options(run, capsys):
     words = ["--epochs", "9", "--optimizer", "paper", "--lr", "1"]
     line = ends_badly(capsys, 2, "finetune", "--resume", "--out", str(run), *words)
     assert "--epochs 9.0 (the run has 6.0), --lr 1.0 (the run has 0.005), " in line
-    assert "--optimizer paper (the run has adamw); leave that out" in line
+    assert "--optimizer paper (the run has adamw); leave them out" in line
 
 
 def test_a_model_of_pairs_goes_from_training_to_submission(model, tmp_path, capsys):

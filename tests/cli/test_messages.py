@@ -111,13 +111,13 @@ def test_options_of_another_run_are_shown_with_those_of_the_run():
     assert str(error) == (
         "The run cannot be resumed with seed=2 (the run has 1), model='b' (the run has None), "
         "next_sentence=False (the run has True), fsdp=True (the run has False); "
-        "leave that out, or start a new run in another folder."
+        "leave them out, or start a new run in another folder."
     )
     assert error.arguments == {"seed": 2, "model": "b", "next_sentence": False, "fsdp": True}
     assert on_command_line(error, parser_of("pretrain")) == (
         "The run cannot be resumed with --seed 2 (the run has 1), --model b (the run has none), "
         "--no-nsp (the run has no --no-nsp), --fsdp (the run has --no-fsdp); "
-        "leave that out, or start a new run in another folder."
+        "leave them out, or start a new run in another folder."
     )
 
 

@@ -219,7 +219,7 @@ def test_missing_files_and_unknown_names_are_told(tmp_path):
         InputError, match=r"no dev_matched.tsv in .* nor in a folder MNLI-m or MNLI inside it"
     ):
         glue.read("mnli", tmp_path, "dev")
-    with pytest.raises(InputError, match=r"There is no folder .*nowhere; name the one that holds .* RTE"):
+    with pytest.raises(InputError, match=r"There is no folder '.*nowhere'; name the one that holds .* RTE"):
         glue.read("rte", tmp_path / "nowhere", "dev")
     with pytest.raises(InputError, match=r"task='imdb' is none of GLUE's; choose from cola, sst2"):
         glue.read("imdb", tmp_path, "dev")

@@ -399,7 +399,7 @@ def test_progress_ends_at_the_vocabulary_size(core):
         (
             LOW,
             {"vocab_size": 12, "unused": 10},
-            "alphabet alone take 26; ask for as many pieces, or keep fewer",
+            "alphabet alone take 26; give 26 or more, or keep fewer",
         ),
         (
             LOW,

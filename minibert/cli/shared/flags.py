@@ -321,7 +321,8 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
     try:
         return tuple(kind(number) for number in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a {what}, nor several between commas") from None
+        wanted = "give a number, or several with commas between them"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a {what}; {wanted}") from None
 
 
 def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from minibert import __version__
 from minibert.base.errors import did_you_mean
+from minibert.base.foreign_names import name_here
 from minibert.base.terminal import emit, printable
 
 FOLDER = Path(__file__).parent.parent
@@ -104,15 +105,20 @@ class Parser(argparse.ArgumentParser):
         words : sequence of str
             As they were typed.
         """
-        flags: list[str] = []
+        flags: dict[str, str] = {}  # the first of each argument, by its name in Python
+        every_flag: list[str] = []
         for action in self._actions:
-            if action.help != SUPPRESS:
-                flags += action.option_strings
+            if action.help != SUPPRESS and action.option_strings:
+                flags[action.dest] = action.option_strings[0]
+                every_flag += action.option_strings
         suggestion = ""
         for word in words:
             if word.startswith("-") and not suggestion:
                 flag = word.partition("=")[0]
-                suggestion = _suggestion(flag, flags)
+                elsewhere = name_here(flag.lstrip("-"), flags)
+                suggestion = _suggestion(flag, every_flag)
+                if elsewhere:
+                    suggestion = f" (did you mean {flags[elsewhere]}?)"
         self.error(f"{' '.join(words)} is not known here{suggestion}")
 
 
