@@ -112,7 +112,7 @@ def test_names_in_files_cannot_steer_the_terminal(tmp_path, capsys):
     output = capsys.readouterr().out
     assert r"classify (\x1b[2J, b)" in output and "\x1b" not in output
     error = ends_badly(capsys, 2, *words_of(tmp_path / "\x1b[2J", tmp_path / "new"))
-    assert r"\x1b[2J, and minibert downloads nothing" in error
+    assert r"\x1b[2J', and minibert downloads nothing" in error
 
 
 def test_json_has_the_same_facts(model, tmp_path, capsys):
@@ -296,7 +296,7 @@ def test_bad_sources_leave_nothing_behind(model, tmp_path, capsys):
     error = ends_badly(capsys, 2, *words_of(model, tmp_path / "out"))
     assert "damaged or not a safetensors file" in error
     error = ends_badly(capsys, 2, *words_of(tmp_path / "nowhere", tmp_path / "out"))
-    assert "nowhere, and minibert downloads nothing; give the folder of a run" in error
+    assert "nowhere', and minibert downloads nothing; give the folder of a run" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 

@@ -180,7 +180,7 @@ def test_what_auto_found_is_a_sentence_with_the_layout_of_most_files_first(tmp_p
         "to read it otherwise, choose a layout."
     )
     named = sentences(tmp_path, "prose")
-    assert [*named] and not named.found
+    assert [*named] and not named.layouts_read
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

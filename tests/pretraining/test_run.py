@@ -984,7 +984,7 @@ def test_starting_from_a_folder_refuses_what_does_not_fit(run, corpus, tmp_path)
             pretrain(small_options(corpus, model=str(run), **other), tmp_path / "d", show=False)
     (tmp_path / "empty").mkdir()
     no_models = {corpus: "model=.* has no config.json", tmp_path / "empty": "model=.* has no config.json"}
-    for no_model, told in (no_models | {tmp_path / "nowhere": "no folder .*nowhere, and minibert"}).items():
+    for no_model, told in (no_models | {tmp_path / "nowhere": "no folder '.*nowhere', and minibert"}).items():
         with pytest.raises(InputError, match=told):
             pretrain(small_options(corpus, model=str(no_model)), tmp_path / "c", show=False)
 
