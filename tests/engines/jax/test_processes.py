@@ -204,8 +204,8 @@ def test_processes_that_were_not_told_the_same_say_what_differs(corpus, tiny, tm
     assert [status for status, _, _ in found] == [2, 2], found
     for _, _, errors in found:
         assert sentences(errors) == [
-            "Process 0 has --batch-size 4, --seed 0, and process 1 has --batch-size 10, --seed 1; give all of "
-            "them the same."
+            "Process 0 has --batch-size 4, --seed 0, and process 1 has --batch-size 10, --seed 1; give all "
+            "of them the same."
         ]
     assert not out.exists()
 
