@@ -40,7 +40,7 @@ class OtherOptions(InputError):
 
 
 class InputWarning(UserWarning):
-    """Warn of something that was given and can be used, though hardly as it was meant.
+    """Warn of something that was given and can be used, but probably not as intended.
 
     Parameters
     ----------

@@ -313,7 +313,7 @@ class RunOptions:
 
     @classmethod
     def _require_names(cls, path: str | Path, configured: Mapping[str, Any]) -> None:
-        """Raise InputError for a name in a JSON file that is no field, naming the field that may be meant."""
+        """Raise InputError for a name in a JSON file that is not a field; name the one meant, perhaps."""
         fields = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
         by_flag = {}  # a field may have a flag of another name, which may stand in the file
         for name, shown in fields.items():

@@ -336,8 +336,8 @@ def _output_layer(
     """Apply pooler, dropout and the output layer, as far as the head has them, to what it reads."""
     rows = rows_read(config, head, batch)
     is_cut = encoder_rows(config, head, batch) is not None
-    what, saved_rows = read(ops, head, x, rows, is_cut, params)
-    scores, saved_drop, saved_linear = output_scores(ops, config, what, rows, params["head"], drop)
+    states, saved_rows = read(ops, head, x, rows, is_cut, params)
+    scores, saved_drop, saved_linear = output_scores(ops, config, states, rows, params["head"], drop)
     return scores, OutputSaved(saved_rows, saved_drop, saved_linear)
 
 

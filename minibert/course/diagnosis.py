@@ -1,14 +1,16 @@
-"""Where a wrong answer is off, and by which law; what is said holds for every question that was asked.
+"""Say where a wrong answer is off, and by which law.
+
+What is said holds for every question that was asked.
 
 Each law is a function of what one part of the answer was, what it should have been, and what was asked. It
 returns a phrase if it holds for all questions in which the part is wrong, and "" otherwise. They are tried in
 order, from what says most to what says least.
 """
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -469,15 +471,17 @@ def names_in(docstring: str | None) -> list[str]:
 
 def _listed_before(tokens: list[str]) -> list[str]:
     """Return the words at the end of some tokens that have commas between them."""
-    tokens = tokens[:-1] if tokens[-1:] == [","] else tokens
+    end = len(tokens)
+    if tokens[-1:] == [","]:  # "dq, dk, and dv"
+        end -= 1
     names: list[str] = []
-    for expected_comma, token in zip(cycle((False, True)), reversed(tokens), strict=False):
-        if expected_comma and token == ",":
-            continue
-        if expected_comma or not token.isidentifier():
+    while end and tokens[end - 1].isidentifier():
+        names.append(tokens[end - 1])
+        end -= 1
+        if not end or tokens[end - 1] != ",":
             break
-        names.insert(0, token)
-    return names
+        end -= 1
+    return names[::-1]
 
 
 def probes_of(
@@ -522,9 +526,8 @@ def probes_of(
 def _settable(arguments: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """List the numbers, truth values and arrays of numbers among arguments and their fields."""
     for name, value in arguments.items():
-        fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None)
         inner: dict[tuple[str, ...], Any] = {(name,): value}
-        if fields:
+        if fields := _fields_of(value):
             inner = {(name, field): getattr(value, field) for field in fields}
         elif isinstance(value, dict):
             inner = {(name, key): entry for key, entry in value.items() if isinstance(key, str)}
@@ -535,6 +538,11 @@ def _settable(arguments: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]
                 yield place, "number"
             elif isinstance(one, np.ndarray) and one.dtype.kind == "f":
                 yield place, "array" if one.ndim < 2 else "table"
+
+
+def _fields_of(value: Any) -> list[str]:
+    """Return the names of the fields of a named tuple or a dataclass; [] for anything else."""
+    return list(getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None) or ())
 
 
 def _setting(place: tuple[str, ...], value: Any) -> Callable[[Arrays], Arrays]:
@@ -552,8 +560,6 @@ def _setting(place: tuple[str, ...], value: Any) -> Callable[[Arrays], Arrays]:
             elif hasattr(whole, "_replace"):
                 new = whole._replace(**{place[1]: new})
             else:
-                import dataclasses
-
                 new = dataclasses.replace(whole, **{place[1]: new})
         return arguments | {place[0]: new}
 
@@ -719,8 +725,7 @@ def _numbers(values: dict[str, Any]) -> Arrays:
     found = {}
     for name, value in values.items():
         inner = {name: value}
-        fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None)
-        if fields:
+        if fields := _fields_of(value):
             inner = {f"{name}.{field}": getattr(value, field) for field in fields}
         for key, one in inner.items():
             if isinstance(one, bool) or one is None or isinstance(one, str):

@@ -216,7 +216,7 @@ class Instances:
             for (sequence, spans), after in zip(self.make(block, all_of_them), block.ends, strict=True):
                 yield sequence, after, spans
 
-    def drawn_blocks(self, position: Position = BEGINNING) -> Iterator["DrawnBlock"]:
+    def drawn_blocks(self, position: Position = BEGINNING) -> Iterator[DrawnBlock]:
         """Yield the blocks from `position` on without end: where their instances lie, and in which order.
 
         No token is read for it; `make` does that, for the instances that are wanted.
@@ -251,7 +251,7 @@ class Instances:
             first_block = 0
 
     # is_wanted (n,) bool
-    def make(self, drawn: "DrawnBlock", is_wanted: np.ndarray) -> Iterator[tuple[Sequence, Spans]]:
+    def make(self, drawn: DrawnBlock, is_wanted: np.ndarray) -> Iterator[tuple[Sequence, Spans]]:
         """Make some instances of a block; the tokens of the others are not read.
 
         An instance is the same, byte for byte, whichever others are made with it.

@@ -140,9 +140,8 @@ def table_rows(
         When the file can't be read, or quotation marks between other delimiters than tabs are not CSV's.
     """
     table: Iterable[Row]
-    read = partial(
-        numbered_lines, file, ends=True, in_memory=in_memory, **reading
-    )  # errors name places in such text
+    # With the ends of lines, so that the places that errors name are those in the file's text.
+    read = partial(numbered_lines, file, ends=True, in_memory=in_memory, **reading)
     if delimiter != "\t":
         table = _quoted_rows(file, (line for _, line in read(progress=progress)), delimiter)
     elif in_memory:

@@ -313,6 +313,8 @@ def read_examples(
 ) -> tuple[list[Any], list[Any]]:
     """Read the training examples and those to measure on.
 
+    Examples in memory become the task's `rows`, by which its errors name them.
+
     Parameters
     ----------
     task : Task

@@ -262,7 +262,7 @@ def _train(
         if trace:
             recorded = contexts.enter_context(_traced(task, state, run, peak))
             traced = partial(recorded.as_one, EVALUATIONS)
-        batches, loop = _Course(task, state, timetable, run, traced, log).ahead(state)
+        batches, loop = _PlannedRun(task, state, timetable, run, traced, log).ahead(state)
         train(task.ops, state, batches, task.objective(state.params.config), loop, log)
     return task, state, page
 
@@ -271,8 +271,8 @@ def _untraced(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return evaluate
 
 
-class _Course:
-    """The way of a run through its text: its plan, and what the loop does by it.
+class _PlannedRun:
+    """A run with its plan, which gives the loop its batches, and may be corrected on the way.
 
     Parameters
     ----------

@@ -408,7 +408,7 @@ def test_options_reach_the_loop(run, tmp_path):
         task.options, accumulate=3, checkpoint_seconds=7.0, checkpoint_steps=5, keep=9, evaluations=4
     )
     task, state = dataclasses.replace(task, options=options), task.start()
-    batches, loop = pretraining._Course(
+    batches, loop = pretraining._PlannedRun(
         task, state, Timetable.of(10), tmp_path, lambda evaluate: evaluate, NoLog()
     ).ahead(state)
     assert (loop.total_steps, loop.folder, loop.accumulate) == (10, tmp_path / "checkpoints", 3)

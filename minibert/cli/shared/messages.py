@@ -48,6 +48,8 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
                 value = literal_eval(text)
         return with_value(flags[name], value)
 
+    # Values that are data are found as they stand, whatever is in them; those in advice have to be parsed.
+    # All of it is one pass, so that nothing is replaced within what was replaced.
     given = [rf"(?<![\w.]){re.escape(text)}(?!\w)" for text in values]
     pattern = "|".join((*given, WITH_VALUE.pattern, ALONE.pattern))
     text = re.sub(pattern, flag, str(problem))

@@ -123,7 +123,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _suggestion(word: str, names: Iterable[str]) -> str:
-    """Ask in brackets whether the nearest of some names was meant; "" where none is near."""
+    """Return a question in brackets, whether the nearest of some names was meant; "" where none is near."""
     by_bare_name = {name.lstrip("-"): name for name in names}  # the hyphens of all flags would make them near
     question = did_you_mean(word.lstrip("-"), by_bare_name, cutoff=0.7)
     if not question:
