@@ -730,7 +730,7 @@ else:
 #
 # ### Exercise 13.4 (hard): a probe and its control
 #
-# Write the gradient. Then the labels of the control task: `shares` (C,) are those of the classes, `coins` (V,) a number
+# Write the gradient; scores may be in the thousands. Then the labels of the control task: `shares` (C,) are those of the classes, `coins` (V,) a number
 # from 0 up to 1 for each piece. A piece has class 0 if its coin is below the first share, class 1 if it is not but is below
 # the sum of the first two, and so on. Return the labels of the tokens `ids`.
 
@@ -759,6 +759,7 @@ def probe_loss(W, X, labels, decay):
 def draw_probe(rng):
     N, H, C = (int(one) for one in rng.permutation([4, 5, 7]))
     X = rng.standard_normal((N, H))
+    X[0] *= 2000  # whose scores are in the thousands
     return rng.standard_normal((H, C)), X, rng.integers(C, size=N), float(rng.uniform(0.1, 1))
 
 
@@ -816,6 +817,7 @@ lesson.check(control_labels, draw=draw_coins, same_as=coin_by_coin, times=30)
 # | ` / len(X) + decay * W` | ` / len(X)` | The decay has a gradient, too: λ W. |
 # | `decay * W` | `decay / 2 * W` | The derivative of λ/2 W² is λ W. |
 # | `X.T @ p / len(X)` | `X.T @ p` | The loss is a mean over N examples. |
+# | `scores - scores.max(1, keepdims=True)` | `scores` | The exponential of a score in the thousands is infinite: take the largest away first. |
 # | `labels] -= 1` | `labels] += 1` | The gradient is P − Y: one is taken away at the right class. |
 # | `p.sum(1, keepdims=True)` | `p.sum(0, keepdims=True)` | The probabilities of the classes of one example sum to one. |
 # | `[ids]` | `` | A label is asked for each token; it is that of its piece. |
@@ -1038,7 +1040,7 @@ lesson.check(other_weights, draw=draw_weights, same_as=by_basis, law=are_weights
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `C = p[:, None] * np.c_[v, np.ones(len(p))]` has the rows. What its columns can express of the wish is `C @ x` with the
+# `C = p[:, None] * np.column_stack([v, np.ones(len(p))])` has the rows. What its columns can express of the wish is `C @ x` with the
 # `x` of `np.linalg.lstsq(C, wish, rcond=None)`.
 #
 # </details>
@@ -1052,7 +1054,7 @@ lesson.check(other_weights, draw=draw_weights, same_as=by_basis, law=are_weights
 #
 # ```python
 # def other_weights(p, v, wish):
-#     C = p[:, None] * np.c_[v, np.ones(len(p))]
+#     C = p[:, None] * np.column_stack([v, np.ones(len(p))])
 #     x, *_ = np.linalg.lstsq(C, wish, rcond=None)
 #     rest = wish - C @ x
 #     return p * (1 - rest / rest.min())
@@ -1060,8 +1062,8 @@ lesson.check(other_weights, draw=draw_weights, same_as=by_basis, law=are_weights
 #
 # | instead of | one writes | what went wrong |
 # |---|---|---|
-# | `np.c_[v, np.ones(len(p))]` | `v` | The weights have to sum to 1 still: there is a column of ones beside the values. |
-# | `p[:, None] * np.c_` | `np.c_` | The conditions are on p ε, so the rows of C have the factor p. |
+# | `np.column_stack([v, np.ones(len(p))])` | `v` | The weights have to sum to 1 still: there is a column of ones beside the values. |
+# | `p[:, None] * np.column_stack` | `np.column_stack` | The conditions are on p ε, so the rows of C have the factor p. |
 # | `wish - C @ x` | `C @ x` | That is the part that would change the output; the rest changes nothing. |
 # | `p * (1 - rest / rest.min())` | `p + rest` | So a weight can become negative: ε is a share of the weight, stretched until the smallest is −1. |
 # | `p * (1 - rest / rest.min())` | `p * (1 + rest / rest.max())` | Stretched by the largest entry, the smallest may lie below −1 and make a weight negative. |
