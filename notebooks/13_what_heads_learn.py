@@ -134,12 +134,13 @@ def maps_of(weights, rows):
 # good for.
 
 # %%
-shown = windows[len(windows) // 2][None]
+some_ids = (tokenizer.encode(line) for document in held_out[20:] for line in document)
+shown = np.array([next(ids for ids in some_ids if 12 <= len(ids) <= 16)])
 words = [tokenizer.vocab[one] for one in shown[0]]
-figure = viz.draw_attention(maps_of(params, shown)[-1][0], words, f"Layer {config.L}, one window")
+figure = viz.draw_attention(maps_of(params, shown)[-1][0], words, f"Layer {config.L}, one sentence")
 course.show(
     figure,
-    "Attention maps of the four heads of the last layer for one window. Some cells are dark, some heads have "
+    "Attention maps of the four heads of the last layer for one sentence. Some cells are dark, some heads have "
     "stripes beside the diagonal.",
 )
 
@@ -493,7 +494,7 @@ right.set(xlabel="step", ylabel="lift on induction pairs", title="and a head for
 course.show(
     figure,
     "Left: the loss on text that is said twice falls within a few hundred steps. Right: the lift of every head on the "
-    "induction pairs; one head rises far above the dashed bound, most stay near one.",
+    "induction pairs; a few rise together, the best of them above the dashed bound, and most stay near one.",
 )
 
 # %% [markdown]
@@ -683,8 +684,8 @@ axes.set_yticks(range(len(heads)), [heads[number] for number in order], fontsize
 axes.set(xlabel="loss that it costs (nats), with 95% intervals by documents", title="One head less")
 course.show(
     figure,
-    "For each head what its ablation costs in masked-LM loss, sorted, with intervals: most cost next to nothing, the few "
-    "with a name cost the most, far above the dashed line of a head at random.",
+    "For each head what its ablation costs in masked-LM loss, sorted, with intervals: most cost next to nothing, and "
+    "the heads with a name cost the most; a dashed line is what a head drawn at random costs.",
 )
 
 
@@ -939,7 +940,9 @@ left.axhline(100 * by_list.mean(), color="k", lw=0.8, ls=":")
 left.annotate("the list", (0, 100 * by_list.mean()), (0, 3), textcoords="offset points", fontsize=8)
 left.set(xlabel="layer (0: what enters)", ylabel="right (%)", title="Task and control task", xticks=layers)
 right_side.set(xlabel="layer", ylabel="points", title="Selectivity, with 95% intervals")
-left.legend(fontsize=7, frameon=False)
+figure.legend(
+    *left.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8, frameon=False
+)
 right_side.legend(fontsize=8, frameon=False)
 course.show(
     figure,
@@ -951,16 +954,12 @@ course.show(
 top = max(layers, key=lambda layer: right["trained", layer, "capital"].mean())
 
 
-def per_document(values):
-    return np.array([values[test[4] == one].mean() for one in np.unique(test[4])])
-
-
-beats_list = per_document(right["trained", top, "capital"] * 1.0) - per_document(by_list * 1.0)
-low, high = bootstrap(lambda rows: beats_list[rows].mean(), len(beats_list))
+beyond = 1.0 * right["trained", top, "capital"] - by_list
+low, high = interval(beyond, np.ones(len(beyond)), test[4])
 verdict = "more than" if low > 0 else "less than" if high < 0 else "not clearly more than"
 course.say(
     f"The best layer is {top}. Its vectors, with a straight line through them, know **{verdict}** the list: "
-    f"{100 * beats_list.mean():+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], by document."
+    f"{100 * beyond.mean():+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], by documents."
 )
 
 # %% [markdown]

@@ -12,7 +12,7 @@ PATHS = notebooks()
 AFTER_THE_TOUR = [path for path in PATHS if path.name >= "01"]
 # Terms that are everyday words as well, and the chapters before theirs that mean the everyday word.
 EVERYDAY = {"value": ["01"], "gain": ["01", "02", "03"], "bag of words": ["02"]}
-CHAPTERS = set(range(13))
+CHAPTERS = set(range(15))
 SPOKEN = {"say", "predict", "answer", "claim", "show", "Guess"}  # calls whose strings the reader sees
 WORDS = re.compile(r"^#+ Words$(.*?)(?=^#+ |\Z)", re.M | re.S)
 TERM = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.M)
