@@ -731,9 +731,9 @@ else:
 #
 # ### Exercise 13.4 (hard): a probe and its control
 #
-# Write the gradient; scores may be in the thousands. Then the labels of the control task: `shares` (C,) are those of the classes, `coins` (V,) a number
-# from 0 up to 1 for each piece. A piece has class 0 if its coin is below the first share, class 1 if it is not but is below
-# the sum of the first two, and so on. Return the labels of the tokens `ids`.
+# Write the gradient; scores may be in the thousands. Then the labels of the control task: `shares` (C,) are those of the
+# classes, `coins` (V,) a number from 0 up to 1 for each piece. A piece has class 0 if its coin is below the first share,
+# class 1 if it is not but is below the sum of the first two, and so on. Return the labels of the tokens `ids`.
 
 
 # %%
@@ -1039,8 +1039,8 @@ lesson.check(other_weights, draw=draw_weights, same_as=by_basis, law=are_weights
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `C = p[:, None] * np.column_stack([v, np.ones(len(p))])` has the rows. What its columns can express of the wish is `C @ x` with the
-# `x` of `np.linalg.lstsq(C, wish, rcond=None)`.
+# `C = p[:, None] * np.column_stack([v, np.ones(len(p))])` has the rows. What its columns can express of the wish is
+# `C @ x` with the `x` of `np.linalg.lstsq(C, wish, rcond=None)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
