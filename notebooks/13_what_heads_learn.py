@@ -499,7 +499,9 @@ course.show(
 
 # %% [markdown]
 # So the size of the model was not what was missing. A head appears when the text pays for it, as chapter 08 saw with
-# neighbours. That is the kind of evidence to ask for when somebody says that a model "can't" or "has to".
+# neighbours. That is the kind of evidence to ask for when somebody says that a model "can't" or "has to". Two things are
+# missing in ours, and you can add them: as many steps on text that says everything once, and windows of held-out text for
+# the picture, which here is drawn from the text of the training.
 #
 # ## 4. What a head is worth
 #
@@ -966,6 +968,7 @@ course.say(
 # Read the two pictures together. A probe on vectors that nobody has trained is well above the coin: an untrained table has
 # a different random vector for each piece, and that is enough for a list. Its accuracy alone would have been called
 # knowledge. What training adds is the distance between the curves, and what *context* adds is the distance to the list.
+# That distance is a little too large: the best layer was chosen by the very tokens that it was measured on.
 #
 # ## 6. Is attention an explanation?
 #
