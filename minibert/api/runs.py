@@ -160,7 +160,7 @@ class Run:
         return str(self.folder)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Call:
     """Arguments of the call alone, beside the options of its run."""
 
@@ -184,7 +184,7 @@ class _Call:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class PretrainCall(_Call, PretrainOptions):
     """Arguments of `pretrain`."""
 
@@ -204,7 +204,7 @@ class PretrainCall(_Call, PretrainOptions):
         super().__post_init__()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class FinetuneCall(_Call, FinetuneOptions):
     """Arguments of `finetune`."""
 

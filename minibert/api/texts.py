@@ -13,12 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minibert import engines
-from minibert.api.base import Estimator, documented
+from minibert.api.base import Estimator
+from minibert.api.calls import documented
 from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.base.errors import InputError
+from minibert.base.options import option
 from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
 from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import BalanceArguments, WindowArguments
 from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
@@ -27,16 +30,12 @@ from minibert.tokenizer import Tokenizer
 
 
 @dataclass(eq=False, repr=False)
-class _OfTexts(Estimator):
+class _OfTexts(Estimator, WindowArguments):
     """Read texts and pairs of texts: what the estimators of this module have in common."""
 
-    text: str = "text"
-    second: str | None = None
-    label: str = "label"
-    long: str = "cut"
-    stride: int | None = None
-    pool: str | None = None
-    most_windows: int | None = None
+    text: str = option("text", "column of the texts in a table")
+    second: str | None = option(None, "column of the second texts, where there are pairs", default="")
+    label: str = option("label", "column of the labels")
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
@@ -71,7 +70,7 @@ class _OfTexts(Estimator):
 
 @documented
 @dataclass(eq=False, repr=False)
-class TextClassifier(_OfTexts):
+class TextClassifier(_OfTexts, BalanceArguments):
     """Predict a class for a text or a pair of texts.
 
     Attributes
@@ -86,9 +85,6 @@ class TextClassifier(_OfTexts):
     TextClassifier('runs/books', epochs=2)
     >>> classifier.fit(["a fine film", "a dull one"] * 10, ["good", "bad"] * 10)  # doctest: +SKIP
     """
-
-    class_weights: str | None = None
-    sampling: str | None = None
 
     KIND: ClassVar[str] = "classifier"
     TASK: ClassVar[str] = "classify"

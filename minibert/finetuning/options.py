@@ -18,6 +18,7 @@ from minibert.base.options import (
     WHOLE,
     Rules,
     RunOptions,
+    TrainingArguments,
     one_of,
     option,
 )
@@ -103,8 +104,128 @@ def _each(rules: Rules) -> Rules:
     return *one_by_one, once
 
 
-@dataclass(frozen=True)
-class FinetuneOptions(RunOptions):
+@dataclass(kw_only=True, eq=False, repr=False)
+class WindowArguments:
+    """What texts longer than the model become, where a task has one answer for a text or pair."""
+
+    long: str = option(
+        "cut",
+        "what becomes of texts longer than `max_length`: their ends are cut, or they are read in overlapping "
+        "windows (tasks with one answer for a text or pair)",
+        one_of(LONG),
+        choices=LONG,
+    )
+    stride: int | None = option(
+        None, "pieces that a window has in common with the one before", COUNT, default="a quarter of them"
+    )
+    pool: str | None = option(
+        None,
+        "how the windows of a text are made one: mean, max, or attention that is learnt",
+        one_of(POOLS),
+        choices=POOLS,
+        default="mean",
+    )
+    most_windows: int | None = option(
+        None, "most windows of a text, whose end is cut behind them", WHOLE, default=f"{MOST_WINDOWS}"
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BalanceArguments:
+    """How classes that are rare get more weight."""
+
+    class_weights: str | dict[str, float] | None = option(
+        None,
+        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
+        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
+        "comes, or NAME=WEIGHT,... with 1 for the others",
+        (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
+        metavar="WEIGHTS",
+        default="",
+    )
+    sampling: str | None = option(
+        None,
+        "balanced: each epoch draws equally many examples of every class, rare ones several times "
+        "(multilabel: a text counts as its rarest class)",
+        one_of((BALANCED,)),
+        choices=(BALANCED,),
+        default="",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SpanArguments:
+    """What is particular to finding answers in a text."""
+
+    span_weight: float = option(
+        0.5,
+        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
+        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FinetuneArguments(TrainingArguments):
+    """What all fine-tuning is given: the options that its runs and all estimators have in common."""
+
+    # data
+    max_length: int | None = option(
+        None,
+        "most tokens in a sequence, [CLS] and [SEP] included",
+        (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
+    )
+    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
+    # length of the run
+    epochs: float | tuple[float, ...] | None = option(
+        None,
+        "passes over the examples, or several numbers of them to try in turn: the paper's are 2,3,4",
+        _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
+        numbers="number of epochs",
+    )
+    max_steps: int | None = option(
+        None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
+    )
+    # model
+    dropout: float = option(
+        0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
+    )
+    freeze: int | None = option(
+        None, "leave the embeddings and the lowest N layers as they are", (*AT_MOST, *COUNT), default=""
+    )
+    bilstm: bool = option(
+        False,
+        "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
+        "minibert reads such a model, transformers has no counterpart",
+    )
+    # batches and optimizer
+    batch_size: int | tuple[int, ...] | None = option(
+        None,
+        "examples in a step, or several numbers of them to try in turn: the paper's are 16,32",
+        _each(WHOLE),
+        numbers="batch size",
+    )
+    accumulate: int = 1
+    learning_rates: float | tuple[float, ...] | None = option(
+        None,
+        "the highest learning rate, or several to try in turn: the paper's are "
+        + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
+        _each((("finite numbers above 0", lambda x: 0 < x < math.inf),)),
+        flag="--lr",
+        metavar="RATES",
+        default="by task and by the width of the model",
+        numbers="learning rate",
+    )
+    warmup: float = 0.1
+    bias_correction: bool = True  # without it small sets often fail to train
+    google_decay: bool = False
+    # the run
+    restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
+
+    UNDECIDED = "by task"
+
+
+@dataclass
+class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, SpanArguments, RunOptions):
     """Everything a fine-tuning run is a function of; stored in its folder as `finetune.json`.
 
     `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
@@ -143,50 +264,8 @@ class FinetuneOptions(RunOptions):
         metavar="SHARE",
         default="",
     )
-    stratified: bool = option(True, "take that share of each class, where examples have one")
-    max_length: int | None = option(
-        None,
-        "most tokens in a sequence, [CLS] and [SEP] included",
-        (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
-    )
-    long: str = option(
-        "cut",
-        "what becomes of texts longer than `max_length`: their ends are cut, or they are read in overlapping "
-        "windows (tasks with one answer for a text or pair)",
-        one_of(LONG),
-        choices=LONG,
-    )
-    stride: int | None = option(
-        None, "pieces that a window has in common with the one before", COUNT, default="a quarter of them"
-    )
-    pool: str | None = option(
-        None,
-        "how the windows of a text are made one: mean, max, or attention that is learnt",
-        one_of(POOLS),
-        choices=POOLS,
-        default="mean",
-    )
-    most_windows: int | None = option(
-        None, "most windows of a text, whose end is cut behind them", WHOLE, default=f"{MOST_WINDOWS}"
-    )
-    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
-    # length of the run
-    epochs: float | tuple[float, ...] | None = option(
-        None,
-        "passes over the examples, or several numbers of them to try in turn: the paper's are 2,3,4",
-        _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
-        numbers="number of epochs",
-    )
-    max_steps: int | None = option(
-        None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
-    )
+    stratified: bool = option(True, "take that share of each class, where examples have one", flag="")
     # model
-    dropout: float = option(
-        0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
-    )
-    freeze: int | None = option(
-        None, "leave the embeddings and the lowest N layers as they are", (*AT_MOST, *COUNT), default=""
-    )
     feature_based: str | None = option(
         None,
         "leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, last, "
@@ -196,58 +275,7 @@ class FinetuneOptions(RunOptions):
         default="",
     )
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
-    bilstm: bool = option(
-        False,
-        "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
-        "minibert reads such a model, transformers has no counterpart",
-    )
-    class_weights: str | None = option(
-        None,
-        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
-        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
-        "comes, or NAME=WEIGHT,... with 1 for the others",
-        (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
-        metavar="WEIGHTS",
-        default="",
-    )
-    sampling: str | None = option(
-        None,
-        "balanced: each epoch draws equally many examples of every class, rare ones several times "
-        "(multilabel: a text counts as its rarest class)",
-        one_of((BALANCED,)),
-        choices=(BALANCED,),
-        default="",
-    )
-    span_weight: float = option(
-        0.5,
-        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
-        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
-    )
-    # batches and optimizer
-    batch_size: int | tuple[int, ...] | None = option(
-        None,
-        "examples in a step, or several numbers of them to try in turn: the paper's are 16,32",
-        _each(WHOLE),
-        numbers="batch size",
-    )
-    accumulate: int = 1
-    learning_rates: tuple[float, ...] | None = option(
-        None,
-        "the highest learning rate, or several to try in turn: the paper's are "
-        + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
-        _each((("finite numbers above 0", lambda x: 0 < x < math.inf),)),
-        flag="--lr",
-        metavar="RATES",
-        default="by task and by the width of the model",
-        numbers="learning rate",
-    )
-    warmup: float = 0.1
-    bias_correction: bool = True  # without it small sets often fail to train
-    google_decay: bool = False
-    # the run
-    restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
 
-    UNDECIDED = "by task"
     BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:
@@ -341,7 +369,7 @@ class FinetuneOptions(RunOptions):
     @property
     def learning_rate(self) -> float:
         """Return the learning rate of a single run."""
-        (rate,) = self.learning_rates or ()
+        (rate,) = _listed(self.learning_rates)
         return rate
 
     @property
