@@ -11,6 +11,7 @@ from reprlib import repr as short
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibert import engines
 from minibert.api.base import Estimator
@@ -185,7 +186,7 @@ class TextClassifier(_OfTexts, BalanceArguments):
                 raise InputError(f"y has both {short(before)} and {short(value)}; give them one name.")
         self.classes_ = np.unique(np.array(list(by_name.values())))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each text.
 
         Parameters
@@ -200,7 +201,7 @@ class TextClassifier(_OfTexts, BalanceArguments):
         chosen = self.predict_proba(X).argmax(1)  # before `classes_`, which there is only after `fit`
         return self.classes_[chosen]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.
 
         Parameters
@@ -320,7 +321,7 @@ class MultilabelClassifier(TextClassifier):
     def _row(self, example: TextExample) -> dict[str, Any]:
         return super()._row(example) | {"label": list(example.label or ())}
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> NDArray[np.int64]:
         """Return which classes apply to each text.
 
         Parameters
@@ -377,7 +378,7 @@ class TextRegressor(_OfTexts):
         values = targets(target_rows(X, y, self.label, n), self._wrong)
         return list(map(float, values))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the number of each text.
 
         Parameters
