@@ -12,7 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+import numpy as np
 
 from minibert import engines
 from minibert.api.inputs import GENERATORS, plain, seed_of
@@ -35,6 +37,7 @@ from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import Rows, bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
+from minibert.reports.contents import Evaluation, FinetuneReport
 from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
@@ -42,6 +45,7 @@ from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
 from minibert.training.runlog import OnLog
 
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
+Metrics = TypeVar("Metrics", bound=Evaluation)
 
 
 class Figures(dict[str, Any]):
@@ -49,6 +53,11 @@ class Figures(dict[str, Any]):
 
     def __repr__(self) -> str:
         return measured_text(self)
+
+
+def _readable(metrics: Metrics) -> Metrics:
+    """Return metrics as a dictionary that shows them as a person reads them."""
+    return cast(Metrics, Figures(metrics))
 
 
 class NotFitted(InputError, AttributeError):
@@ -71,7 +80,7 @@ class Estimator(FinetuneArguments, ABC):
         None, "folder for the files of the run", default="a temporary one, until `fit` is done"
     )
     verbose: bool = option(False, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
-    random_state: Any = option(
+    random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
         0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
     )
     on_log: OnLog | None = option(
@@ -290,7 +299,7 @@ class Estimator(FinetuneArguments, ABC):
             raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
         return fitted
 
-    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
 
         Parameters
@@ -316,7 +325,7 @@ class Estimator(FinetuneArguments, ABC):
         predictions = self._predictions(examples)
         measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
         mistakes = measured.mistakes(model.tokenizer, model.max_length)
-        return Figures(report_of(measured, mistakes))
+        return _readable(report_of(measured, mistakes))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the metric that models of the task are chosen by, of some rows.
@@ -375,7 +384,7 @@ class Estimator(FinetuneArguments, ABC):
             named["label"] = self._asked
         model.save_pretrained(folder, named)
         if hasattr(self, "report_"):
-            atomic_json(folder / REPORT, self.report_ | {"folder": str(folder), "page": ""})
+            atomic_json(folder / REPORT, {**self.report_, "folder": str(folder), "page": ""})
         else:
             (folder / REPORT).unlink(missing_ok=True)  # of another model
 
@@ -483,7 +492,8 @@ class Estimator(FinetuneArguments, ABC):
 
     def _learn_report(self, report: dict[str, Any]) -> None:
         """Take over a report, without the places of files: those of `fit` may be gone."""
-        self.report_ = Figures({n: value for n, value in report.items() if n not in ("folder", "page")})
+        kept: Any = {name: value for name, value in report.items() if name not in ("folder", "page")}
+        self.report_: FinetuneReport = _readable(kept)
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         """Take over what `_stored` of a subclass has beside the parameters."""

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, get_type_hints
@@ -123,8 +124,8 @@ def with_parameters(text: str | None, kind: Any, before: str) -> str:
     for name in dict.fromkeys(names):
         hint = hints[name]
         shown = hint.__name__ if isinstance(hint, type) else str(hint)
-        shown = shown.replace("typing.", "").replace("pathlib._local.", "")
-        lines.append(f"{name} : {shown}")
+        without_modules = re.sub(r"[\w.]+\.(?=[A-Z])", "", shown)
+        lines.append(f"{name} : {without_modules}")
         lines.append(wrapper.fill(description(kind, name)))
     section = "\n".join(lines)
     about, heading, rest = inspect.cleandoc(text or "").partition(f"\n{before}\n")

@@ -242,8 +242,10 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     )
     _: KW_ONLY
     # data
-    columns: tuple[tuple[str, str], ...] = option((), "what is where in your table, as (('text', 'review'),)")
-    also: tuple[tuple[str, str], ...] = option(
+    columns: tuple[tuple[str, str], ...] | dict[str, str] = option(
+        (), "what is where in your table, as (('text', 'review'),)"
+    )
+    also: tuple[tuple[str, str], ...] | dict[str, str] = option(
         (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
     )
     also_examples: int | None = option(
@@ -326,9 +328,9 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path)) for name, path in self.also)
+        also = tuple((name, os.path.abspath(path)) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
-        names = [name for name, _ in self.columns]
+        names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
