@@ -7,6 +7,7 @@ nothing, so that `minibert --help` and a script that only wants the tokenizer st
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # editors and type checkers read this; Python does not
+    from minibert.api.encoder import TextEncoder as TextEncoder
     from minibert.api.loading import load as load
     from minibert.api.runs import Run as Run, finetune as finetune, pretrain as pretrain
     from minibert.api.texts import (
@@ -35,6 +36,7 @@ _MODULES = {
     "Run": "minibert.api.runs",
     "RunError": "minibert.base.errors",
     "TextClassifier": "minibert.api.texts",
+    "TextEncoder": "minibert.api.encoder",
     "TextRegressor": "minibert.api.texts",
     "TokenTagger": "minibert.api.words",
     "Tokenizer": "minibert.tokenizer",
