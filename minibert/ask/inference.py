@@ -15,7 +15,7 @@ from minibert.ask.encoded_inputs import is_encoded, sequence_of, sequences_of
 from minibert.ask.gaps import BATCH_TOKENS, fill_texts
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
-from minibert.base.model_names import folder_of
+from minibert.base.model_names import folder_of, on_disk
 from minibert.base.terminal import some_of
 from minibert.core import bert
 from minibert.core.arrays import Array, Params
@@ -285,7 +285,8 @@ class Bert:
         ----------
         folder : str or path
             Has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
-            `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
+            `bert_config.json` and `bert_model.ckpt.*`; or a name on the Hub, of a model that Hugging Face's
+            cache has; or `RUN@STEP`, a checkpoint that a run has kept.
         engine : str, default "auto"
             The engine by name.
         dtype : str or a type of NumPy's, default "float32"
@@ -310,6 +311,7 @@ class Bert:
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
+        folder = on_disk(folder)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))

@@ -214,7 +214,7 @@ def write_data(folder: Path) -> None:
     with lzma.open(folder / "imdb.jsonl.xz", "wt", encoding="utf-8") as file:
         for text, label in small_tasks.reviews(40, 1):
             file.write(json.dumps({"text": text, "label": label}) + "\n")
-    for name in ("all-MiniLM-L6-v2", "bert-base-uncased"):
+    for name in ("all-MiniLM-L6-v2", "bert-base-uncased", "google-bert/bert-base-uncased"):
         vocab_size = tuning_files.write_vocabulary(folder / name).vocab_size
         config = BertConfig.from_size("1-32-2", vocab_size=vocab_size, max_position_embeddings=512)
         Bert(config, initialise(config, seed=0)).save_pretrained(folder / name)
