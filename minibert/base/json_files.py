@@ -1,4 +1,4 @@
-"""JSON files (and TOML), read with bounds on size, depth and numbers, and checked for the types of their fields."""
+"""JSON files (and TOML), read with bounds on size, depth and numbers, and checked for their fields' types."""
 
 import dataclasses
 import json

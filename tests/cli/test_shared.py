@@ -241,15 +241,13 @@ def test_a_file_in_toml_has_the_same_options(tmp_path):
     words = ("--data", "glue", "--model", "m", "--out", "o")
     arguments = cli.parse_arguments(["finetune", "--config", str(tmp_path / "mine.toml"), *words])
     found = FinetuneOptions(**given_fields(FinetuneOptions, arguments))
-    assert found == FinetuneOptions(
-        "rte", "glue", "m", engine="numpy", learning_rates=(1e-5,), max_length=64
-    )
+    assert found == FinetuneOptions("rte", "glue", "m", engine="numpy", learning_rates=(1e-5,), max_length=64)
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("steps = 3\nsteps = 4", "mine.toml can't be read as TOML (Cannot overwrite a value (at line 2"),
+        ("steps = 3\nsteps = 4", "mine.toml can't be read as TOML (Cannot overwrite a value"),
         ("steps: 3", "mine.toml can't be read as TOML (Expected '=' after a key"),
         ("stpes = 3", "mine.toml: 'stpes' is not an option of this command; did you mean 'steps'?"),
         ("steps = 2020-01-01", "mine.toml: 'steps' is datetime.date(2020, 1, 1), expected a whole number"),

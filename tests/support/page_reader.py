@@ -185,7 +185,7 @@ def write_data(folder: Path) -> None:
     (folder / "news.txt").write_text("The team won the cup.\nThe minister resigned.\n")
     (folder / "gaps.txt").write_text("The [MASK] sleeps.\nThe whale is in the [MASK].\n")
     (folder / "terms.txt").write_text("helicopter\nspacecraft\n")
-    (folder / "rte.json").write_text('{"task": "rte", "data": "glue", "epochs": 1, "learning_rates": [3e-5]}')
+    (folder / "rte.toml").write_text('task = "rte"\ndata = "glue"\nepochs = 1\nlearning_rates = [3e-5]\n')
 
     tuning_files.write_data(folder)
     shutil.move(folder / "ner", folder / "conll2003")
