@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     from minibert.base.errors import InputError as InputError, RunError as RunError
     from minibert.core.batch import Batch as Batch
     from minibert.core.config import BertConfig as BertConfig
+    from minibert.experiments.comparison import compare as compare
     from minibert.explorer import show as show
     from minibert.tokenizer import Tokenizer as Tokenizer
 
@@ -40,6 +41,7 @@ _MODULES = {
     "TextRegressor": "minibert.api.texts",
     "TokenTagger": "minibert.api.words",
     "Tokenizer": "minibert.tokenizer",
+    "compare": "minibert.experiments.comparison",
     "finetune": "minibert.api.runs",
     "load": "minibert.api.loading",
     "pretrain": "minibert.api.runs",

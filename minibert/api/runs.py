@@ -66,8 +66,8 @@ class Run:
     report: dict[str, Any]  # what `report.json` holds
 
     @classmethod
-    def in_folder(cls, folder: str | Path) -> "Run":
-        """Return the finished run in a folder.
+    def open(cls, folder: str | Path) -> "Run":
+        """Open the finished run in a folder, as `pretrain` or `finetune` returned it.
 
         Parameters
         ----------
