@@ -18,6 +18,7 @@ from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
+from minibert.tokenizer.familiar import FamiliarNames
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
 
@@ -52,7 +53,7 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
-class Tokenizer:
+class Tokenizer(FamiliarNames):
     """Turn text into WordPiece ids and back.
 
     Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are one piece
@@ -100,8 +101,8 @@ class Tokenizer:
         The id of each piece; of equal pieces the last.
     special_ids : tuple of int
         Ids of [PAD] [UNK] [CLS] [SEP] [MASK], also as `pad_id`, `unk_id`, `cls_id`, `sep_id`, `mask_id`.
-    mask_token, mask_token_id : str and int
-        "[MASK]" and its id, as Hugging Face calls them.
+    mask_token, mask_token_id, cls_token, cls_token_id, … : str and int
+        "[MASK]" and its id, and so on, as `transformers` calls them.
     continuation : (V,) bool
         True where a piece goes on a word ("##").
     special_tokens : tuple of str
@@ -153,8 +154,6 @@ class Tokenizer:
         self.split_special_tokens = split_special_tokens
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
-        self.mask_token = SPECIAL_TOKENS[-1]  # as Hugging Face calls them
-        self.mask_token_id = self.mask_id
         self.continuation = np.array([piece.startswith("##") for piece in self.vocab])  # (V,) bool
         self.basic_tokenizer = BasicTokenizer(
             lower_case,
