@@ -1,10 +1,10 @@
 """`TextEncoder`: a vector for each text, as a transformer of scikit-learn."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -160,11 +160,14 @@ class TextEncoder(Parameterised):
                 progress.add(1)
         if self._output == "default":
             return vectors
-        library = import_module(self._output)
-        columns = list(self.get_feature_names_out())
-        if self._output == "pandas":
-            return library.DataFrame(vectors, columns=columns, index=getattr(X, "index", None))
-        return library.DataFrame(vectors, schema=columns)
+        names = list(self.get_feature_names_out())
+        if self._output == "polars":
+            import polars
+
+            return polars.DataFrame(vectors, schema=names)
+        import pandas
+
+        return pandas.DataFrame(vectors, columns=names, index=getattr(X, "index", None))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Load the model and return a vector for each text; see `transform`.
@@ -255,8 +258,7 @@ class TextEncoder(Parameterised):
         return True
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn import utils  # who asks for tags has imported it
-
+        utils = sys.modules["sklearn.utils"]  # which has been imported by whoever asks for this
         return utils.Tags(
             estimator_type=None,
             target_tags=utils.TargetTags(required=False),

@@ -15,6 +15,7 @@ from minibert.ask.encoded_inputs import is_encoded, sequence_of, sequences_of
 from minibert.ask.gaps import BATCH_TOKENS, fill_texts
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
+from minibert.base.foreign_names import answers_foreign_arguments
 from minibert.base.model_names import folder_of, on_disk
 from minibert.base.terminal import some_of
 from minibert.core import bert
@@ -114,6 +115,7 @@ class Encoded:
         return encoded_html(self)
 
     # -> (S,H)
+    @answers_foreign_arguments
     def vectors(self, pool: str | None = None, normalize: bool = False) -> np.ndarray:
         """Return one vector for each sequence, made of the last of `hidden_states`.
 
@@ -412,6 +414,7 @@ class Bert:
         """Number of parameters, heads included, the tied embedding counted once."""
         return self.params.flat.size
 
+    @answers_foreign_arguments
     def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
@@ -554,6 +557,7 @@ class Bert:
         [last] = self._states(batch, (self.config.L,))
         return last
 
+    @answers_foreign_arguments
     def fill_mask(
         self,
         text: str | list[str],

@@ -14,6 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
+from minibert.base.foreign_names import answers_foreign_arguments
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
@@ -217,6 +218,7 @@ class Tokenizer(FamiliarNames):
         case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
+    @answers_foreign_arguments
     def encode(self, text: str, *, add_special_tokens: bool = True, special: bool | None = None) -> list[int]:
         """Return the ids of a text as a list, [CLS] and [SEP] around them, as in Hugging Face's tokenizers.
 
@@ -281,6 +283,7 @@ class Tokenizer(FamiliarNames):
         truncation: str = "longest_first", special: bool | None = None, add_special_tokens: bool = True,
     ) -> BatchEncoding: ...  # fmt: skip
 
+    @answers_foreign_arguments
     def __call__(
         self,
         text: str | list[str] | list[tuple[str, str]],
@@ -416,6 +419,7 @@ class Tokenizer(FamiliarNames):
         encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, has_pairs, add_special_tokens, limit, self.vocab)
 
+    @answers_foreign_arguments
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to what stands before them, a space elsewhere.
 
