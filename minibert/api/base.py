@@ -18,17 +18,16 @@ import numpy as np
 
 from minibert import engines
 from minibert.api.inputs import GENERATORS, plain, seed_of
+from minibert.api.parameters import Parameterised
 from minibert.ask.inference import RUN, lay_out, require_no_other
 from minibert.base.errors import (
     DivergedError,
     InputError,
     Interrupted,
-    did_you_mean,
     naming,
     warn,
 )
 from minibert.base.files import atomic_json, atomic_text, sole_writer
-from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import read_json
 from minibert.base.options import option
 from minibert.base.reading import byte_pieces
@@ -65,7 +64,7 @@ class NotFitted(InputError, AttributeError):
 
 
 @dataclass(eq=False, repr=False)
-class Estimator(FinetuneArguments, ABC):
+class Estimator(Parameterised, FinetuneArguments, ABC):
     """Fine-tuning for data in memory; the subclasses say what is learnt.
 
     Parameters are only looked at by `fit`. They are the options of `minibert finetune` under their names
@@ -503,54 +502,6 @@ class Estimator(FinetuneArguments, ABC):
         return {name: value for name, value in vars(self).items() if name != "_scratch"}
 
     # scikit-learn's protocol
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default True
-            Of scikit-learn's protocol; it has no meaning here.
-
-        Returns
-        -------
-        dict
-        """
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def set_params(self, **parameters: Any) -> Self:
-        """Set some parameters, for the next `fit`.
-
-        Parameters
-        ----------
-        **parameters
-            By name.
-
-        Returns
-        -------
-        Estimator
-            Itself.
-
-        Raises
-        ------
-        InputError
-            When there is none of that name.
-        """
-        known = self.get_params().keys()
-        for name in parameters.keys() - known:
-            advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
-            raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
-        vars(self).update(parameters)
-        return self
-
-    def __repr__(self) -> str:
-        parts = [repr(os.fspath(self.model))]
-        for parameter in fields(self):
-            value = getattr(self, parameter.name)
-            default = self.model if parameter.name == "model" else parameter.default
-            if value is not default and repr(value) != repr(default):
-                parts.append(f"{parameter.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(parts)})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", None) is not None

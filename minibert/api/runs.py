@@ -68,8 +68,8 @@ class Run(Generic[Report]):
     report: Report  # what `report.json` holds: of `pretrain` a PretrainReport, of `finetune` a FinetuneReport
 
     @classmethod
-    def in_folder(cls, folder: str | Path) -> "Run[Any]":
-        """Return the finished run in a folder.
+    def open(cls, folder: str | Path) -> "Run[Any]":
+        """Open the finished run in a folder, as `pretrain` or `finetune` returned it.
 
         Parameters
         ----------

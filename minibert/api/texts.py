@@ -21,6 +21,7 @@ from minibert.base.errors import InputError
 from minibert.base.options import option
 from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
+from minibert.finetuning.explaining import Explanation, explain
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import BalanceArguments, WindowArguments
 from minibert.model.ops import Ops
@@ -67,6 +68,40 @@ class _OfTexts(Estimator, WindowArguments):
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         self._pairs = self._model.pair
+
+    def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
+        """Compute what each word of a text speaks for an answer: the gradient of its score times the input.
+
+        Parameters
+        ----------
+        text : str or tuple of two str
+            One text, or a pair.
+        answer : object, optional
+            The class to explain, one of `classes_`; None: the likeliest. A number has no classes.
+
+        Returns
+        -------
+        Explanation
+            `words`, each with its score in nats of the log-odds of the class, or in units of the number. In a
+            notebook it is shown as the coloured text, with a sentence on what a score does not mean.
+
+        Raises
+        ------
+        InputError
+            When there is no such class, several texts are given, or the text takes more than one window.
+
+        Examples
+        --------
+        >>> classifier.explain("a fine film").top(1)  # doctest: +SKIP
+        [Word(word='fine', score=1.84)]
+        """
+        model = self._model
+        if not isinstance(text, str | tuple):
+            raise InputError(f"text={short(text)} is several; give one text, or a pair as a tuple.")
+        [example] = self._examples([text])
+        name = None if answer is None else str(answer).strip()
+        with engines.limited_threads(self.threads, model.ops):
+            return explain(model, example, name)
 
 
 @documented

@@ -16,7 +16,8 @@ from minibert.ask.encoded_inputs import is_encoded, sequence_of, sequences_of
 from minibert.ask.gaps import BATCH_TOKENS, Guesses, fill_texts
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
-from minibert.base.model_names import folder_of
+from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.model_names import folder_of, on_disk
 from minibert.base.terminal import some_of
 from minibert.core import bert
 from minibert.core.arrays import Array, Floats, Params
@@ -115,6 +116,7 @@ class Encoded:
         return encoded_html(self)
 
     # -> (S,H)
+    @answers_foreign_arguments
     def vectors(self, pool: str | None = None, normalize: bool = False) -> Floats:
         """Return one vector for each sequence, made of the last of `hidden_states`.
 
@@ -286,7 +288,8 @@ class Bert:
         ----------
         folder : str or path
             Has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
-            `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
+            `bert_config.json` and `bert_model.ckpt.*`; or a name on the Hub, of a model that Hugging Face's
+            cache has; or `RUN@STEP`, a checkpoint that a run has kept.
         engine : str, default "auto"
             The engine by name.
         dtype : str or a type of NumPy's, default "float32"
@@ -311,6 +314,7 @@ class Bert:
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
+        folder = on_disk(folder)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))
@@ -411,6 +415,7 @@ class Bert:
         """Number of parameters, heads included, the tied embedding counted once."""
         return self.params.flat.size
 
+    @answers_foreign_arguments
     def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
@@ -561,6 +566,7 @@ class Bert:
     def fill_mask(
         self, text: list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
     ) -> list[list[Guesses]]: ...
+    @answers_foreign_arguments
     def fill_mask(
         self,
         text: str | list[str],

@@ -14,7 +14,7 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_mean
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
-from minibert.base.json_files import dataclass_error, read_json, schema_error
+from minibert.base.json_files import dataclass_error, read_json, read_toml, schema_error
 from minibert.core.optim import KINDS
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -306,14 +306,14 @@ class RunOptions(TrainingArguments):
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
+        """Return the fields in a file, any of them, with what is given in their place or beside them.
 
         What has its default value anyway is left out, as if nobody had chosen it.
 
         Parameters
         ----------
         path : str or path
-            The file.
+            The file: TOML where its name ends in .toml, and JSON otherwise.
         given : dict
             Fields from elsewhere, which count for more.
 
@@ -327,7 +327,8 @@ class RunOptions(TrainingArguments):
         InputError
             When the file can't be read, has a name that is no field, or a value that is of another type.
         """
-        configured = cls._renamed(read_json(path))
+        is_toml = Path(path).suffix == ".toml"
+        configured = cls._renamed(read_toml(path) if is_toml else read_json(path))
         cls._require_names(path, configured)
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})

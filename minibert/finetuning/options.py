@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.base.model_names import on_disk
 from minibert.base.options import (
     AT_MOST,
     COUNT,
@@ -318,8 +319,9 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
 
     def _normalise(self) -> None:
         """Bring values that may be given in several forms to one of them: whole paths, tuples, strings."""
-        for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
-            object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
+        # Whole paths, for a run is asked from anywhere.
+        object.__setattr__(self, "data", os.path.abspath(self.data))
+        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model)))
         for name, what in PAIRS.items():
             given = getattr(self, name)
             pairs = given.items() if isinstance(given, dict) else given

@@ -70,7 +70,7 @@ def test_reports_of_fine_tuning_and_evaluations_are_what_their_types_say(folder)
     names = [str(folder / name) for name in ("sst2", "model")]
     run = minibert.finetune("sst2", *names, out=folder / "run", show=False, **FAST)
     assert is_of(stored(run.report), FinetuneReport)
-    assert is_of(stored(minibert.Run.in_folder(folder / "run").report), FinetuneReport)
+    assert is_of(stored(minibert.Run.open(folder / "run").report), FinetuneReport)
     evaluation = finetuning.evaluate(folder / "run", engine="numpy")
     assert is_of(stored(evaluation), Evaluation) and evaluation["models"] == [str(folder / "run")]
     predictions = finetuning.classify(folder / "run", ["a fine film"], engine="numpy")
@@ -107,4 +107,4 @@ def test_reports_of_pre_training_are_what_their_type_says(folder):
     run = minibert.pretrain(corpus, steps=2, out=folder / "pretrained", **small)
     assert is_of(stored(run.report), PretrainReport)
     assert is_of(stored(run.report["held_out"]), HeldOutMetrics)
-    assert is_of(stored(minibert.Run.in_folder(folder / "pretrained").report), PretrainReport)
+    assert is_of(stored(minibert.Run.open(folder / "pretrained").report), PretrainReport)

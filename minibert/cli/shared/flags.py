@@ -223,7 +223,7 @@ def add_config(group: Any, stored: str) -> None:
     stored : str
         The file of that kind that every run has in its folder, for the help.
     """
-    text = f"read options from a JSON file, such as the {stored} of a run; flags count for more"
+    text = f"read options from a JSON or TOML file, such as the {stored} of a run; flags count for more"
     add_flag(group, "--config FILE", text)
 
 
