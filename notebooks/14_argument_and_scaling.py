@@ -203,7 +203,7 @@ for factor in rows["BERT"]:
 # ## 2. Runs that cost a second
 #
 # For the rest of this chapter we need many runs. So the text is that of the books in letters, as in chapter 08, and the
-# models read from left to right. The reason is that plateau of chapter 08: small masked models sit on it for a time
+# models read from left to right. The reason is the plateau of chapter 08: small masked models sit on it for a time
 # that chance decides, and a law can't be seen through that. A model that predicts the next letter has its own letter to
 # go by, and learns from the first step.
 
@@ -623,7 +623,7 @@ def draw_candidates(rng):
     return x, y, np.linspace(0, y.min() - 0.02, int(rng.integers(10, 20)))
 
 
-lesson.check(choose_floor, draw=draw_candidates, same_as=choose_by_equations, times=15)
+lesson.check(choose_floor, draw=draw_candidates, same_as=choose_by_equations, times=40)
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -869,8 +869,8 @@ course.show(
 # %% [markdown]
 # If it was outside, that is the more instructive case. The interval answers one question only: what would other *seeds*
 # have predicted? It takes for granted that the law has the right form, and that nothing new begins to matter further out.
-# Here the size of the model does: with 32 units there is a limit to what more letters can teach, which short runs don't
-# feel. An interval knows nothing of what was never varied.
+# The size of the model is a candidate: 32 units can hold only so much, and a short run does not feel that. An interval
+# knows nothing of what was never varied.
 #
 # A law that fits beautifully still says nothing about what was learnt. For that there are the tables.
 
@@ -1048,14 +1048,14 @@ course.say(
 
 # %% [markdown]
 # Chinchilla's finding was $m \approx \frac12$: size and text should grow together. Kaplan and others had found more for the
-# size, in part because their shorter runs had not been given a schedule of their own. That is why each of ours has one.
+# size; Hoffmann and others trace this to schedules that did not end where the runs did. That is why each of ours has its own.
 #
 # **How far do these curves carry?** Not to BERT. Two amounts of compute a factor of four apart make no law, whatever the
-# digits of $m$. At this size the tables of the pieces weigh as much as the layers; one learning rate serves all sizes,
-# though the best one changes with the width; letters are not pieces; and nobody has fine-tuned anything: a lower loss is
-# not yet a better answer to a task. What does carry over is the way: fixed compute, schedules of their own, several seeds,
-# a prediction before the run. `minibert/experiments` does the same at the scale of hours, and
-# `docs/experiments.md` says of each ordering in the paper whether it shows at that scale, and which stayed undecided.
+# digits of $m$. One learning rate serves all sizes here, though the best one changes with the width; letters are not
+# pieces; and nobody has fine-tuned anything: a lower loss is not yet a better answer to a task. What does carry over is
+# the way: fixed compute, schedules of their own, several seeds, a prediction before the run. `minibert/experiments/` has
+# the paper's own tables at the scale of hours, and `docs/experiments.md` says of each ordering in them whether it shows at
+# that scale, and which stayed undecided.
 #
 # ## What we saw
 #
