@@ -706,8 +706,12 @@ course.show(
 )
 
 # %% [markdown]
-# Look at where the curves part: to the right of the points, where no run is. Both describe what we have measured, and
-# they promise different things. This is the trouble with every law that is extrapolated, and the reason to test it.
+# Look at the right picture before you believe either. Scatter about zero would be the luck of seeds. A *shape* says that
+# the form is wrong: if the points in the middle lie above the law and those at both ends below it, the runs get better
+# faster and faster, and a power law only ever slows down. Runs as short as these are still in their first lessons. And if
+# the points left out choose a floor of zero, they can't tell any $E$ at all: then both laws are the same one. Where they
+# do differ, they part to the right of the points, where no run is. This is the trouble with every law that is
+# extrapolated, and the reason to test it.
 #
 # ## 5. A prediction, and then the run
 #
@@ -867,10 +871,11 @@ course.show(
 )
 
 # %% [markdown]
-# If it was outside, that is the more instructive case. The interval answers one question only: what would other *seeds*
-# have predicted? It takes for granted that the law has the right form, and that nothing new begins to matter further out.
-# The size of the model is a candidate: 32 units can hold only so much, and a short run does not feel that. An interval
-# knows nothing of what was never varied.
+# (With a floor of zero the laws with and without one are the same, and neither is nearer.) If the outcome was outside,
+# that is the more instructive case. The interval answers one question only: what would other *seeds* have predicted? It
+# takes for granted that the law has the right form. A run that ends below its interval says that the bend in what was
+# left over goes on; one that ends above it, that something has begun to be scarce, such as units: 32 can hold only so
+# much, and a short run does not feel that. An interval knows nothing of what was never varied.
 #
 # A law that fits beautifully still says nothing about what was learnt. For that there are the tables.
 
@@ -1047,6 +1052,10 @@ course.say(
 )
 
 # %% [markdown]
+# First look whether the dotted lines in the left picture lie *among* the points. Where one does not, the bottom was not
+# measured: it is the parabola, continued to sizes that nobody has tried, and $m$ and its range are worth nothing. Add
+# smaller or larger sizes to the list, until each valley has two slopes, and run it again.
+#
 # Chinchilla's finding was $m \approx \frac12$: size and text should grow together. Kaplan and others had found more for the
 # size; Hoffmann and others trace this to schedules that did not end where the runs did. That is why each of ours has its own.
 #
@@ -1062,9 +1071,9 @@ course.say(
 # * A comparison isolates a factor if nothing else differs, and the list of what differs is never complete. In Table 5 the
 #   direction comes together with the number of targets.
 # * A single pair of runs can have the wrong sign. With $S$ paired seeds the sign-flip test can't go below $2/2^S$.
-# * Laws that agree on the points may part beyond them. Points left out choose between them better than the fit.
+# * What a law leaves over says more of its form than how small it is. Points left out choose a floor better than the fit.
 # * A prediction counts if it was written down before. Its interval covers what was varied, and nothing else.
-# * At fixed compute there is a best size, and it grows with the compute.
+# * At fixed compute one size is best. Only sizes on both sides of it show where it is.
 #
 # ## Words
 #
