@@ -108,3 +108,20 @@ def test_blocks_read_eps_from_the_configuration(number):
     wrong = verdicts(number, code.replace("config.layer_norm_eps", "1e-12"))
     assert "failed" in {one.state for one in wrong}
     assert any("large eps" in one.text for one in wrong)
+
+
+BY_COLUMNS = """
+def column_sums(x, out):
+    for j in range(x.shape[1]):
+        out[j] = 0
+        for i in range(x.shape[0]):
+            out[j] += x[i, j]
+    return out
+"""
+
+
+def test_right_sums_in_the_wrong_order_fetch_too_many_lines():
+    wrong = verdicts("16.2", BY_COLUMNS)
+    assert {one.state for one in wrong} == {"failed"}
+    assert all("cache lines are fetched" in one.text for one in wrong)
+    assert {one.state for one in verdicts("16.2", solution("16.2"))} == {"passed"}
