@@ -80,6 +80,9 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), Foreign(("lower_case",))),
     "num_labels": Foreign((), "The classes are those of the data; leave it out."),
     **dict.fromkeys(("num_frozen_layers", "freeze_layers", "freeze_encoder"), Foreign(("freeze",))),
+    # vectors
+    **dict.fromkeys(("normalize_embeddings", "normalise"), Foreign(("normalize",))),
+    **dict.fromkeys(("pooling", "pooling_mode"), Foreign(("pool",))),
     # data
     **dict.fromkeys(("max_seq_length", "max_seq_len", "max_len", "maxlen", "model_max_length"), _LENGTH),
     **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), _LENGTH),
@@ -98,7 +101,10 @@ FOREIGN_NAMES = {
     # the run
     **dict.fromkeys(("output_dir", "out_dir", "outdir", "save_dir", "logging_dir", "output"), _OUT),
     **dict.fromkeys(("random_state", "random_seed", "seed", "rng"), _SEED),
-    **dict.fromkeys(("verbose", "verbosity", "show", "progress", "disable_tqdm", "quiet", "silent"), _SHOW),
+    **dict.fromkeys(
+        ("verbose", "verbosity", "show", "progress", "show_progress_bar", "disable_tqdm", "quiet", "silent"),
+        _SHOW,
+    ),
     **dict.fromkeys(
         ("n_jobs", "num_threads", "n_threads", "num_workers", "dataloader_num_workers"), _THREADS
     ),

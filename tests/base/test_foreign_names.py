@@ -16,15 +16,16 @@ from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_NAMES, advice
 
 FINETUNE = {field.name for field in fields(FinetuneCall)}
 PRETRAIN = {field.name for field in fields(PretrainCall)}
+ENCODER = {field.name for field in fields(minibert.TextEncoder)}
 CLASSIFIER = {field.name for field in fields(minibert.TextClassifier)}
 
 
 @pytest.mark.parametrize("name", FOREIGN_NAMES)
 def test_what_a_foreign_name_is_answered_with_exists(name):
     foreign = FOREIGN_NAMES[name]
-    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER
+    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER | ENCODER
     assert foreign.ours or foreign.note
-    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER)]
+    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER, ENCODER)]
     assert any(answered), "no function has anything of the kind"
 
 
