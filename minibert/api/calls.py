@@ -122,7 +122,7 @@ def with_parameters(text: str | None, kind: Any) -> str:
     for name in dict.fromkeys(names):
         hint = hints[name]
         shown = hint.__name__ if isinstance(hint, type) else str(hint)
-        without_modules = re.sub(r"[\w.]+\.(?=[A-Z])", "", shown)
+        without_modules = re.sub(r"\w[\w.]*", lambda found: found[0].rpartition(".")[2], shown)
         lines.append(f"{name} : {without_modules}")
         lines.append(wrapper.fill(description(kind, name)))
     section = "\n".join(lines)
