@@ -91,7 +91,7 @@ def fill_texts(
     tokenizer = model.tokenizer
     words = {} if targets is None else _target_ids(tokenizer, targets)
     if words and pieces > 1:
-        problem = f"{pieces=} is for guesses, and `targets` are given"
+        problem = f"{pieces=} is for free guesses, but `targets` names the words"
         raise InputError(f"{problem}; leave one of them out.", pieces=pieces, targets=targets)
     require_masked_lm(model)
     sequences = [tokenizer(text, special=True).ids for text in texts]

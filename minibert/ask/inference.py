@@ -321,7 +321,7 @@ class Bert:
         model._source = str(folder)
         if model.modules is not None and (lacking := model.modules.not_done):
             advice = "vectors are not those of SentenceTransformer.encode"
-            warn(f"{folder} is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
+            warn(f"'{folder}' is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
         return model
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -733,7 +733,7 @@ def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
     architectures = fields_in(folder).get("architectures")
     if architectures:
         names = ", ".join(map(str, architectures))
-        what = f"{folder} is a {names}, whose head ({some_of(of_head)}) is not known here"
+        what = f"'{folder}' is a {names}, whose head ({some_of(of_head)}) is not known here"
         warn(f"{what}: only its BERT is loaded, and what the head answers can't be asked.")
 
 
@@ -814,7 +814,7 @@ def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
     if held:
         whose = "a pre-training run" if held[0] == RUN else "a fine-tuned model"
         raise InputError(
-            f"{folder} holds {held[0]} of {whose}, which this would spoil; choose another folder."
+            f"'{folder}' holds {held[0]} of {whose}, which this would spoil; choose another folder."
         )
 
 

@@ -243,7 +243,7 @@ def nearest_folder(folder: Path, instead: str) -> Path:
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise InputError(f"{there} is a file, not a folder; choose {instead}.")
+        raise InputError(f"'{there}' is a file, not a folder; choose {instead}.")
     return there
 
 
@@ -265,10 +265,10 @@ def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
     folder = Path(folder)
     there = nearest_folder(folder, instead)
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))  # nothing is left behind
+        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))  # nothing remains
     except OSError as error:
-        what = "written into" if there == folder else f"made in {there}"
-        raise InputError(f"{folder} can't be {what} ({error.strerror}); choose {instead}.") from error
+        what = "written into" if there == folder else f"made in '{there}'"
+        raise InputError(f"'{folder}' can't be {what} ({error.strerror}); choose {instead}.") from error
 
 
 @contextmanager
@@ -335,7 +335,7 @@ def require_same(path: Path, opened: os.stat_result) -> None:
     if not same:
         what = f"{path} was removed, moved or replaced while a run was writing into it"
         advice = "go on with resume=True if the checkpoints are there, or start again."
-        raise RunError(f"{what}, so that what is there now is not whole; {advice}")
+        raise RunError(f"{what}, so that what is there now is incomplete; {advice}")
 
 
 @contextmanager
@@ -351,7 +351,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"Another process is writing into {folder}; wait for it, or choose another `out`."
+            message = f"Another process is writing into '{folder}'; wait for it, or choose another `out`."
             raise InputError(message) from None
         except OSError:  # a network drive without locks
             pass
@@ -463,7 +463,7 @@ def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "")
     InputError
         When a file is gone or altered.
     """
-    advice = advice or f"remove {folder} and go on with resume=True, which makes it again."
+    advice = advice or f"remove '{folder}' and go on with resume=True, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
         if not os.path.isfile(path):
@@ -533,7 +533,9 @@ def require_own(folder: str | Path) -> None:
     for name in OWN:
         place = Path(os.path.realpath(home / name))
         if not place.is_relative_to(home):
-            what = f"a link to {place}, outside the run's folder, where the run would write and remove files"
+            what = (
+                f"a link to '{place}', outside the run's folder, where the run would write and remove files"
+            )
             raise InputError(f"{Path(folder) / name} is {what}; remove it or choose another `out`.")
 
 

@@ -55,12 +55,12 @@ def locate(model: str | Path) -> Place:
     if step in kept:
         return Place(Path(run), kept[step])
     if not kept:
-        raise InputError(f"{run} has kept no step {step!r}; it has no checkpoints, so name {run} itself.")
+        raise InputError(f"'{run}' has no checkpoint of step {step!r}, nor any other; name '{run}' itself.")
     steps = list(kept)
     if len(steps) > _SHOWN:
         steps = [*steps[: _SHOWN // 2], "…", *steps[-_SHOWN // 2 :]]
     choice = f"choose from {', '.join(steps)} (minibert pretrain --keep 0 keeps every checkpoint)"
-    raise InputError(f"{run} has kept no step {step!r}; {choice}.")
+    raise InputError(f"'{run}' has no checkpoint of step {step!r}; {choice}.")
 
 
 def config_in(folder: Path, is_tensorflow: bool = False) -> Path:
@@ -204,10 +204,10 @@ def no_such_model(model: str | Path) -> MissingFile:
     is_file = path.is_file()
     there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
-        there = f"{name} is a file"
+        there = f"{name!r} is a file"
     may_be_theirs = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not is_file
     if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
         place = Path(name).name
-        fetch = f"fetch it with Hugging Face's tool, hf download {name} --local-dir {place}, and name {place}"
-        return MissingFile(f"{there}; if it is a model on the Hub, {fetch}.")
+        fetch = f"download it first (hf download {name} --local-dir {place}) and name {place}"
+        return MissingFile(f"{there}; if it is a model on the Hugging Face Hub, {fetch}.")
     return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")

@@ -260,7 +260,7 @@ class RunOptions:
         try:
             stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
-            raise InputError(f"{path} is missing: there is no run to resume; leave out `resume`.") from error
+            raise cls._nothing_to_resume(Path(path)) from error
         try:
             stored = cls._renamed(stored)
             wrong = dataclass_error(cls, stored)
@@ -273,6 +273,15 @@ class RunOptions:
         except InputError as error:
             what = f"{path} does not hold the options of a run ({str(error).rstrip('.')})"
             raise InputError(f"{what}; name the folder of one.") from error
+
+    @classmethod
+    def _nothing_to_resume(cls, path: Path) -> InputError:
+        """Return the error for a folder without stored options, or with those of a run of another kind."""
+        for command, file in (("pretrain", "training.json"), ("finetune", "finetune.json")):
+            if file != path.name and (path.parent / file).exists():
+                what = f"'{path.parent}' holds a run of minibert {command}"
+                return InputError(f"{what}; resume it with that, or choose another `out`.")
+        return InputError(f"{path} is missing: there is no run to resume; leave out `resume`.")
 
     @classmethod
     def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,7 +316,7 @@ class RunOptions:
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})
         if wrong:
-            raise InputError(f"{path}: {wrong}; correct it.")
+            raise InputError(f"{wrong}; correct it.", where=str(path))
         chosen = {name: value for name, value in configured.items() if value != getattr(cls, name, ...)}
         return chosen | cls._instead(given)
 
@@ -324,7 +333,7 @@ class RunOptions:
             advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
             if name not in by_flag:  # perhaps a name that other libraries have for it
                 advice = advice_for(name, fields) or advice
-            raise InputError(f"{path}: {short(name)} is not an option of this command; {advice}")
+            raise InputError(f"{short(name)} is not an option of this command; {advice}", where=str(path))
 
     def resolved(self) -> Self:
         """Return the same with every `None` that a recipe answers filled in."""

@@ -261,7 +261,8 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
         size += len(piece) - cut
         if size > LONGEST_LINE:
             advice = "a file of lines is expected: break it into lines, e.g. with fold -s."
-            raise InputError(f"{source}, line {number} has more than {LONGEST_LINE >> 20} MiB; {advice}")
+            message = f"the line has more than {LONGEST_LINE >> 20} MiB; {advice}"
+            raise InputError(message, where=f"{source}, line {number}")
     if last := b"".join(waiting):
         yield last
 

@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> None:
     has_classes = arguments.classes is not None
     asked = {name: getattr(arguments, name) for name in ("template", "several") if getattr(arguments, name)}
     if asked and not has_classes:
-        raise InputError(f"--{next(iter(asked))} is for --classes; name some.")
+        raise InputError(f"--{next(iter(asked))} is for --classes; give those as well, or leave it out.")
     if n_texts > 2 and not has_classes:
         raise InputError(f"{n_texts} texts are not a pair; give one or two, or many with --file.")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "

@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> None:
     from minibert.experiments.comparison import compare
 
     if arguments.by and not arguments.out:
-        raise InputError("--by is for the curves, which only a page has; name it with --out.")
+        raise InputError("--by is for the curves, which only a page has; name the page with --out.")
     if arguments.out:  # before the work
         require_folder(page_path(arguments.out).parent)
     comparison = compare(arguments.runs, arguments.by or "step")

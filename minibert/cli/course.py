@@ -50,10 +50,10 @@ def run(arguments: Namespace) -> None:
     folder = Path(arguments.folder)
     sources = sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))
     if not sources:
-        raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
+        raise InputError(f"{notebook_folder()} has no notebooks; reinstall minibert from a checkout.")
     there = [path.name for path in sources if (folder / path.name).exists()]
     if there:
-        raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
+        raise InputError(f"'{folder}' has {some_of(there)} already; choose another folder.")
     require_folder(folder, "another folder")
     for path in sources:
         notebook = read_json(path)

@@ -108,11 +108,13 @@ def run(arguments: Namespace) -> None:
     part = Part.parse(arguments.part or "1/1")
     out = Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
-        raise InputError(f"--show {arguments.show} is not a number of instances; give from 0 to {MOST:,}.")
+        raise InputError(
+            f"--show {arguments.show} is not a possible number of instances; give 0 to {MOST:,}."
+        )
     if arguments.seed < 0:
         raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
     if arguments.show and part.parts > 1:
-        raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
+        raise InputError(f"--show needs whole shards; leave it out with --part {part}.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)

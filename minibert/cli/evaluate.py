@@ -70,10 +70,10 @@ def run(arguments: Namespace) -> None:
         return
     model = next(path for path in arguments.model if not is_finetuned(path))
     if len(arguments.model) > 1:
-        raise InputError(f"{model} is not fine-tuned, so it can't be averaged with others; give it alone.")
-    _refuse(arguments, f"{model} is not fine-tuned", "data split task dtype")
+        raise InputError(f"'{model}' is not fine-tuned, so it can't be averaged with others; give it alone.")
+    _refuse(arguments, f"'{model}' is not fine-tuned", "data split task dtype")
     if arguments.per_byte:
-        _refuse(arguments, "--per-byte reads windows of its own", "seq_length targets")
+        _refuse(arguments, "--per-byte has its own windows", "seq_length targets")
     from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
@@ -110,9 +110,11 @@ def _run_task(arguments: Namespace) -> None:
     from minibert.reports.results import measured_text
 
     if arguments.corpus:
-        what = f"{arguments.model[0]} holds a fine-tuned model, which is measured on its task"
-        raise InputError(f"{what} and not on {arguments.corpus[0]}; name a folder with --data, or nothing.")
-    _refuse(arguments, f"{arguments.model[0]} is fine-tuned", "per_byte seq_length targets layout column")
+        what = f"'{arguments.model[0]}' holds a fine-tuned model, which is measured on its task"
+        raise InputError(
+            f"{what} and not on '{arguments.corpus[0]}'; leave that out, or give the task's data with --data."
+        )
+    _refuse(arguments, f"'{arguments.model[0]}' is fine-tuned", "per_byte seq_length targets layout column")
     arguments.split = arguments.split or "dev"
     show = not (arguments.json or arguments.quiet)
     report = evaluate(arguments.model, **measured_as(arguments), show=show)

@@ -143,7 +143,7 @@ def run(arguments: Namespace) -> None:
 
     if arguments.onnx and (pools_last or params.head.lstm or params.head.pool):
         what = "its last token, LSTMs or windows, which transformers does not know"
-        raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")
+        raise InputError(f"--onnx: the head of '{source}' reads {what}; leave it out.")
     head = _kind_of_head(params, missing)
     is_step = folder != weights.parent
     name = dest.resolve().name
@@ -198,7 +198,7 @@ def _check(arguments: Namespace, dest: Path) -> None:
     from minibert.hub.onnx import require_libraries
 
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
-        raise InputError(f"{dest} exists and is not empty; choose another --out.")
+        raise InputError(f"'{dest}' exists and is not empty; choose another --out.")
     require_folder(dest)
     if arguments.onnx:
         require_libraries()

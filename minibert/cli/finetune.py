@@ -120,27 +120,27 @@ def run(arguments: Namespace) -> None:
         needed = {"task": "TASK", "data": "--data", "model": "--model"}
         lacking = ", ".join(word for name, word in needed.items() if name not in given)
         if lacking:
-            raise InputError(
-                f"A new run also needs {lacking}; to go on with a run, give --resume and its --out."
-            )
+            raise InputError(f"A new run needs {lacking}; to resume a run, give --resume and its --out.")
         options = FinetuneOptions(**given)
     # Checked here and not by the options, which can't tell a default from the same value that was given.
     if "width" in given and not options.feature_based:
-        raise InputError("--width is that of the LSTMs of --feature-based; give that as well.")
+        raise InputError("--width sets the size of the LSTMs of --feature-based; give that as well.")
     no_effect_on_lstms = {
-        "span_weight": "which finds no spans",
-        "attention_dropout": "whose LSTMs do not attend",
+        "span_weight": "which predicts no spans",
+        "attention_dropout": "whose LSTMs have no attention",
     }
     for name, why in no_effect_on_lstms.items():
         if name in given and options.feature_based:
-            raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
+            raise InputError(
+                f"{flags.flag_of(name)} has no effect with --feature-based, {why}; leave it out."
+            )
     out = Path(arguments.out)
     show = not arguments.quiet
     try:
         report = finetune(options, out, resume=arguments.resume, show=show, began=began)
     except KeyboardInterrupt:
         if show and (out / OPTIONS_FILE).exists():
-            say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
+            say(f"Resume with: minibert finetune --resume --out {shlex.quote(str(out))}")
         raise
     emit(json_text(report) if arguments.json else report_text(report))
 

@@ -84,10 +84,10 @@ def run(arguments: Namespace) -> int:
         raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
     others = sorted(set(names) - {"table1", "table7"})
     if arguments.model and others:
-        what = f"--model stands for a pre-training, and {', '.join(others)} compares several"
+        what = f"--model takes the place of one pre-training, but {', '.join(others)} compares several"
         raise InputError(f"{what}; give it with table1 and table7 only.")
     if data and not Path(data).is_dir():
-        raise InputError(f"--data {data} is not a folder; name the one with the files of tasks.")
+        raise InputError(f"--data {data} is not a folder; name the folder with the files of the tasks.")
     plan = Plan(out, scale, data and Path(data), tuple(arguments.text), arguments.model)
     seeds = range(arguments.seeds or scale.seeds)
     tables = [TABLES[name] for name in names]

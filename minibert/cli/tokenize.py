@@ -115,7 +115,9 @@ def run(arguments: Namespace) -> None:
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
-        raise InputError(f"--pair takes texts two by two, not {len(arguments.texts)}; give each its second.")
+        raise InputError(
+            f"--pair takes texts two by two, not {len(arguments.texts)}; give every first text a second one."
+        )
     options = text_rules(not arguments.lower_case, arguments.keep_accents)
     if arguments.compat:
         options = options | {"compat": arguments.compat}

@@ -92,8 +92,8 @@ def run(arguments: Namespace) -> None:
 
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
-        what = f"--report-on learns nothing, which {' and '.join(map(flags.flag_of, given))} would be for"
-        raise InputError(f"{what}; leave that out, or learn with --out.")
+        what = f"--report-on learns no vocabulary, so {' and '.join(map(flags.flag_of, given))} has no effect"
+        raise InputError(f"{what}; leave that out, or learn one with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
@@ -108,7 +108,7 @@ def run(arguments: Namespace) -> None:
         basic, special = _rules_to_learn_by(arguments, rules)
     share = arguments.held_out
     if share and not 5e-10 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is not a share to measure on; give 0, or from 5e-10 to 0.5.")
+        raise InputError(f"--held-out {share:g} is not a possible share; give 0, or from 5e-10 to 0.5.")
     marks = MarkCounts(basic)
     how = flags.given(arguments, "core strict threads column")
     how["special_tokens"] = special
@@ -147,12 +147,12 @@ def _require_free(out: Path) -> None:
     """Raise InputError when a vocabulary can't be written into a folder, or one is there that matters."""
     owners = [path.name for name in OWNERS for path in out.glob(name)]
     if owners:
-        what = f"{out} holds {owners[0]} of a model or of token shards"
-        raise InputError(f"{what}, to which its vocabulary belongs; choose another --out.")
+        what = f"'{out}' holds the {owners[0]} of a model or of token shards"
+        raise InputError(f"{what}, whose vocabulary would be replaced; choose another --out.")
     held = [name for name in WRITTEN if (out / name).exists()]
     if held:
         advice = "remove it, or choose another --out."
-        raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
+        raise InputError(f"'{out}' already holds a vocabulary ({', '.join(held)}); {advice}")
     require_folder(out)
 
 

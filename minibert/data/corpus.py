@@ -106,14 +106,16 @@ def _files_of(path: Path) -> list[Path]:
         files = [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]
         if files:
             return sorted(files)
-        raise InputError(f"The folder {path} holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
+        raise InputError(f"The folder '{path}' holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
     if path.exists():
         raise InputError(f"{path} is a pipe or a device, and a corpus is read more than once; name a file.")
     matches = map(Path, glob.glob(str(path), recursive=True))
     files = sorted(match for match in matches if match.is_file())
     if files:
         return files
-    raise InputError(f"There is no file, folder or match for {path}; check the name of the corpus.")
+    raise InputError(
+        f"There is no file or folder '{path}', and nothing matches it; check the name of the corpus."
+    )
 
 
 def _under(folder: Path) -> Iterator[Path]:

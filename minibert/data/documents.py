@@ -108,9 +108,9 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     for number, row in table:
         if len(row) != len(header):
             raise InputError(
-                f"{file}, line {number} has {counted(len(row), 'column')} where the first row has "
-                f"{len(header)}; write a text with delimiters or line ends in it within quotation "
-                "marks, its own doubled, in all rows as CSV does, or give the texts as .jsonl."
+                f"{counted(len(row), 'column')} where the first row has {len(header)}; put texts with "
+                "delimiters or line ends in quotation marks, as CSV does, or give the texts as .jsonl.",
+                where=f"{file}, line {number}",
             )
         yield row[place]
 
@@ -118,7 +118,7 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
 def _no_column(where: str, column: str, names: list[str]) -> InputError:
     flags = {name: f"column={name!r}" for name in names}
     near = did_you_mean(column, flags, "name the one that has the text with `column`.")
-    return InputError(f"{where} has no column {column!r}, but {shown(names)}; {near}")
+    return InputError(f"there is no column {column!r}, only {shown(names)}; {near}", where=where)
 
 
 def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
@@ -127,5 +127,7 @@ def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
             raise _no_column(f"{file}, line {number}", column, list(row))
         text = row[column]
         if not isinstance(text, str | None):
-            raise InputError(f"{file}, line {number}: {column!r} is {short(text)}, expected a text or null.")
+            raise InputError(
+                f"{column!r} is {short(text)}, expected a text or null.", where=f"{file}, line {number}"
+            )
         yield text or ""

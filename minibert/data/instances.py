@@ -458,7 +458,7 @@ def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> 
 def split_documents(
     n_documents: int, held_out: float = 0.05, next_sentence: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
+    """Divide documents into training documents and held-out ones, always alike, whatever the seed of the run.
 
     The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
 
@@ -474,7 +474,7 @@ def split_documents(
     Returns
     -------
     (n,) int64
-        Numbers of the documents to learn from, ascending.
+        Numbers of the training documents, ascending.
     (m,) int64
         Numbers of those that are held out, ascending.
 
@@ -503,7 +503,7 @@ def _too_few_documents(n_documents: int, least: int, next_sentence: bool) -> Inp
         instead = ", or set next_sentence=False"
     return InputError(
         f"The text is {counted(n_documents, 'document')}, which is too few: "
-        f"{least} to learn from and {least} to hold out are needed{why}; "
+        f"{least} to train on and {least} to hold out are needed{why}; "
         "give more text (each text of a list, row of a table or line of JSON is one document), in plain text "
         "with blank lines between documents or layout='documents' where each line is a document, "
         f"layout='continuous' to have it cut into documents{instead}.",

@@ -213,8 +213,9 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
             row = next(reader, None)
         except csv.Error as error:
             raise InputError(
-                f"{file}, line {first}: {error}; a column that holds a delimiter, a line end or a quotation "
-                'mark is written within "…", its quotation marks doubled.'
+                f"{error}; a column that holds a delimiter, a line end or a quotation "
+                'mark is written within "…", its quotation marks doubled.',
+                where=f"{file}, line {first}",
             ) from error
         finally:
             csv.field_size_limit(limit)
@@ -328,11 +329,13 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
             value = parse_json(line)
         except ValueError as error:
             raise InputError(
-                f"{file}, line {number} is not JSON ({error}); one object a line is expected."
+                f"not JSON ({error}); each line has to be a JSON object.", where=f"{file}, line {number}"
             ) from error
         if not isinstance(value, dict):
             kind = type(value).__name__
-            raise InputError(f"{file}, line {number} is a JSON {kind}; one object a line is expected.")
+            raise InputError(
+                f"a JSON {kind}; each line has to be a JSON object.", where=f"{file}, line {number}"
+            )
         yield number, value
 
 
@@ -366,15 +369,18 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
         When `thing` is no object, or the value is missing or of another kind.
     """
     if not isinstance(thing, dict):
-        raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
+        raise InputError(f"a JSON {type(thing).__name__}, expected an object with {key!r}.", where=where)
     value = thing.get(key)
     if value is None and default is not _NEEDED:
         return default
     if value is None:
-        raise InputError(f"{where} has no {key!r}, its keys are {shown(list(thing))}; check the layout.")
+        message = f"there is no {key!r}, the keys are {shown(list(thing))}; check the layout."
+        raise InputError(message, where=where)
     if not isinstance(value, kind):
         expected = kind[0] if isinstance(kind, tuple) else kind
-        raise InputError(f"{where}: {key!r} is of type {type(value).__name__}, expected {expected.__name__}.")
+        raise InputError(
+            f"{key!r} is of type {type(value).__name__}, expected {expected.__name__}.", where=where
+        )
     return value
 
 

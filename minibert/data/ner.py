@@ -75,8 +75,9 @@ def read(
             continue
         if width and len(columns) != width:
             raise InputError(
-                f"{path}, line {line} has {counted(len(columns), 'column')} and the lines before have "
-                f"{width}; one word a line is expected, with its tag, and a blank line after each sentence."
+                f"{counted(len(columns), 'column')} where the lines before have {width}; "
+                "each line has one word with its tag, and a blank line ends each sentence.",
+                where=f"{path}, line {line}",
             )
         width = len(columns)
         tag = None
@@ -84,13 +85,13 @@ def read(
             tag = _column(columns, tags, path, line)
         if entities and tag is not None and not is_entity_tag(tag):
             raise InputError(
-                f"{path}, line {line}: the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; "
-                "check which column has the tags."
+                f"the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; check which column has the tags.",
+                where=f"{path}, line {line}",
             )
         word = _column(columns, words, path, line)
         sentence.append((word, tag))
     if not sentences:
-        raise InputError(f"{path} holds no sentence; one word a line is expected.")
+        raise InputError("no sentence was found; each line has one word with its tag.", where=str(path))
     return sentences
 
 
@@ -106,7 +107,9 @@ def _tagged(sentence: list[tuple[str, Any]], document: int, entities: bool) -> T
 
 def _column(columns: list[str], number: int, path: Path, line: int) -> str:
     if not 1 <= abs(number) <= len(columns):
-        raise InputError(f"{path}, line {line} has no column {number}, only {len(columns)}; give another.")
+        raise InputError(
+            f"there is no column {number}, only {len(columns)}; give another.", where=f"{path}, line {line}"
+        )
     place = number - 1 if number > 0 else number
     return columns[place]
 

@@ -143,8 +143,8 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     for number, (line, row) in enumerate(table):
         if len(row) != len(columns):
             raise InputError(
-                f"{file}, line {line} has {counted(len(row), 'column')} between tabs, "
-                f"expected {len(columns)}; check the folder."
+                f"{counted(len(row), 'column')} between tabs, expected {len(columns)}; check the folder.",
+                where=f"{file}, line {line}",
             )
         cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
         label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")
@@ -157,7 +157,7 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
         if spec.damaged and "\ufffd" in first + second:
             damaged += 1
     if not examples:
-        raise InputError(f"{file} holds no example; check the file.")
+        raise InputError(f"{file} has no examples; check the file.")
     if dropped:
         warn(f"{file}: left out {counted(dropped, 'pair')} without a label.")
     if damaged:

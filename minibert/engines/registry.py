@@ -171,7 +171,7 @@ def choose(
     if not able:
         raise InputError(f"{dtype=} is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
     if name not in ("auto", *able):
-        message = f"{dtype=} is not one that engine={name!r} computes in; {', '.join(able)} can."
+        message = f"engine={name!r} does not compute in {dtype=}; choose from {', '.join(able)}."
         raise InputError(message, dtype=dtype, engine=name)
     options = {}
     for option, value in extras.items():
@@ -285,10 +285,10 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
     for option, value in given.items():
         engines = [engine for engine in TABLE if option in TABLE[engine].extras]
         if not engines:
-            raise TypeError(f"{option!r} is nothing that an engine can be told.")
+            raise TypeError(f"{option!r} is not an option of an engine.")
         if name not in engines:
             able = " or ".join(f"engine={engine!r}" for engine in engines)
-            message = f"{option}={value!r} is for {able}; leave it out or choose that."
+            message = f"{option}={value!r} is for {able}; leave it out, or choose that engine."
             raise InputError(message, **{option: value})
 
 

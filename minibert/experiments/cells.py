@@ -105,7 +105,7 @@ class Plan:
         if learnt != size:
             what = f"was learnt for {learnt} pieces, and the scale {self.scale.name} asks for {size}"
             advice = "choose another `out`, or remove that folder if nothing of it is to be kept."
-            raise InputError(f"The vocabulary in {there} {what}; {advice}")
+            raise InputError(f"The vocabulary in '{there}' {what}; {advice}")
         planned, files_of_part = plan_part(files, Part(), layout, tokenizer)
         if not finished_part(there, planned):
             stream = watched(sentences(files_of_part, layout), "writing shards", show)
@@ -438,7 +438,7 @@ class Plan:
         if self.brings(row.model):
             config, _ = self.given
             with naming(f"{row.title} on {column.title}"):
-                options.check_model(config.L, config.P, f"model={str(self.model)!r}")
+                options.check_model(config.L, config.P, str(self.model))
                 layers_of(options.feature_based or "last", config.L)
         folder = self.out / "cells" / name.replace("/", "-")
         submission = None

@@ -128,14 +128,14 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
         raise InputError(f"{by=} is unknown; choose one of {', '.join(AXES)}.", by=by)
     paths = [Path(folder) for folder in folders]
     if not 2 <= len(paths) <= len(LETTERS):
-        raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
+        raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
     runs = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
     first, *others = runs
     for other in others:
         if first.kind != other.kind:
-            what = f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}"
+            what = f"'{first.folder}' is a {first.kind} and '{other.folder}' a {other.kind}"
             raise InputError(f"{what}, whose metrics can't be compared; name runs of one kind and task.")
     return Comparison(runs, by)
 
@@ -143,19 +143,19 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
 def _read(letter: str, folder: Path) -> Compared:
     """Read one run; InputError where the folder holds none, or a whole sweep."""
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name that of a run.", runs=str(folder))
+        raise InputError(f"'{folder}' is not a folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
     name = next((name for name in kinds if (folder / name).exists()), None)
     if name is None:
         advice = "name a folder that minibert pretrain or finetune has written."
-        what = f"{folder} holds no run (neither {' nor '.join(kinds)} is there)"
+        what = f"'{folder}' holds no run (neither {' nor '.join(kinds)} is there)"
         raise InputError(f"{what}; {advice}", runs=str(folder))
     options = kinds[name].load(folder / name)
     if name == OPTIONS_FILE:
         runs = options.resolved().runs()
         if len(runs) > 1:
             advice = f"name some of these, such as {folder / next(iter(runs))}."
-            raise InputError(f"{folder} holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
+            raise InputError(f"'{folder}' holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
     report = None
     if (folder / REPORT).exists():
         report = Run.in_folder(folder).report
@@ -249,17 +249,19 @@ class Comparison:
             raise InputError("it is not finished.")
         data = getattr(run.options, "data", "")
         if not Path(data).exists():
-            raise InputError(f"The data that it was fine-tuned on, {data}, are not there.")
+            raise InputError(f"The data that it was fine-tuned on, '{data}', are not there.")
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
         if checksum is None:
-            raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")
+            raise InputError(
+                f"'{run.folder}' is of an earlier version, which stored no checksum of predictions."
+            )
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
         examples = asked_examples(task, run.folder, None, "dev", own=True)
         predictions = stored_predictions(run.folder, len(examples))
         now = task.score(examples, predictions)[task.metric]
         then = run.report["scores"].get(task.metric, math.nan)
         if not abs(now - then) <= SAME:
-            raise InputError(f"the data of {run.folder} are no longer those that it was measured on.")
+            raise InputError(f"the data of '{run.folder}' are no longer those that it was measured on.")
         return examples, task.statistic(examples, predictions)
 
     def to_json(self) -> dict[str, Any]:

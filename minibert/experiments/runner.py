@@ -125,7 +125,7 @@ def _check_folder(out: Path) -> None:
     if not begun and (out / ASKED).exists():
         begun = "vocab_size" in read_json(out / ASKED)
     if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
-        raise InputError(f"{out} holds {some_of(held)} of something else; choose another `out`.")
+        raise InputError(f"'{out}' holds {some_of(held)} of something else; choose another `out`.")
 
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:

@@ -138,7 +138,7 @@ class Source(NamedTuple):
     data: Path
     title: str  # for people; what stands in says so
     fingerprint: int = 0  # of the examples; 0 of those that are made
-    train: int = smoke_tasks.TRAIN  # examples to learn from
+    train: int = smoke_tasks.TRAIN  # training examples
     missing: str = ""  # why it is not the paper's task
 
 

@@ -93,7 +93,9 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
         what = "a head that joins the windows of long texts"
         if head.lstm:
             what = "LSTMs on its encoder"
-        raise InputError(f"{model} has {what}, which a page can't compute; show the model it was tuned from.")
+        raise InputError(
+            f"'{model}' has {what}, which a page can't compute; show the model it was tuned from."
+        )
     folder, checkpoint = locate(model)
     step = None
     labels: tuple[str, ...] = ()

@@ -30,7 +30,8 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
         if value is not None and task.kind not in OF_CLASSES:
-            message = f"{name}={value!r} is for classes of texts, and {task.name} has none; leave it out."
+            what = f"{name}={value!r} is for tasks that classify texts, which {task.name} does not"
+            message = f"{what}; leave it out."
             raise InputError(message, **{name: value})
 
 
@@ -80,7 +81,7 @@ def class_weights(
     if unknown:
         weights = options.class_weights
         what = f"{unknown[0]!r}, which is not a class of the training examples"
-        message = f"class_weights={weights!r} names {what}; there are {', '.join(labels[:16])}."
+        message = f"class_weights={weights!r} names {what}; the classes are {', '.join(labels[:16])}."
         raise InputError(message, class_weights=weights)
     return np.array([given.get(name, 1.0) for name in labels])
 

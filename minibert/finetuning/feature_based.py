@@ -111,7 +111,9 @@ def prepare(
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
         given = options.feature_based
-        message = f"feature_based={given!r} is for tags of words, and {task.name} has none; leave it out."
+        message = (
+            f"feature_based={given!r} is for tasks that tag words, which {task.name} does not; leave it out."
+        )
         raise InputError(message, feature_based=given)
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
@@ -337,7 +339,7 @@ class FeatureBasedRun(Run):
         millions = state.params.count() / 1e6
         return (
             f"{data.task.title}; {learnt_text(data.train_tasks, 'sentence')}, "
-            f"{len(data.dev_examples):,} to measure on.\n"
+            f"{len(data.dev_examples):,} in dev.\n"
             f"{title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {millions:.1f}M parameters.\n"
             f"{self.plan_text}"

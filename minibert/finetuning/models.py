@@ -88,7 +88,7 @@ def _warn_of_modules(model: str | Path, config: BertConfig, task: str) -> None:
     if modules.pools == ("mean",) and not others and not modules.not_done:
         return
     makes = " and ".join([f"the pool {', '.join(modules.pools)}", *others])
-    warn(f"{model} makes vectors by {makes}; {task} trains the mean of its last hidden states instead.")
+    warn(f"'{model}' makes its vectors by {makes}; {task} trains the mean of the last hidden states instead.")
 
 
 def keeps_head(
@@ -193,9 +193,7 @@ class Finetuned:
         """
         folder = Path(folder)
         if not folder.is_dir():
-            raise InputError(
-                f"There is no folder {str(folder)!r}; name one that minibert finetune has written."
-            )
+            raise InputError(f"There is no folder '{folder}'; name one that minibert finetune has written.")
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         theirs = foreign.read_foreign(folder, dtype)
@@ -312,7 +310,7 @@ def _incomplete(
         both = f"{labels}, but the model beside it has {head.outputs} outputs"
         return InputError(f"{folder / TASK_FILE} names {both}; take both from one model.")
     lacking = ", ".join(report.missing)
-    return InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
+    return InputError(f"'{folder}' lacks {lacking}; copy the whole folder of a fine-tuned model.")
 
 
 def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
@@ -322,7 +320,7 @@ def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
     means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
     alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(SIMILARITY)
     if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
-        trained = f"The model in {folder} was fine-tuned for {stored.task}"
+        trained = f"The model in '{folder}' was fine-tuned for {stored.task}"
         raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
     if asked.name == own.name:
         asked = own  # with the columns that it has learnt from
@@ -377,6 +375,6 @@ def open_model(
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
-        problem = f"The tagger in {folder} has one task only"
+        problem = f"The tagger in '{folder}' has one task only"
         raise InputError(f"{problem}; leave out task={task.name!r}.", task=task.name)
     return FeatureTagger.from_pretrained(folder, engine, threads=threads, dtype=dtype)

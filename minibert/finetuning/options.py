@@ -257,12 +257,15 @@ class FinetuneOptions(RunOptions):
         settings = math.prod(len(_listed(getattr(self, name))) for name in SWEPT)
         runs = (self.restarts or 1) * settings
         if runs > MOST_RUNS:
-            advice = f"give so few of them, or of the values to try, that a sweep has {MOST_RUNS:,} at most."
-            message = f"restarts={self.restarts!r} would make {runs:,} runs; {advice}"
+            what = (
+                f"restarts={self.restarts!r} would make {runs:,} runs, and a sweep has at most {MOST_RUNS:,}"
+            )
+            message = f"{what}; give fewer restarts, or fewer values to try."
             raise InputError(message, restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
             both: dict[str, Any] = {"max_steps": self.max_steps, "epochs": self.epochs}
-            shown = f"max_steps={self.max_steps!r} would end runs of epochs={self.epochs!r} alike"
+            ends = f"max_steps={self.max_steps!r} ends every run after the same step"
+            shown = f"{ends}, so that epochs={self.epochs!r} would make no difference"
             raise InputError(f"{shown}; leave one of them out.", **both)
         if self.also_examples is not None and not self.also:
             advice = "name them in `also`, or leave it out."
@@ -272,18 +275,18 @@ class FinetuneOptions(RunOptions):
             value = getattr(self, name)
             if self.long == "cut" and value is not None:
                 advice = "ask for windows with long='windows', or leave it out."
-                message = f"{name}={value!r} is for windows, and long texts are cut; {advice}"
+                message = f"{name}={value!r} is for windows, but long texts are cut; {advice}"
                 raise InputError(message, **{name: value, "long": self.long})
         if self.feature_based and self.long != "cut":
-            reading = f"long={self.long!r} is for tasks with one answer for a text"
+            reading = f"long={self.long!r} is for tasks with one answer per text"
             message = f"{reading}, not for feature_based={self.feature_based!r}; leave it out."
             raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling", "extend_positions"):
             value = getattr(self, name)
             if self.feature_based and value != getattr(FinetuneOptions, name):
                 both = {name: value, "feature_based": self.feature_based}
-                where = f"where feature_based={self.feature_based!r} leaves the whole model as it is"
-                message = f"{name}={value!r} has no meaning {where}; leave one of them out."
+                why = f"with feature_based={self.feature_based!r}, which trains no part of the model itself"
+                message = f"{name}={value!r} has no effect {why}; leave one of them out."
                 raise InputError(message, **both)
 
     def _normalise(self) -> None:
@@ -303,7 +306,7 @@ class FinetuneOptions(RunOptions):
         names = [name for name, _ in self.columns]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
+            raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
         weights = self.class_weights
         if isinstance(weights, dict):
             text = ",".join(f"{name}={weight}" for name, weight in weights.items())
@@ -403,10 +406,10 @@ class FinetuneOptions(RunOptions):
             When it has fewer.
         """
         if self.freeze is not None and self.freeze > layers:
-            problem = f"freeze={self.freeze!r} is more than the {layers} layers of {source}"
+            problem = f"freeze={self.freeze!r} is more than the {layers} layers of '{source}'"
             raise InputError(f"{problem}; give at most {layers}.", freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
-            problem = f"max_length={self.max_length!r} is longer than the {positions} positions of {source}"
+            problem = f"max_length={self.max_length!r} is longer than the {positions} positions of '{source}'"
             advice = f"give at most {positions}"
             if not self.feature_based:  # which leaves the model as it is
                 advice += f", or give the model more with extend_positions={self.max_length}"

@@ -118,7 +118,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     first = models[0]
     task = first.task.name
     if len(models) > 1 and first.head.kind in SIMILARITY:
-        raise InputError(f"{task} compares vectors, which differ between models and have no mean; give one.")
+        raise InputError(f"{task} compares vectors, which can't be averaged over models; give one model.")
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
         pair, other_pair = getattr(first, "pair", None), getattr(other, "pair", None)
@@ -134,6 +134,6 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
             ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "core": ""}),
         ):
             if value != other_value:
-                both = f"{first.folder} and {other.folder} can't be averaged: they differ in their {what}"
+                both = f"'{first.folder}' and '{other.folder}' can't be averaged: they differ in their {what}"
                 advice = "give models that were fine-tuned for the same task from the same vocabulary."
                 raise InputError(f"{both}; {advice}")

@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     """
 
     train: list[Any]
-    dev: list[Any] | None = None  # to measure on; None: the share `split_dev` of `train`
+    dev: list[Any] | None = None  # the dev set; None: the share `split_dev` of `train`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Prepared:
     labels: tuple[str, ...]
     head: Head  # what stands on the encoder
     max_length: int
-    train_tasks: dict[str, int]  # how many examples of each task are to learn from
+    train_tasks: dict[str, int]  # how many training examples each task has
     train_classes: dict[str, int] = field(default_factory=dict)  # of each class of texts, if there are any
     dev_examples: list[Any]
     train: Features
@@ -115,12 +115,12 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
     with naming(of_dev):
         dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
-        raise InputError(f"{data} holds nothing that {options.task} could be learnt from.")
+        raise InputError(f"'{data}' has no examples to train {options.task} with.")
     if config.trained_length:  # for other models nothing is said, and no feature need be made already
         sequences = (sequence for feature in features for sequence in feature.sequences)
         config.warn_untrained(max(len(sequence.input_ids) for sequence in sequences))
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
-        asks = f"{options.task} asks about two texts at a time, but {options.model} knows one segment only"
+        asks = f"{options.task} reads two texts at a time, but '{options.model}' knows one segment only"
         raise InputError(f"{asks} (type_vocab_size=1); give a model with two.")
     cuts = {
         "train": Cuts(max_length, features, task.long),
@@ -191,7 +191,7 @@ def bag_of_words_in(folder: Path, labels: Labels, rows: Rows | None = None) -> B
 def _places(options: FinetuneOptions, rows: Rows | None) -> tuple[str, str, str]:
     """Return what errors call the data, and with which place they begin in train and in dev."""
     if rows is not None:  # whose errors name the row
-        return "X", "", ""
+        return "", "", ""
     return options.data, f"{options.data}, train", f"{options.data}, dev"
 
 
@@ -240,11 +240,10 @@ def read_labelled(
     if not all(labelled):
         n_unlabelled = labelled.count(False)
         first = labelled.index(False) + 1
-        what = f"{n_unlabelled:,} of {len(dev):,} examples of dev without a label"
-        why = f"on which nothing can be measured (the first is number {first:,})"
-        raise InputError(f"{data} has {what}, {why}; give a dev file with labels.")
+        what = f"{n_unlabelled:,} of {len(dev):,} dev examples have no label to measure on"
+        raise InputError(f"{what}, the first is number {first:,}; give dev with labels.", where=data)
     if task.kind in ("regress", "cosine") and len(dev) < 2:
-        raise InputError(f"{data} has one example of dev, which has no correlation; give more.")
+        raise InputError("dev has one example, and a correlation needs two; give more.", where=data)
     with naming(of_dev):
         task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
@@ -264,12 +263,12 @@ def _of_other(
     folder: str,
     options: FinetuneOptions,
 ) -> list[Any]:
-    """Read the examples of another task to learn from, with the answers that `task` has."""
+    """Read the training examples of another task, with the answers that `task` has."""
     alike = [other for other in registry.TASKS if registry.answers_as(other, task.name) is not None]
     other = registry.create(name) if name in alike else None
     if other is None or other.kind != task.kind:
         also = {name: folder}
-        what = f"{task.name} is learnt together with tasks of the same answers only"
+        what = f"{task.name} can be trained together only with tasks that have the same answers"
         raise InputError(f"{also=}: {what}; name one of {', '.join(alike)}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
@@ -311,7 +310,7 @@ def read_examples(
     options: FinetuneOptions,
     rows: Rows | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Read the training examples and those to measure on.
+    """Read the training examples and the dev set.
 
     Examples in memory become the task's `rows`, by which its errors name them.
 
@@ -340,8 +339,8 @@ def read_examples(
         train, dev = rows.train, rows.dev
     elif options.split_dev is None:
         if data.is_file():
-            advice = "say which share of it to measure on, such as split_dev=0.1"
-            message = f"{data} is one file; {advice}, or name a folder with train and dev files."
+            advice = "say which share of it is for dev, such as split_dev=0.1"
+            message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
             raise InputError(message, split_dev=0.1)
         try:
             train = task.read(data, "train")
@@ -355,7 +354,7 @@ def read_examples(
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train
-        instead = "give files of train and dev" if rows is None else "give dev"
+        instead = "give train and dev files" if rows is None else "give dev"
         train, dev = split(examples, options.split_dev, stratified, instead)
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
@@ -379,7 +378,7 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         share = options.split_dev
         both = f"a train and a dev file, and split_dev={share!r} divides one file"
         advice = "leave it out, or name one of the two files."
-        raise InputError(f"{data} has {both}; {advice}", split_dev=share)
+        raise InputError(f"'{data}' has {both}; {advice}", split_dev=share)
     if not labelled:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return labelled[0]
@@ -476,18 +475,20 @@ def _asked(
 ) -> list[Any]:
     if not (folder / OPTIONS_FILE).exists():
         if data is None:
-            raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
+            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        advice = "give the folder that they are in as `data`."
-        raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
+        advice = "give their present folder as `data`."
+        raise InputError(
+            f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
+        )
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
-        what = f"is the file that {folder} has learnt from and has no test part"
-        advice = "name the data of another one, or ask for dev, the part that was measured on."
-        raise InputError(f"{data or options.data} {what}; {advice}")
+        what = f"is the file that '{folder}' was trained on, and it has no test part"
+        advice = "give another file, or ask for dev, the part that was held out."
+        raise InputError(f"'{data or options.data}' {what}; {advice}")
     if split == "test" or (options.split_dev is None and (split == "train" or not own)):
         return task.read(Path(options.data), split)
     return read_examples(task, options)[split == "dev"]  # the very ones that the best epoch was chosen by
@@ -509,7 +510,7 @@ def split(
     examples: list[Any],
     share: float,
     stratified: bool = False,
-    instead: str = "give files of train and dev",
+    instead: str = "give train and dev files",
 ) -> tuple[list[Any], list[Any]]:
     """Divide examples in two at random, always alike, each part in order: all but a share, and that share.
 
@@ -544,7 +545,9 @@ def split(
         count = round(share * len(examples))
         held_out = set(_drawn(examples, count, SPLIT_SEED, TOGETHER))
     if not 0 < len(held_out) < len(examples):
-        empty = f"split_dev={share!r} of {len(examples):,} examples leaves one part empty; give another"
+        empty = (
+            f"split_dev={share!r} of {len(examples):,} examples leaves train or dev empty; give another share"
+        )
         why = _why_undivided(examples, stratified)
         raise InputError(f"{empty}{why}, or {instead}.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held_out]
@@ -555,12 +558,12 @@ def split(
 def _why_undivided(examples: list[Any], stratified: bool) -> str:
     """Say which examples stay together, where that is why there are not two parts; nothing otherwise."""
     if stratified:
-        alone = "One example of each class is learnt from, and pairs with one first text stay together"
-        return f". {alone}: where no class has more, add examples"
+        alone = "At least one example of each class stays in train"
+        return f". {alone}, and pairs with one first text stay together; if no class has more, add examples"
     reason = {
         "document": "Sentences of one document are not divided: put lines -DOCSTART- between documents",
         "context": "Questions about one paragraph are not divided: add questions about other paragraphs",
-        "first": "Pairs with one first text are not divided: add pairs with other first texts",
+        "first": "Pairs with the same first text are not divided: add pairs with other first texts",
     }
     if len(_together(examples, TOGETHER)) == len(examples):  # also where there are none
         return ""

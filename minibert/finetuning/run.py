@@ -128,12 +128,14 @@ def finetune(
 def _require_unused(out: Path, places: Sequence[Path]) -> None:
     """Raise InputError when a new run would overwrite another one, or files of something else."""
     if (out / OPTIONS_FILE).exists():
-        advice = "go on with it by resume=True, or choose another `out`."
-        raise InputError(f"{out} already holds a run: {advice}")
+        advice = "resume it with resume=True, or choose another `out`."
+        raise InputError(f"'{out}' already holds a run; {advice}")
     for place in places:
         present = [name for name in RUN_FILES if (place / name).exists()]
         if present:
-            raise InputError(f"{place} holds {', '.join(present)} of something else; choose another `out`.")
+            raise InputError(
+                f"'{place}' holds {', '.join(present)} of something that is not a run; choose another `out`."
+            )
 
 
 def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
@@ -345,7 +347,7 @@ def predict(
 def _majority(model: Any, data: str | Path | None, own: bool, count: int) -> Iterator[Any]:
     """Return so many times the most frequent class of the examples that a model has learnt from."""
     if model.head.kind != "classify":
-        what = f"one class of each text, which {model.task.name} does not ask for"
+        what = f"one class of each text, which {model.task.name} does not predict"
         raise InputError(f"majority=True is for {what}; leave it out.", majority=True)
     folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
     learnt = asked_examples(model.task, model.folder, folder, "train", own=own)
@@ -391,8 +393,8 @@ def classify(
         model = Finetuned.from_pretrained(model, engine, threads=threads)
     command = model.task.command
     if command != "classify":
-        trained = f"The model in {model.folder} was fine-tuned for {model.task.name}"
-        raise InputError(f"{trained}, which has no class for a whole text; use minibert {command}.")
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name}"
+        raise InputError(f"{trained}, which gives no class for a whole text; use minibert {command}.")
     pair = model.pair
     examples = []
     for number, text in enumerate(texts):
@@ -403,7 +405,7 @@ def classify(
             wanted = "single texts; leave the second one out"
             if pair:
                 wanted = "pairs of texts; give a second one"
-            raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
+            raise InputError(f"The model in '{model.folder}' was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
     counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
     with engines.limited_threads(threads, model.ops):

@@ -271,7 +271,7 @@ class Run(ABC):
         InputError
             To be raised.
         """
-        begun = f"{self.options.data} is not what the run in {self.folder} began with"
+        begun = f"'{self.options.data}' is not what the run in '{self.folder}' began with"
         return InputError(f"{begun}: {why}; give it the same data.")
 
     def evaluate(self, state: State) -> dict[str, float]:

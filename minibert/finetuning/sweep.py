@@ -80,7 +80,7 @@ def sweep(
     finished = [report for report in reports if "failed" not in report]
     if not finished:
         advice = f"try lower learning rates in another folder. The first: {reports[0]['failed']}"
-        raise RunError(f"All {len(runs)} runs of the sweep in {out} have diverged; {advice}")
+        raise RunError(f"All {len(runs)} runs of the sweep in '{out}' have diverged; {advice}")
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
     folder = Path(best["folder"])
     require_intact(folder, best.get("crc32", {}))

@@ -201,7 +201,7 @@ class WholeRun(Run):
             now = len(self.prepared.train)
             params: Any = checkpoint.params
             if then != now:
-                raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
+                raise self.other_data(f"there were {then:,} training features, now there are {now:,}")
             if params.head != self.prepared.head:
                 raise self.other_data("there were other labels")
         state = super().start(checkpoint)
@@ -354,7 +354,7 @@ class WholeRun(Run):
         data = self.prepared
         window = " in a window" if data.task.long else ""
         of_task = (
-            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} to measure on, "
+            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} in dev, "
             f"at most {data.max_length} tokens{window}."
         )
         lines = [of_task, self._model_text(state), self.plan_text]
@@ -363,7 +363,7 @@ class WholeRun(Run):
         learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
         if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
             often = f", {evaluations} times," if evaluations > 1 else ""
-            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
+            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} of train"
             lines.append(f"Measuring takes most of the time: {costs}. Fewer dev examples would take less.")
         return "\n".join(lines)
 
@@ -392,10 +392,10 @@ def _require_whole_batches(options: FinetuneOptions, ops: Any, prepared: Prepare
     mesh: Any = getattr(runtime_of(ops), "mesh", None)
     # A pair is told from the others of its batch: there have to be some, and all of them in one place.
     if len(prepared.train) < 2:
-        what = "has one training pair, and no other to tell it from; give more."
-        raise InputError(f"{options.data} {what}")
+        what = "has one training pair, and no other to compare it with; give more."
+        raise InputError(f"'{options.data}' {what}")
     if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-        why = "batch_size=1 leaves a pair no other to be told from; give 2 or more."
+        why = "batch_size=1 leaves a pair no other to be compared with; give 2 or more."
         raise InputError(why, batch_size=1)
     splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
     for name, does_split in splits.items():

@@ -120,7 +120,7 @@ def _check_classes(classes: list[str], several: bool) -> None:
     for wrong, message in (
         ("" in classes, "has an empty name; give every class one"),
         (twice, f"has {twice!r} twice; give each class once"),
-        (len(classes) < 2 - several, "leaves nothing to choose from; give at least two"),
+        (len(classes) < 2 - several, "leaves no choice; give at least two"),
     ):
         if wrong:
             raise InputError(f"{classes=} {message}.", classes=classes)
@@ -139,7 +139,7 @@ def _entailment(model: Finetuned) -> tuple[int, int]:
     if model.task.kind != "classify" or model.pair is False or len(entailing) != 1 or len(denying) != 1:
         texts = "single texts" if model.pair is False else "pairs"
         what = f"{texts} with the labels {', '.join(model.labels) or '-'}"
-        trained = f"The model in {model.folder} was fine-tuned for {model.task.name} on {what}"
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name} on {what}"
         why = "can't tell what a text entails from what it contradicts"
-        raise InputError(f"{trained}, and {why}; use a model of mnli, snli or rte.")
+        raise InputError(f"{trained}, and {why}; use a model fine-tuned for mnli, snli or rte.")
     return entailing[0], denying[0]

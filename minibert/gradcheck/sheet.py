@@ -150,7 +150,7 @@ def proof_sheet(
     if unknown:
         operation = ", ".join(sorted(unknown))
         advice = f"choose from {', '.join(sorted(known))}."
-        raise InputError(f"{operation=} is not on the sheet; {advice}", operation=operation)
+        raise InputError(f"{operation=} is not an operation that is checked; {advice}", operation=operation)
     engines = list(engines)
     dtypes = list(dtypes)
     checks = []  # rows of all engines, of each check

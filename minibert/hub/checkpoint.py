@@ -169,8 +169,8 @@ def load_checkpoint(
         reason = str(error).rstrip(".")
         raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
     if not has_own_checksum:
-        old = f"{path} is of an earlier version, which kept no checksum of step, position and configuration"
-        warn(f"{old}; they are taken as they stand there.")
+        old = f"{path} is of an earlier version, which has no checksum of step, position and configuration"
+        warn(f"{old}; they are taken as they are.")
     _require_config(path, params.config, config)
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
@@ -342,8 +342,8 @@ def latest(
             return checkpoint
     if paths:
         model = str(Path(folder).parent)
-        advice = f"start anew in another folder, with {model=} if its model is good."
-        raise RunError(f"None of the {len(paths)} checkpoints in {folder} can be read; {advice}")
+        advice = f"start a new run in another folder, with {model=} if that model is intact."
+        raise RunError(f"None of the {len(paths)} checkpoints in '{folder}' can be read; {advice}")
     return None
 
 

@@ -112,7 +112,7 @@ def fields_of(
             "give one for each class or tag, and none to other heads."
         )
     if len(set(labels)) < len(labels):
-        raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
+        raise InputError(f"labels={list(labels)} gives two classes the same name; give each its own.")
     kind = KINDS[head.kind]
     fields = config.to_dict() | {"architectures": [kind.architecture]}
     if head.kind == "pretraining" and "cls.predictions.bias" in omit:
@@ -157,7 +157,8 @@ def load_hf(
     fields = read_config(folder / CONFIG_FILE)
     path = weights_in(folder)
     if path is None:
-        raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
+        advice = f"give one with {WEIGHTS_FILE} or {PICKLED_FILE}."
+        raise InputError(f"The folder '{folder}' has no weights of a model; {advice}")
     read: Reader = read_tensors
     if path.name.startswith(PICKLED_FILE):
         from minibert.hub.pytorch.pickled import read_pickled as read

@@ -117,7 +117,9 @@ def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
         return ()
     numbers = [str(number) for number in range(len(stored))] if fits(stored, dict[str, str]) else None
     if numbers is None or stored.keys() != set(numbers):
-        raise InputError(f"{path}: id2label={short(stored)} does not number strings from 0 on; {COPY_AGAIN}.")
+        raise InputError(
+            f"id2label={short(stored)} does not number strings from 0 on; {COPY_AGAIN}.", where=str(path)
+        )
     return tuple(stored[number] for number in numbers)
 
 
@@ -150,7 +152,7 @@ def load_source(
     try:
         config = BertConfig.from_dict(source.fields)
     except InputError as error:
-        raise InputError(f"{source.config_path}: {error}") from error
+        raise InputError(str(error), where=str(source.config_path)) from error
     tensors, decoder = _canonical(source.path, source.tensors)
     head, of_another_head = _choose_head(source, config, tensors, head)
     missing = _check(source, config, head, tensors)
@@ -160,7 +162,7 @@ def load_source(
     beyond = sorted(name for name in tensors if name.startswith("bert.encoder."))
     if beyond:
         warn(
-            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
+            f"'{source.path}' has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
             f"{source.config_path.name} has no place, the first is {beyond[0]}; "
             "without what is left out it computes something else."
         )
@@ -207,7 +209,9 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
         other = renamed.setdefault(first, tensor)
         if other.shape != tensor.shape:
             shapes_ = f"{tensor.shape} and {other.shape}"
-            raise InputError(f"{path}: {second} differs from {first} in its shape, {shapes_}; {COPY_AGAIN}.")
+            raise InputError(
+                f"{second} differs from {first} in its shape, {shapes_}; {COPY_AGAIN}.", where=str(path)
+            )
         if np.array_equal(other, tensor):
             continue
         if second == DECODER:
@@ -237,7 +241,7 @@ def _choose_head(
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
             advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
-            raise InputError(f"{source.config_path}: {what} is none of minibert's tasks; {advice}")
+            raise InputError(f"{what} is none of minibert's tasks; {advice}", where=str(source.config_path))
         return stored, {}
     check_head(wanted)
     if stored is not None and wanted.pool in ("mean", "max"):  # which no tensor tells
@@ -319,7 +323,7 @@ def _outputs(source: Source, tensors: Tensors) -> int:
         rows = counted(len(weight), "row")
         names = counted(labels, "label")
         both = f"has {rows}, {source.config_path.name} names {names}; take both files from one model."
-        raise InputError(f"{source.path}: classifier.weight {both}")
+        raise InputError(f"'{source.path}': classifier.weight {both}")
     return len(weight)
 
 
@@ -337,7 +341,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
             missing.append((ours, theirs))
         elif tensors[theirs].shape != shape:
             both = f"has shape {tensors[theirs].shape}, {file} asks for {shape}"
-            raise InputError(f"{path}: {theirs} {both}; take both files from one model.")
+            raise InputError(f"{theirs} {both}; take both files from one model.", where=str(path))
     others = {_full_name(name): kind for name, kind in source.others.items()}
     for _, theirs in missing:
         if theirs in others:
@@ -356,4 +360,4 @@ def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None
         row = part.ravel("K")
         is_finite = np.isfinite(row @ row) or np.isfinite(row).all()  # the first is quick, but may overflow
     if not is_finite:
-        raise InputError(f"{path}: {theirs} has values that are not finite numbers; {COPY_AGAIN}.")
+        raise InputError(f"{theirs} has values that are not finite numbers; {COPY_AGAIN}.", where=str(path))

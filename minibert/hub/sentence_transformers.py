@@ -501,10 +501,10 @@ def _shaped(path: Path, tensors: dict[str, np.ndarray], name: str, shape: tuple[
     tensor = tensors.get(name)
     if tensor is None or tensor.shape != shape:
         there = "is missing" if tensor is None else f"has shape {tensor.shape}"
-        raise InputError(f"{path}: {name} {there}, and {shape} is expected; {AGAIN}.")
+        raise InputError(f"{name} {there}, and {shape} is expected; {AGAIN}.", where=str(path))
     values = np.asarray(tensor, np.float64)
     if not np.isfinite(values).all():
-        raise InputError(f"{path}: {name} has values that are not finite numbers; {AGAIN}.")
+        raise InputError(f"{name} has values that are not finite numbers; {AGAIN}.", where=str(path))
     return values
 
 

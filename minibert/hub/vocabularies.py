@@ -61,7 +61,7 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
         When it has more than V pieces.
     """
     if tokenizer.vocab_size > config.V:
-        place = f" in {folder}" if folder else ""
+        place = f" in '{folder}'" if folder else ""
         raise InputError(
             f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces, but the model was trained with "
             f"{config.V:,}; use the vocabulary that it came with."

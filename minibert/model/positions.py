@@ -49,7 +49,7 @@ def check_extension(config: BertConfig, positions: int, source: str) -> None:
         When they are fewer.
     """
     if positions < config.P:
-        message = f"extend_positions={positions!r} is less than the {config.P} positions of {source}"
+        message = f"extend_positions={positions!r} is less than the {config.P} positions of '{source}'"
         raise InputError(f"{message}; give more, or leave it out.", extend_positions=positions)
 
 

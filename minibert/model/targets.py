@@ -3,7 +3,7 @@
 A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart,
 such as prices or years, would take it thousands of steps to come near. A run learns
 
-    z = (y - mean) / scale        of each number y to learn from
+    z = (y - mean) / scale        of each training target y
 
 and what its head x W + b predicts of z is, as a number,
 
@@ -26,7 +26,7 @@ COARSEST = 0.01  # how far float32 may round a number, in standard deviations
 
 
 class Targets(NamedTuple):
-    """How numbers to learn from are brought to mean 0 and standard deviation 1.
+    """How training targets are brought to mean 0 and standard deviation 1.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, labels: Sequence[float]) -> Self:
-        """Measure the numbers to learn from.
+        """Measure the training targets.
 
         Parameters
         ----------

@@ -95,7 +95,7 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     count = runtime_of(task.ops).world_size
     if count > 1:
-        what = f"{minutes=} can't be had with {count} processes, whose clocks differ"
+        what = f"{minutes=} does not work with {count} processes, whose clocks differ"
         raise InputError(f"{what}; give `steps` instead.", minutes=minutes)
     return minutes
 

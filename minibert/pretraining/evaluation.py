@@ -219,7 +219,7 @@ def score(
     nll, predicted, targets = np.concatenate(masked, axis=1)
     next_nll, next_predicted, next_labels = np.concatenate(pairs, axis=1)
     if not len(targets):
-        raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
+        raise InputError("The text is too short for any [MASK]; give more or longer documents.")
     metrics = HeldOut(
         loss=float(nll.mean()),
         unigram=entropy_of_counts(np.bincount(targets.astype(int))),

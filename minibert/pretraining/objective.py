@@ -428,14 +428,14 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
     stored, params, report = load(source, head=PRETRAINING)
     decoder = params.decoder
     if stored.vocab_size != text.tokenizer.vocab_size:
-        other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
+        other = f"'{source}' was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
         raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
     positions_before = stored.max_position_embeddings
     if options.extend_positions:
         params = with_positions(params, options.extend_positions, source)
         stored = params.config
     if stored.max_position_embeddings < options.longest:
-        positions = f"the {stored.max_position_embeddings} positions of {source}"
+        positions = f"the {stored.max_position_embeddings} positions of '{source}'"
         more = f"give it more with extend_positions={options.longest}"
         what = f"seq_length={options.longest!r} is longer than {positions}"
         message = f"{what}; choose shorter sequences, or {more}."
@@ -446,9 +446,8 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
             more = ""
             if name == "max_positions":
                 more = " or give more positions with `extend_positions`"
-            message = (
-                f"{name}={given!r} is not what {source} has, {stored_value}, which stays; leave it out{more}."
-            )
+            problem = f"{name}={given!r} differs from the {stored_value} of '{source}', which stays"
+            message = f"{problem}; leave it out{more}."
             raise InputError(message, **{name: given})
     new_head = any(name.startswith("cls.predictions") for name in report.missing)
     if new_head:
@@ -458,7 +457,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         lacks = "no masked-LM head"
         if decoder is not None:
             lacks = "a masked-LM head whose decoder is not its word embeddings, which is not trained here"
-        warn(f"{source} has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
+        warn(f"'{source}' has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
     trained = stored.trained_length
     if trained:
         copy_trained_positions(params, trained, options.longest)

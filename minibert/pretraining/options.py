@@ -183,15 +183,15 @@ class PretrainOptions(RunOptions):
             if given:
                 arguments = {name: getattr(self, name) for name in given}
                 listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-                what = f"shards={self.shards!r} brings text and vocabulary"
-                message = f"{what}, so {listed} can't be given beside it; leave one out."
+                what = f"shards={self.shards!r} brings its text and vocabulary"
+                message = f"{what}, so {listed} can't be given as well; leave one of them out."
                 raise InputError(message, shards=self.shards, **arguments)
             object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
             bringing = f"{source}={both[source]!r}"
-            what = f"vocab_size={self.vocab_size} is of a vocabulary that is learned"
+            what = f"vocab_size={self.vocab_size} is for a vocabulary that is learned"
             raise InputError(f"{what}, and {bringing} brings one; leave one of them out.", **both)
         if self.model and self.unigram_bias:
             what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"

@@ -204,13 +204,15 @@ def _measured(
     name = run
     run = folder_of(run)
     corpus, layout, column = text
-    no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
+    no_documents = InputError(f"'{run}' holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / CONFIG_FILE).exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(name, engine, threads=threads)
     require_masked_lm(model)
     if model.params.decoder is not None:
-        what = "has a decoder that is not its word embeddings, by which losses are not measured here"
+        what = (
+            "has a decoder that is not its word embeddings, and losses of such a model are not measured here"
+        )
         raise InputError(f"{name} {what}; ask it with minibert fill-mask and minibert score-text.")
     options = None
     if (run / "training.json").exists():

@@ -94,7 +94,7 @@ def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
         return find_files(list(options.corpus) or embedded_corpus()), options.column
     if not (run / TEXTS).exists():
         advice = "give the same texts again, or choose another folder for a new run."
-        raise InputError(f"The run in {run} is of {options.corpus[0]}, which are not there; {advice}")
+        raise InputError(f"The run in '{run}' was on {options.corpus[0]}, which are not there; {advice}")
     return [run / TEXTS], "text"
 
 
@@ -119,7 +119,7 @@ class Text:
 
     tokenizer: Tokenizer
     shards: TokenShards  # every document as ids
-    train_ids: np.ndarray  # numbers of the documents to learn from
+    train_ids: np.ndarray  # numbers of the training documents
     held_out_ids: np.ndarray  # and of those to be measured on
     repeated: float = 0.0  # share of lines that stood before, at least; 0 where the text was not read now
     next_sentence: bool = True  # whether next sentences are learnt from it
@@ -253,13 +253,13 @@ def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
             return True
     why = "no document has two sentences"
     if share:
-        why = f"hardly any document has two sentences, only {share:.1%} of the text are in such"
+        why = f"only {share:.1%} of the text is in documents of two sentences or more"
     advice = "lines that follow one another need blank lines only between documents, or the layout continuous"
     if any(IN_MEMORY in name for name in options.corpus):
         advice = "where the texts follow one another, layout='continuous' joins them"
     elif any(format_of(Path(name)) for name in options.corpus):
         advice = "where the rows follow one another, the layout continuous joins them"
-    warn(f"Next sentences are not learnt: {why}; {advice}.")
+    warn(f"Next-sentence prediction is not trained: {why}; {advice}.")
     return False
 
 
@@ -332,7 +332,7 @@ def require_segments(options: PretrainOptions) -> None:
         return
     if configuration(options.model).get("type_vocab_size", 2) == 1:
         what = f"model={options.model!r} knows one segment only (type_vocab_size=1)"
-        message = f"{what}, and next sentences are told by two; set next_sentence=False."
+        message = f"{what}, and next-sentence prediction needs two; set next_sentence=False."
         raise InputError(message, model=options.model, next_sentence=False)
 
 
@@ -421,7 +421,7 @@ def count_corpus(
         counted = count_files(files, basic, progress=progress, read=read, **more)
     if not len(counted.words):
         if len(counted.held_out):
-            raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
+            raise InputError("Every line of the text was held out; give more text, or hold out 0.")
         raise empty_corpus(files, f"text, or only words of more than {MAX_CHARS[basic.compat]} characters,")
     return counted
 
@@ -530,9 +530,9 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
     is_lone = np.array([is_ideograph(piece) for piece in tokenizer.vocab])
     share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
     if share > MANY_MARKED:
-        what = f"{share:.0%} of the pieces are ideographs, each a word of its own"
-        advice = "where spaces part the words of the text, learn it with segmented=True"
-        warn(f"{what}, so that whole-word masks hide single ones there; {advice}.")
+        what = f"{share:.0%} of the pieces are ideographs, each of which is a word"
+        advice = "if spaces separate the words of the text, use segmented=True"
+        warn(f"{what}, so that whole-word masking hides single ideographs; {advice}.")
 
 
 def watched(

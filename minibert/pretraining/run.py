@@ -124,7 +124,7 @@ def pretrain(
     runtime = runtime_of(ops)
     runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
     if trace and ops.name == "jax":
-        message = "trace=True watches each operation, and JAX compiles them into one; leave it out."
+        message = "trace=True times each operation, but JAX compiles all of them into one; leave it out."
         raise InputError(message, trace=True)
     fresh = not run.exists()
     show = show and runtime.is_main_process
@@ -196,18 +196,18 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
             advice = f"start a new run from its weights: model={str(run)!r} and another `out`."
-            raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
+            raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
     if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
-        raise InputError(f"{run} already holds a run: go on with it by resume=True, or choose another `out`.")
+        raise InputError(f"'{run}' already holds a run; resume it with resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
             what = f"{', '.join(present)} of something that is not a run"
-            raise InputError(f"{run} holds {what}; choose another `out`.") from error
+            raise InputError(f"'{run}' holds {what}; choose another `out`.") from error
     # A run that never got to its first step left them, perhaps of another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
     remove_leftovers(run)
@@ -347,7 +347,7 @@ class _PlannedRun:
         save_hf(self._run, task.config_after(state, self._timetable), state.params)
         for folder in (self._run / "shards", task.text.shards.folder):
             if not folder.exists():
-                what = f"{folder} was removed or moved while the run was reading its token shards"
+                what = f"'{folder}' was removed or moved while the run was reading its token shards"
                 advice = "put the folder back, or let resume=True make it again."
                 raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
@@ -398,7 +398,7 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     return (
         f"BERT-{state.params.config.size}, {millions:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
-        f"{counted(len(text.train_ids), 'document')} to learn from, {len(text.held_out_ids):,} held out, "
+        f"{counted(len(text.train_ids), 'document')} to train on, {len(text.held_out_ids):,} held out, "
         f"{text.shards.n_tokens:,} tokens{repeated}; "
         f"{counted(timetable.total, 'step')} of {task.options.tokens_per_step:,} tokens "
         f"({', then '.join(stages)} long)."

@@ -685,20 +685,20 @@ def length_text(report: Mapping[str, Any]) -> str:
 
 
 def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
-    """Say how many examples there are to learn from, and of several tasks how many of each.
+    """Say how many training examples there are and, with several tasks, how many of each.
 
     Parameters
     ----------
     tasks : dict of int
         How many, by the name of the task.
     what : str, default "example"
-        Their name, of one.
+        The noun, in the singular.
 
     Returns
     -------
     str
     """
-    text = f"{counted(sum(tasks.values()), what)} to learn from"
+    text = counted(sum(tasks.values()), f"training {what}")
     if len(tasks) > 1:
         each = ", ".join(f"{count:,} of {name}" for name, count in tasks.items())
         text += f" ({each})"

@@ -527,10 +527,10 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     """
     if model.head.kind != Answering.kind:
         problem = f"The model was fine-tuned for {model.task.name}, which answers no questions"
-        raise InputError(f"{problem}; give one of squad1, squad2, triviaqa or qa.")
+        raise InputError(f"{problem}; give one that was fine-tuned for squad1, squad2, triviaqa or qa.")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
-            raise InputError(f"The {name} is empty; give one.")
+            raise InputError(f"The {name} is empty; give one with words in it.")
     questions = [Question("question", question, text, (), None)]
     windows = model.features(questions)
     n_tokens = int(windows.lengths.sum())
@@ -633,16 +633,16 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     if folder.is_file():
         return folder
     if not folder.is_dir():
-        raise InputError(f"There is no file or folder {folder}; name the one with the questions{place}.")
+        raise InputError(f"There is no file or folder '{folder}'; name the one with the questions{place}.")
     for pattern in patterns:
         paths = matching(folder, pattern)
         if len(paths) > 1:
             names = ", ".join(sorted(path.name for path in paths))
-            raise InputError(f"{folder} has {names}, of which only one can be meant; name the file.")
+            raise InputError(f"'{folder}' has {names}, and only one file is expected; name it.")
         if paths:
             return paths[0]
     plain = " or ".join(pattern for pattern in patterns if "*" not in pattern)
-    raise MissingFile(f"{folder} has no {plain}; name the folder that it is in, or the file{place}.")
+    raise MissingFile(f"'{folder}' has no {plain}; name the folder that it is in, or the file{place}.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class NaiveBayes:
     Parameters
     ----------
     rows : iterable of lists
-        The features of each example to learn from.
+        The features of each training example.
     classes : sequence of int
         The class of each example, from 0 to K-1.
     K : int
@@ -139,7 +139,7 @@ class NaiveBayesOfEach:
     Parameters
     ----------
     rows : iterable of lists
-        The features of each example to learn from.
+        The features of each training example.
     labels : sequence of sequences of int
         The labels that apply to each example, from 0 to K-1.
     K : int
@@ -215,7 +215,7 @@ class BagOfWords:
     Parameters
     ----------
     examples : sequence of TextExample
-        What to learn from, with their labels: strings, or tuples of strings where several may apply.
+        The training examples, with their labels: strings, or tuples of strings where several may apply.
     labels : tuple of str
         The classes.
     several : bool, default False

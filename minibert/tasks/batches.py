@@ -1,4 +1,4 @@
-"""Features to batches: in a new random order every epoch to learn from, by length to predict."""
+"""Make batches of features: for training in a new random order every epoch, for prediction by length."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -378,6 +378,6 @@ def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float
         When a score is infinite or not-a-number.
     """
     if not all(np.isfinite(scores).all() for scores in outputs):
-        problem = f"what the model says of dev is not finite, with learning rates of up to {rate:.2e}"
+        problem = f"the scores of dev are not finite, at learning rates of up to {rate:.2e}"
         advice = "Start again in another folder, with a lower rate or a longer warm-up."
         raise DivergedError(f"After step {step} {problem}. {advice}")

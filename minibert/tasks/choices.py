@@ -107,15 +107,15 @@ class Choices(Task):
         place = where_to_get(self.name)
         if not data.is_dir():
             raise InputError(
-                f"There is no folder {str(data)!r}; name the one that holds the files of {self.name}{place}."
+                f"There is no folder '{data}'; name the folder with the files of {self.name}{place}."
             )
         name = getattr(source, split)
         split_on_hub = "validation" if split == "dev" else split
         paths = matching(data, name) or matching(data, f"*{source.copy}*{split_on_hub}.jsonl")
         if paths:
             return source.read(paths[0])
-        advice = f"name the folder that holds the files of {self.name}, or the file{place}."
-        raise MissingFile(f"{data} has no {name}; {advice}")
+        advice = f"name the folder with the files of {self.name}, or the file{place}."
+        raise MissingFile(f"'{data}' has no {name}; {advice}")
 
     def features(
         self,
@@ -335,10 +335,11 @@ create = Choices
 
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:
+    place = f"example {example.id}"
     if len(example.endings) != choices:
-        problem = f"{len(example.endings)} endings and others {choices}"
-        raise InputError(f"Example {example.id} has {problem}; give every example the same number.")
+        problem = f"{len(example.endings)} endings, where other examples have {choices}"
+        raise InputError(f"{problem}; give every example as many.", where=place)
     if training and example.label is None:
-        raise InputError(f"Example {example.id} has no label to train on; give a file with labels.")
+        raise InputError("there is no label to train on; give a file with labels.", where=place)
     if not example.context.strip() and not example.start.strip():
-        raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")
+        raise InputError("the context is empty; fill it, or leave the example out.", where=place)

@@ -50,7 +50,7 @@ class LongTexts(NamedTuple):
         whole_number("stride", stride, 0)
         whole_number("most_windows", self.most_windows, 1)
         if stride >= room:
-            problem = f"{stride=} leaves no new piece to a window that has room for {room}"
+            problem = f"{stride=} is not less than the {room} pieces that a window has room for"
             advice = f"give less, or raise {max_length=}."
             raise InputError(f"{problem}; {advice}", stride=stride, max_length=max_length)
         return self._replace(stride=stride)

@@ -51,7 +51,7 @@ class ManyLabels(OwnTexts):
         Parameters
         ----------
         examples : sequence of TextExample
-            Those to learn from.
+            The training examples.
 
         Returns
         -------
@@ -65,7 +65,7 @@ class ManyLabels(OwnTexts):
         """
         names = {name for example in examples for name in self.names(example)}
         if examples and not names:
-            raise InputError("No training example has a label; give some that have.")
+            raise InputError("No training example has a label; give some that do.")
         return in_order(names)
 
     # -> (K,)

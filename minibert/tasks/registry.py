@@ -169,12 +169,12 @@ def create(
     module = TASKS[name].module
     if long and module not in ("sentences", "multilabel"):
         reasons = {
-            "choices": "reads each of its choices whole",
+            "choices": "reads each choice whole",
             "similarity": "compares vectors of whole texts",
         }
-        reason = reasons.get(module, "has windows already")
-        problem = "long='windows' is for tasks with one answer for a text, such as classify"
-        raise InputError(f"{problem}, and {name} {reason}; leave it out.", long="windows")
+        reason = reasons.get(module, "has its own windows")
+        problem = "long='windows' is for tasks with one answer per text, such as classify"
+        raise InputError(f"{problem}, but {name} {reason}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
         columns["header"] = _yes_or_no(columns["header"])

@@ -86,12 +86,13 @@ class Similarity(OwnTexts):
         except MissingColumn as error:
             if error.role != "label":
                 raise
-            advice = f"{error} Pairs without a score are what the task {PAIRS} learns from."
+            advice = f"{error} For pairs without a score there is the task {PAIRS}."
             raise MissingColumn(advice, error.role, error.path, error.header) from error
         for example in examples:
             if example.label is not None and not -1 <= float(example.label) <= 1:
-                problem = f"{self.place(example)} has the label {example.label:g}, expected a cosine, -1 to 1"
-                raise InputError(f"{problem}; divide all of them by the highest there can be.")
+                problem = f"the label {example.label:g} is not a cosine, from -1 to 1"
+                advice = "divide all labels by the highest possible one."
+                raise InputError(f"{problem}; {advice}", where=self.place(example))
         return examples
 
     def features(

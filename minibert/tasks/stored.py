@@ -71,7 +71,7 @@ class Stored:
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
             else:
                 advice = "make one with minibert finetune"
-            raise InputError(f"{folder} holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
+            raise InputError(f"'{folder}' holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
         wrong = dataclass_error(cls, fields)
         if not wrong:
             labels = tuple(fields["labels"])

@@ -122,7 +122,7 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
 
     write_atomically(path, write_zip)
     if missing := [name for name in known if name not in contents]:
-        warn(f"{path} lacks {', '.join(missing)}, which GLUE's server is to have, too.")
+        warn(f"{path} lacks {', '.join(missing)}, which GLUE's server expects as well.")
     return path
 
 

@@ -124,7 +124,7 @@ class Tagging(Task):
         Parameters
         ----------
         examples : sequence of TaggedSentence
-            Those to learn from, with tags.
+            The training examples, with tags.
 
         Returns
         -------
@@ -135,9 +135,9 @@ class Tagging(Task):
         if not tags:
             return ()
         if all(re.fullmatch("[0-9]+", tag) for tag in tags):
-            problem = f"All {len(tags)} tags are numbers, which don't say where an entity begins or ends"
+            problem = f"All {len(tags)} tags are numbers, which don't say where entities begin and end"
             effect = "F1 is the accuracy of words"
-            warn(f"{problem}: {effect}. Give the names of the tags to score and list entities.")
+            warn(f"{problem}: {effect}. Give tags with names to score and list entities.")
         if odd := schemes.looks_odd(tags):
             effect = "each word that has one counts as an entity by itself"
             warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
@@ -219,7 +219,7 @@ class Tagging(Task):
         written.warn()
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of tags that were never learnt: how often they are there, and where first.
+        """Warn of tags that the model does not know: how often they occur, and where first.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class Tagging(Task):
             return
         named = some_of([f"{tag} ({count:,})" for tag, count in counts.most_common()])
         n_words = sum(len(example.words) for example in examples)
-        problem = f"{counts.total():,} of {n_words:,} words have a tag that was not learnt: {named}"
+        problem = f"{counts.total():,} of {n_words:,} words have a tag that the model does not know: {named}"
         warn(f"{problem}; the first is in sentence {first:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
@@ -505,7 +505,7 @@ def _without_spaces(text: str) -> str:
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     if example.tags is None:
-        lacking = f"{' '.join(example.words)[:60]!r} has no tags to train on or to compare with"
+        lacking = f"{' '.join(example.words)[:60]!r} has no tags to train on or to score against"
         raise InputError(f"The sentence {lacking}; give a file that has them.")
     return example.tags
 
@@ -603,5 +603,5 @@ def tag_numbers(
     if training:
         place = f"between sentences {before + 1} and {before + len(examples)}"
         known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
-        raise InputError(f"The tag {unknown!r} {place} is none of {known}")
+        raise InputError(f"The tag {unknown!r} {place} is not one of {known}")
     return None

@@ -109,7 +109,7 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            Those to learn from.
+            The training examples.
 
         Returns
         -------
@@ -202,7 +202,7 @@ class Task(ABC):
         examples : sequence
             The dev set.
         labels : tuple of str
-            The classes or tags of the examples to learn from.
+            The classes or tags of the training examples.
         """
         self.warn_unknown(examples, labels)
 
@@ -212,9 +212,9 @@ class Task(ABC):
         Parameters
         ----------
         train : sequence
-            The examples to learn from.
+            The training examples.
         dev : sequence
-            Those to measure on.
+            The dev set.
         labels : tuple of str
             The classes.
         """
@@ -250,7 +250,10 @@ class Task(ABC):
         """
         for example in examples:
             if example.label is None:
-                raise InputError(f"Example {example.id} has no label to score by; choose a labelled split.")
+                raise InputError(
+                    "there is no label to score against; choose a labelled split.",
+                    where=f"example {example.id}",
+                )
 
     def tune(
         self,

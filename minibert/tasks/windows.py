@@ -91,7 +91,7 @@ class Windows(abc.Sequence[Feature]):
             raise InputError("There is no question; give one at least.")
         if len(skipped) == n_questions:
             problem = f"None of the {n_questions:,} questions has an answer in its paragraph to train on"
-            raise InputError(f"{problem}; give each answer with the place of its first character.")
+            raise InputError(f"{problem}; give each answer with the position of its first character.")
         _report(cut, n_questions, f"are longer than {max_question} pieces and lose their end")
         _report(skipped, n_questions, "are left out: their answer is not where it should be in the paragraph")
 
@@ -259,9 +259,9 @@ def _encode(
     without_room = np.flatnonzero(room < 1)
     if len(without_room):
         number = without_room[0]
-        problem = f"Question {block[number].id!r} has {n_pieces[number]} pieces, which leaves no room for its"
-        advice = f"paragraph in windows of {max_length=}; make them longer, or ask briefly."
-        raise InputError(f"{problem} {advice}", max_length=max_length)
+        question = f"Question {block[number].id!r} has {n_pieces[number]} pieces"
+        problem = f"{question}, which leaves no room for its paragraph in windows of {max_length=}"
+        raise InputError(f"{problem}; raise that, or shorten the question.", max_length=max_length)
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)
     is_unknown = answers[:, 0] == UNKNOWN

@@ -98,7 +98,7 @@ class WordCounts(Mapping[str, int]):
         if isinstance(counts, WordCounts):
             return counts
         if not isinstance(counts, Mapping):
-            raise InputError(f"{short(counts)} tells no counts of words; give what count_words gives.")
+            raise InputError(f"{short(counts)} has no counts of words; give what count_words returns.")
         for word, count in counts.items():
             if not isinstance(word, str):
                 raise InputError(f"the word {short(word)} is not a string; give strings with their counts.")

@@ -441,10 +441,10 @@ class Limit(NamedTuple):
         if stride is not None:
             whole_number("stride", stride, 0)
             if pairs and truncation == "longest_first":
-                needed = "choose truncation only_first or only_second with it."
+                needed = "choose truncation='only_first' or truncation='only_second' with it."
                 raise InputError(f"{stride=} makes windows of one text of a pair; {needed}", **given)
             if stride >= room:
-                small = f"leaves no new piece to a window that has room for {room}"
+                small = f"is not less than the {room} pieces that a window has room for"
                 raise InputError(f"{stride=} {small}; give less, or raise `max_length`.", **given)
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 

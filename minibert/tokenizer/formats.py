@@ -79,7 +79,7 @@ def read(path: Path) -> Stored:
     config = read_json(path / TOKENIZER_CONFIG_FILE) if (path / TOKENIZER_CONFIG_FILE).exists() else {}
     options = _options_of_config(config, path / TOKENIZER_CONFIG_FILE)
     if not text.exists() and not hugging_face.exists():
-        raise InputError(f"{path} has no vocab.txt; give a folder or file with a vocabulary.")
+        raise InputError(f"'{path}' has no vocab.txt; give a folder or file with a vocabulary.")
     if not text.exists():
         vocab, more = _read_tokenizer_json(hugging_face)
         return Stored(hugging_face, vocab, _merged(more, options))
@@ -197,8 +197,9 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
     for name, ours in _STEPS.items():
         if config.get(name) not in (None, ours):
             raise InputError(
-                f"{path} has {name}={short(config[name])}, and minibert does {ours!r} only, whose pieces "
-                "are not those that the model has learnt; give another model, or part words and remove it."
+                f"{path} has {name}={short(config[name])}, but minibert has only {ours!r}, whose pieces are "
+                "not those that the model was trained on; give another model, or remove the entry and split "
+                "the words of the text yourself."
             )
     options = {}
     for argument, name, _, kind in _OPTIONS:
@@ -315,7 +316,9 @@ def _added_token(fields: Any, path: Path) -> tuple[int, AddedToken]:
         number = fields["id"]
         is_special = fields.get("special", False)
     except (TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path}: added token {fields!r} lacks content or id; restore it.") from error
+        raise InputError(
+            f"added token {fields!r} lacks content or id; restore it.", where=str(path)
+        ) from error
     _of_kind(text, str, f"{path}: content of an added token")
     where = f"of the added token {text!r}"
     _of_kind(number, int, f"{path}: id {where}")
@@ -337,7 +340,7 @@ def _is_plain(token: AddedToken) -> bool:
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
     """Return pieces by their ids, "" where there is none: of a vocab.txt that has another piece twice."""
     if not all(fits(number, int) for number in ids.values()):
-        raise InputError(f"{path}: an id in the vocabulary is not a number; restore the file.")
+        raise InputError("an id in the vocabulary is not a number; restore the file.", where=str(path))
     if len(set(ids.values())) < len(ids):
         raise InputError(f"{path} gives one id to two pieces; restore the file.")
     size = max(ids.values(), default=-1) + 1
@@ -360,7 +363,7 @@ def _part(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
 def _of_kind(value: Any, kind: Any, where: str) -> Any:
     """Return a value; raise InputError when it is of another type."""
     if not fits(value, kind):
-        raise InputError(f"{where} is {short(value)}; expected {words(kind)}.")
+        raise InputError(f"{short(value)} is not {words(kind)}; restore the file.", where=where)
     return value
 
 
@@ -396,7 +399,7 @@ def write(
     nearest_folder(folder, "another folder")
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
-            raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
+            raise InputError(f"piece {number}, {piece!r}, has a line end; vocab.txt has one piece per line.")
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
     config = _config_json(options, model_max_length)

@@ -526,7 +526,7 @@ class Tokenizer:
 def _number(vocab: list[str]) -> dict[str, int]:
     """Return the ids of the pieces, after checking that the vocabulary can serve a BERT."""
     if not vocab:
-        raise InputError("the vocabulary is empty; give one with a piece a line.")
+        raise InputError("the vocabulary is empty; give one with one piece per line.")
     ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
     missing = [token for token in SPECIAL_TOKENS if token not in ids]
     if missing:
@@ -549,7 +549,7 @@ def _with_added(pieces: list[str], added: Mapping[int, AddedToken]) -> list[str]
     vocab = list(pieces)
     for number, token in sorted(added.items()):
         if not 0 <= number <= 2 * len(vocab):
-            expected = f"expected one behind the {len(vocab):,} of the vocabulary"
+            expected = f"expected one after the {len(vocab):,} of the vocabulary"
             raise InputError(f"the added token {token.content!r} has id {number}; {expected}.")
         vocab += [""] * (number + 1 - len(vocab))
         if vocab[number] not in ("", token.content):

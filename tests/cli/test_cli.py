@@ -277,10 +277,13 @@ def test_flags_are_not_abbreviated(capsys):
             "--user-token [PAD] is in the vocabulary already",
         ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
-        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is not a share"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is not a possible share"),
         ("vocab {corpus} --out {new} --threads 0", "--threads 0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
-        ("vocab {corpus} --report-on {run} --vocab-size 90", "learns nothing, which --vocab-size would"),
+        (
+            "vocab {corpus} --report-on {run} --vocab-size 90",
+            "learns no vocabulary, so --vocab-size has no effect",
+        ),
         ("vocab {corpus} --report-on {run} --unused 0 --user-token a", "which --unused and --user-token"),
         ("vocab {corpus} --report-on {run} --objective likelihood", "which --objective would be for"),
         ("gradcheck --operation nonsense", "nonsense"),
@@ -620,7 +623,7 @@ def test_vocab_does_not_write_over_another_vocabulary(name, corpus, tmp_path, mo
     monkeypatch.setattr("minibert.pretraining.preparation.count_files", None)  # found before the counting
     (tmp_path / name).write_text("mine")
     line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(tmp_path))
-    assert f"{tmp_path} holds a vocabulary already ({name}); remove it, or choose another --out" in line
+    assert f"'{tmp_path}' already holds a vocabulary ({name}); remove it, or choose another --out" in line
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 

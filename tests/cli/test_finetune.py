@@ -109,7 +109,7 @@ def test_finetune_prints_its_report_and_tells_how_it_goes(model, sst2, tmp_path,
     said = capsys.readouterr()
     assert "SST-2: is the film review good, 60 examples" in said.out
     assert "95% interval (Wilson): " in said.out and f"Run folder: {out}" in said.out
-    assert "160 examples to learn from, 60 to measure on" in said.err
+    assert "160 training examples, 60 in dev" in said.err
     assert "output layer with initial values" in said.err
     assert "6 epochs of 10 steps of 16: 60 steps, learning rate 0.005, seed 0." in said.err
     for epoch in range(1, 7):
@@ -344,7 +344,7 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
             "finetune classify --data {sst2} --model {model} --out {new} --column text=a --column text=label",
             "columns name 'text' twice",
         ),
-        ("finetune ner --data d --model {model} --out {new} --width 9", "--width is that of the LSTMs"),
+        ("finetune ner --data d --model {model} --out {new} --width 9", "--width sets the size of the LSTMs"),
         (
             "finetune ner --data d --model {model} --out {new} --feature-based last --span-weight 1",
             "--span-weight has no effect on --feature-based",
@@ -387,8 +387,8 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         ("evaluate --model {model} --dtype float64", "is not fine-tuned; leave out --dtype."),
         ("evaluate --model {model} --split test", "is not fine-tuned; leave out --split."),
-        ("evaluate --model {model} --per-byte --targets 0", "reads windows of its own; leave out --targets."),
-        ("evaluate --model {model} --per-byte --targets 7", "reads windows of its own; leave out --targets."),
+        ("evaluate --model {model} --per-byte --targets 0", "has its own windows; leave out --targets."),
+        ("evaluate --model {model} --per-byte --targets 7", "has its own windows; leave out --targets."),
         (
             "evaluate --model {run} --seq-length 8 --layout prose --column a",
             "is fine-tuned; leave out --seq-length, --layout, --column.",
@@ -448,7 +448,7 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         ),
         (
             "finetune tag --column word=1 --column x=y",
-            "--column word --column x is not known to tag; choose from words, tags, layout",
+            "'word' in --column is not a column of tag; choose from words, tags, layout",
         ),
         (
             "finetune rte --feature-based last --freeze 1",
@@ -466,7 +466,10 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
             "finetune stsb --class-weights balanced",
             "--class-weights balanced is for classes of texts, and stsb has none; leave it out.",
         ),
-        ("finetune rte --fsdp --engine numpy", "--fsdp is for --engine jax; leave it out or choose that."),
+        (
+            "finetune rte --fsdp --engine numpy",
+            "--fsdp is for --engine jax; leave it out, or choose that engine.",
+        ),
         ("reproduce table5 --seeds 0", "--seeds 0 leaves nothing to train; give at least 1."),
     ],
 )

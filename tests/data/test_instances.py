@@ -531,9 +531,7 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     ):
         with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* {advice}\.$"):
             split_documents(int(text[0]))
-    with pytest.raises(
-        InputError, match="1 document, which is too few: 1 to learn from and 1 to hold out are"
-    ):
+    with pytest.raises(InputError, match="1 document, which is too few: 1 to train on and 1 to hold out are"):
         split_documents(1, next_sentence=False)
     with pytest.raises(InputError, match="held_out=1"):
         split_documents(100, 1)

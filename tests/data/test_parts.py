@@ -238,7 +238,7 @@ def test_parts_of_something_else_are_refused(corpus, vocabulary, whole, thirds, 
     whole_out = ["--vocab", str(vocabulary), "--out", str(whole)]
     assert "holds something else than parts" in refused(str(corpus), *whole_out, "--part", "1/3")
     assert "was made with another corpus" in refused(str(corpus / "1.txt"), *whole_out)
-    assert "--show looks at whole shards" in refused(str(corpus), *base, "--part", "1/3", "--show", "1")
+    assert "--show needs whole shards" in refused(str(corpus), *base, "--part", "1/3", "--show", "1")
 
 
 @pytest.mark.parametrize("failure", [InputError("bad text"), KeyboardInterrupt(), OSError(28, "No space")])
@@ -417,7 +417,7 @@ def test_a_run_goes_on_with_its_own_shards_only(corpus, vocabulary, thirds, stra
     "given", [{"corpus": "a"}, {"layout": "prose"}, {"vocab": "v"}, {"vocab_size": 9}, {"lower_case": False}]
 )
 def test_shards_leave_nothing_to_say_about_text_and_vocabulary(given):
-    with pytest.raises(InputError, match=f"so {next(iter(given))}=.* can't be given beside it"):
+    with pytest.raises(InputError, match=f"so {next(iter(given))}=.* can't be given as well"):
         PretrainOptions(shards="s", **given)
 
 

@@ -350,7 +350,9 @@ def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
     with pytest.raises(InputError, match=f"^{tmp_path}, train: The sentence 'Anna' has no tags to train on"):
         finetune(untagged, tmp_path / "a", show=False)
     other = dataclasses.replace(options, task="sst2")
-    with pytest.raises(InputError, match="feature_based='last' is for tags of words, and sst2 has none"):
+    with pytest.raises(
+        InputError, match="feature_based='last' is for tasks that tag words, which sst2 does not"
+    ):
         finetune(other, tmp_path / "a", show=False)
     assert not (tmp_path / "a").exists()
 

@@ -255,7 +255,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
     "config, sentence",
     [
         ({"do_lower_case": "no"}, "tokenizer_config.json: do_lower_case is 'no'; expected true or false"),
-        ({"word_tokenizer_type": "mecab"}, "has word_tokenizer_type='mecab', and minibert does 'basic' only"),
+        ({"word_tokenizer_type": "mecab"}, "has word_tokenizer_type='mecab', but minibert has only 'basic'"),
         ({"do_basic_tokenize": False}, "has do_basic_tokenize=False, and minibert does True only"),
         ({"max_input_chars_per_word": True}, "max_input_chars_per_word is True; expected a whole number"),
         ({"never_split": "a"}, "never_split is 'a'; expected a list"),
@@ -357,7 +357,7 @@ def test_tokens_added_to_vocab_txt_without_a_tokenizer_json_are_pieces(files, tm
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        ({"added_tokens.json": {"word": 99}}, "added token 'word' has id 99; expected one behind the 14"),
+        ({"added_tokens.json": {"word": 99}}, "added token 'word' has id 99; expected one after the 14"),
         ({"added_tokens.json": {"[NEW]": "14"}}, "id of the added token .* is '14'; expected a whole number"),
         ({"tokenizer_config.json": {"added_tokens_decoder": []}}, "added_tokens_decoder is .*; expected an"),
         (

@@ -321,7 +321,7 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
     try:
         return tuple(kind(number) for number in text.split(","))
     except ValueError:
-        wanted = "give a number, or several with commas between them"
+        wanted = "give a number, or several separated by commas"
         raise argparse.ArgumentTypeError(f"{text!r} is not a {what}; {wanted}") from None
 
 
@@ -378,5 +378,5 @@ def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> di
     if file is None:
         return chosen
     if arguments.resume:
-        raise InputError("--config is for a new run, and --resume has the options of its own; leave one out.")
+        raise InputError("--config is for a new run, and --resume keeps the old ones; leave one of them out.")
     return options.configured(file, chosen)

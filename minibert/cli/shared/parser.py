@@ -39,6 +39,7 @@ class Parser(argparse.ArgumentParser):
         form = partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
         super().__init__(**kwargs, allow_abbrev=False, formatter_class=form)
         self._words: Sequence[str] = []
+        self.typed: dict[str, tuple[Any, str]] = {}  # of each argument its value, and how it was typed
         self.set_defaults(parser=self, status=0)  # the parser that knows the flags of the command
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -84,6 +85,13 @@ class Parser(argparse.ArgumentParser):
         if "required: --model" in message:
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
+
+    def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
+        """Return what some words mean, and remember them: errors show a value as it was typed."""
+        value = super()._get_values(action, words)
+        if len(words) == 1:
+            self.typed[action.dest] = (value, words[0])
+        return value
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse an unknown command, naming the one with the nearest name; argparse would list them all."""

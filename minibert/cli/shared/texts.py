@@ -222,4 +222,4 @@ def refuse_file(text: str | None, instead: str) -> None:
     """
     if text and os.path.isfile(text):
         instead = instead.replace("FILE", shlex.quote(text))
-        raise InputError(f"{text} is a file, but a text is expected; {instead}.")
+        raise InputError(f"'{text}' is a file, but a text is expected; {instead}.")

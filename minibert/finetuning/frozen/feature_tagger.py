@@ -104,7 +104,7 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     for name, value in params.items():
         value[...] = tensors[name]
         if not np.isfinite(value).all():
-            raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.ADVICE}.")
+            raise InputError(f"{name} has numbers that are not finite; {TaggerFile.ADVICE}.", where=str(path))
     return params
 
 

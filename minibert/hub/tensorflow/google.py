@@ -72,7 +72,9 @@ def find_checkpoint(source: str | Path) -> Path | None:
         if match and Path(match[1]).name in names:
             names = [Path(match[1]).name]
     if len(names) > 1:
-        raise InputError(f"{source} has checkpoints {', '.join(names)}; name one, as in {source / names[0]}.")
+        raise InputError(
+            f"'{source}' has checkpoints {', '.join(names)}; name one, as in {source / names[0]}."
+        )
     return source / names[0] if names else None
 
 
@@ -127,7 +129,7 @@ def load_tf(
     """
     prefix = find_checkpoint(source)
     if prefix is None:
-        raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
+        raise InputError(f"'{source}' has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
     config_path = config_in(prefix.parent, is_tensorflow=True)
@@ -206,5 +208,5 @@ def _multiplied(bundle: Bundle) -> tuple[Array, str]:
     both = f"{_WORD} {first.shape} and {_WORD_2} {second.shape}"
     are_matrices = first.ndim == 2 and second.ndim == 2
     if not are_matrices or first.shape[1] != second.shape[0]:
-        raise InputError(f"{bundle.index}: {both} do not fit together; give the files of one model.")
+        raise InputError(f"{both} do not fit together; give the files of one model.", where=str(bundle.index))
     return _Product(first, second), f"{both} were multiplied out"

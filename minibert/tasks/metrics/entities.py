@@ -126,20 +126,20 @@ def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) ->
     for sentences in (gold, predicted):
         odd.update(looks_odd({tag for tags in sentences for tag in tags}))
     if odd:
-        warn(f"{unknown_scheme(sorted(odd))}; they are outside. Change them where they mark entities.")
+        warn(f"{unknown_scheme(sorted(odd))}; they count as outside. Rename them if they mark entities.")
     scheme = next(one for one in SCHEMES if one.name == gold_scheme.name)
     if not scheme.is_strict:  # entities of IOB and IOE are whole, whatever stands beside them
         return
     total, broken, _ = kept(gold, scheme)
     if not broken:
         return
-    problem = f"{broken.total():,} of {total:,} gold tags of entities belong to no whole entity"
+    problem = f"{broken.total():,} of {total:,} gold tags of entities belong to no complete entity"
     if gold_scheme.is_strict:
-        warn(f"{problem} in {scheme.name}, so that they count for none. Mend them where they are errors.")
+        warn(f"{problem} in {scheme.name}, so that they do not count. Correct them if they are errors.")
         return
     counts = Counter(letter for tags in gold for tag in tags if (letter := letter_of(tag)))
     letters = ", ".join(f"{letter} ({count:,})" for letter, count in counts.most_common())
-    effect = "all are read as conlleval reads them. Mend those that are few"
+    effect = "all are read as conlleval reads them. Correct the rare ones"
     warn(f"{problem} in {scheme.name}, whose letters they have: {letters}; {effect}.")
 
 
@@ -288,7 +288,7 @@ def _compared(
 ) -> Iterator[tuple[set[Chunk], ...]]:
     """Return the chunks of each sentence that there are, were found, were found rightly."""
     if len(gold) != len(predicted):
-        advice = "give the same ones."
+        advice = "give the same sentences."
         raise InputError(f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; {advice}")
     for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(gold_tags) != len(predicted_tags):
