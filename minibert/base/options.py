@@ -109,8 +109,8 @@ class RunOptions:
     )
     extend_positions: int | None = option(
         None,
-        "give the trained model so many positions, more than it has, to read longer texts: new ones begin as "
-        "copies of its own and are trained with the rest",
+        "give the trained model this many positions, more than it has, to read longer texts: new ones begin "
+        "as copies of the old ones and are trained with the rest",
         WHOLE,
         default="",
     )
@@ -123,35 +123,40 @@ class RunOptions:
         choices=DTYPES,
     )
     # batches and optimizer
-    accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
+    accumulate: int | None = option(
+        None, "micro-batches that a step is split into: the same result with less memory", WHOLE
+    )
     optimizer: str = option("adamw", either(OPTIMIZERS), one_of(OPTIMIZERS))
-    warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
+    warmup: float | None = option(
+        None, "share of the steps in which the learning rate rises; after that it falls to zero", RATE
+    )
     weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
-    beta1: float = option(0.9, "decay of the mean of gradients", RATE)
-    beta2: float = option(0.999, "decay of the mean of their squares", RATE)
-    adam_eps: float = option(1e-6, "added to the root of the mean of squares", POSITIVE)
-    bias_correction: bool | None = option(None, "Adam's, which Google's code leaves out")
-    google_decay: bool | None = option(None, "let the rate fall from step 0 on, as in Google's code")
+    beta1: float = option(0.9, "decay rate of the mean of the gradients", RATE)
+    beta2: float = option(0.999, "decay rate of the mean of their squares", RATE)
+    adam_eps: float = option(1e-6, "epsilon: added to the root of the mean of squares", POSITIVE)
+    bias_correction: bool | None = option(
+        None, "correct the bias of Adam's means, which Google's code does not"
+    )
+    google_decay: bool | None = option(None, "let the learning rate fall from step 0 on, as in Google's code")
     # the run
-    seed: int = option(0, "seed of everything that is drawn at random", COUNT)
-    engine: str = option("auto", "what computes: auto, cpp, numba, numpy or jax")
+    seed: int = option(0, "seed of all random numbers", COUNT)
+    engine: str = option("auto", "the engine that computes: auto, cpp, numba, numpy or jax")
     threads: int | None = option(None, "number of threads", WHOLE, default="one for each core")
     devices: int | None = option(
         None,
-        "number of devices, each of which computes a part of the batch; the result is that of one",
+        "number of devices, each of which computes a part of the batch; the result is the same as with one",
         WHOLE,
         default="all that JAX finds",
     )
     fsdp: bool = option(
         False,
-        "keep only a part of the parameters and moments on each device, for models that are too large for "
-        "one",
+        "keep only a part of the parameters and moments on each device, for models that don't fit on one",
         both_ways=True,
     )
     recompute: bool = option(
         False,
-        "keep only the input of each layer and compute the rest again in the backward pass: much less memory "
+        "keep only the input of each layer and recompute the rest in the backward pass: much less memory "
         "for a third more arithmetic",
         both_ways=True,
     )

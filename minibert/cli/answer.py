@@ -1,7 +1,7 @@
 """Answer a question about a text of any length.
 
-Answers a question about one text, however long: the likeliest answers, each
-with its probability among the best ones and the passage that it stands in. A
+Answers a question about one text of any length: prints the likeliest answers,
+each with its probability among the best ones and its passage of the text. A
 model of SQuAD 2.0 may say that there is no answer.
 
 examples:
@@ -37,7 +37,7 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
-    add_flag(parser, "--file FILE", "a file that is the text, compressed too")
+    add_flag(parser, "--file FILE", "a file with the text, also compressed")
     renamed(parser, "--text", "--file")
     add_flag(parser, "--top N", "answers to print", 1)
     add_switches(parser, quiet=QUIET)

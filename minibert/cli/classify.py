@@ -1,16 +1,16 @@
 """Label a text, or a pair of texts, with a fine-tuned model.
 
-Prints what a fine-tuned model says of a text, or of a pair of texts: every
-class with its probability, or a number. Where several classes may apply, a star
+Prints a fine-tuned model's answer for a text, or for a pair of texts: every
+class with its probability, or a number. If several classes may apply, a star
 marks those that do. Without TEXT it reads the lines of --file or of the
 standard input, with a tab between the two texts of a pair, and answers each at
-once; several classes have | between them. A line that is not a text (or pair)
-gets an empty answer, and a message on the error stream; the exit status is then
-1.
+once; several classes are separated by |. A line that is not a text (or pair)
+gets an empty answer and a message on the error stream, and the exit status is
+then 1.
 
-With --classes a model of entailment (mnli, snli, rte) chooses among classes of
-your own, which it was never shown: it judges whether a text entails the
---template with each class in it. Each TEXT is then one by itself.
+With --classes a model of entailment (mnli, snli, rte) chooses among any classes
+that you name, without training on them: it judges whether a text entails the
+--template with each class in it. Several TEXTs are then not a pair.
 
 examples:
   minibert classify --model runs/sst2 "a charming and often affecting journey"
@@ -40,8 +40,8 @@ def add(parser: ArgumentParser) -> None:
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
     group = parser.add_argument_group("classes of your own")
-    add_flag(group, "--classes NAMES", "the classes to choose from, with commas between")
-    text = "the sentence that is judged, {} being the class (default: This text is about {}.)"
+    add_flag(group, "--classes NAMES", "the classes to choose from, separated by commas")
+    text = "the sentence to judge, with {} for the class (default: This text is about {}.)"
     add_flag(group, "--template TEXT", text)
     add_switches(group, several="judge each class by itself: several may be right, or none")
     add_engine(parser)

@@ -1,8 +1,8 @@
-"""Lay out the course: notebooks in which you write a BERT of your own.
+"""Lay out the course: notebooks in which you write your own BERT.
 
 Copies the notebooks into a folder, without their outputs. Open them in order
 with Jupyter; the first cell of each says what it needs. What you write is
-judged at once, and kept in mine.py beside the notebooks.
+checked at once, and saved to mine.py beside the notebooks.
 
 examples:
   minibert course my-course
@@ -28,7 +28,9 @@ def add(parser: ArgumentParser) -> None:
     parser : ArgumentParser
         Of this command.
     """
-    parser.add_argument("folder", metavar="DIR", help="where to put the notebooks; made if it is not there")
+    parser.add_argument(
+        "folder", metavar="DIR", help="where to put the notebooks; created if it does not exist"
+    )
     add_switches(parser, json=JSON)
 
 

@@ -1,11 +1,11 @@
 """Measure a pre-training run, or a fine-tuned model on its task.
 
 Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
-on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
-the unigram entropies of those targets and of the whole text, the best that a
-guess without context can do, and the loss with the words of the context
-shuffled. After fine-tuning: the official metrics of its task, with a 95%
-interval; several models are averaged, as in predict.
+on positions that show [MASK], and next-sentence accuracy. For comparison it
+gives the unigram entropies of those targets and of the whole text, the lowest
+loss without any context, and the loss with the words of the context shuffled. After
+fine-tuning: the official metrics of the task, with a 95% interval; several
+models are averaged, as in predict.
 
 examples:
   minibert evaluate --model runs/books
@@ -36,14 +36,18 @@ def add(parser: ArgumentParser) -> None:
     text += "more fine-tuned models, which are averaged"
     flags.add_model(parser, text, action="append")
     masked = parser.add_argument_group("after pre-training")
-    text = "text to measure on; next sentences only where there are several documents of several sentences "
+    text = "text to evaluate on; next sentences only if it has several documents of several sentences "
     text += "(default: the held-out documents)"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
-    flags.add_flag(masked, "--seq-length N", "tokens in a sequence (default: the run's longest, else 128)")
+    flags.add_flag(
+        masked, "--seq-length N", "tokens in a sequence (default: the longest of the run, else 128)"
+    )
     flags.add_flag(masked, "--targets N", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
     flags.add_column(masked, None)
-    text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
+    text = (
+        "print the loss of whole words instead, in nats per byte, to compare models of different vocabularies"
+    )
     flags.add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"), split=None)
     flags.add_engine(parser)

@@ -5,9 +5,9 @@ Without TEXT every line of --file, or of the standard input, is a text; a line
 that can't be answered gets an empty answer and a message on the error stream,
 and the exit status is then 1.
 
-With --targets only these words are asked about. A word of k pieces, of
---targets or with --pieces, takes the place of k [MASK]s: its probability is the
-product of those of its pieces, filled in from left to right.
+With --targets it compares these words only. A word of k pieces, from --targets
+or with --pieces, takes the place of k [MASK]s: its probability is the product
+of those of its pieces, filled in from left to right.
 
 examples:
   minibert fill-mask --model runs/books "it came to [MASK]."
@@ -37,7 +37,7 @@ def add(parser: ArgumentParser) -> None:
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
-    text = "ask about these words only, with commas between"
+    text = "compare these words only, separated by commas"
     parser.add_argument("--targets", metavar="WORDS", type=lambda words: words.split(","), help=text)
     add_flag(parser, "--pieces N", "most pieces of a guess", 1)
     add_engine(parser)

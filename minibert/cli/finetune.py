@@ -1,10 +1,11 @@
 """Teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own.
 
-Fine-tunes a trained BERT for a task, as in the paper: one new output layer,
-everything trained together, measured on dev after every epoch, the best epoch
-kept. Leaves a folder that `transformers` loads, with report.html to look at.
-Several batch sizes, learning rates, numbers of epochs or restarts make a sweep
-of all their combinations, whose best run is kept in the run folder itself.
+Fine-tunes a trained BERT for a task, as in the paper: adds one output layer,
+trains everything together, evaluates on dev after every epoch and keeps the
+best epoch. The folder that it writes can be loaded by `transformers`, and has a
+report.html to look at. Several batch sizes, learning rates, numbers of epochs
+or restarts make a sweep of all their combinations; the run folder itself holds
+the best run.
 
 Progress goes to the error stream, the report to the standard output. Ctrl-C
 saves; --resume continues exactly where the run stopped, with the options it was
@@ -55,7 +56,7 @@ def add(parser: ArgumentParser) -> None:
     parser.usage = f"minibert finetune {words}"
     recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}\n{NARROW}"
     parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{accelerators.HELP}\n{parser.epilog}"
-    parser.add_argument("task", nargs="?", metavar="TASK", help="what to learn; see below")
+    parser.add_argument("task", nargs="?", metavar="TASK", help="the task; see below")
     options = FinetuneOptions
     group = parser.add_argument_group("the run")
     text = "a pre-training run or RUN@STEP, a Hugging Face BERT, or a fine-tuned model to train further"
@@ -70,14 +71,14 @@ def add(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("data")
     text = "folder of the task's official files, or of train, dev and test tables; or one table"
     flags.add_flag(group, "--data PATH", text)
-    text = "what is where in your own table: text, second, label (classify, multilabel, regress), words, "
+    text = "the columns of your own table: text, second, label (classify, multilabel, regress), words, "
     text += "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
     text += "delimiter=';', header=no, layout=words where each word has a line and sentence=COLUMN where "
     text += "each has a row of a table, whose sentences are numbered there (tag). In the column "
     text += "label of multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more"
     pair = partial(_pair, "NAME=COLUMN, such as text=review")
     flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=pair, action="append")
-    text = "learn together with another task of the same answers, whose train file is joined to this one's; "
+    text = "train together with another task of the same answers, whose train file is added to this one's; "
     text += "dev stays that of TASK alone. For rte, neutral and contradiction of mnli and snli are "
     text += "not_entailment. Repeat the flag for more"
     pair = partial(_pair, "TASK=DIR, such as snli=pairs")

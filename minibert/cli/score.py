@@ -54,9 +54,9 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
     text = 'JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)'
     add_flag(parser, "--null-odds FILE", text)
-    text = "where the odds are above it, the prediction is that there is no answer (default: 1)"
+    text = "if the odds are above this, predict that there is no answer (default: 1)"
     add_flag(parser, "--threshold T", text, type=float)
-    text = "which version's rules to follow (default: auto, which looks at GOLD)"
+    text = "whose rules to follow (default: auto, recognised from GOLD)"
     parser.add_argument("--version", choices=squad.VERSIONS, default=squad.AUTO, help=text)
 
     about = """

@@ -1,8 +1,8 @@
-"""Cut text into pieces, with their ids and offsets.
+"""Split text into pieces, with their ids and offsets.
 
-Cuts text into WordPiece and shows each piece, its id, and where in the text it
-stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT, and
-each line of a file or of the standard input, is a text of its own.
+Splits text into WordPiece pieces and shows each piece, its id, and its place in
+the text: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT,
+and each line of a file or of the standard input, is a separate text.
 
 examples:
   minibert tokenize --vocab runs/books "It came to pass."
@@ -90,9 +90,9 @@ def add(parser: ArgumentParser) -> None:
         help="keep case and accents, whatever the folder says",
     )
     add_switches(group, keep_accents=KEEP_ACCENTS)
-    text = "which original's rules to follow (default: the folder's, else google)"
+    text = "whose rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
-    add_flag(group, "--max-length N", "most ids of a text, [CLS] and [SEP] included")
+    add_flag(group, "--max-length N", "most ids of a text, including [CLS] and [SEP]")
     add_flag(group, "--truncation", "which text of a pair is cut", TRUNCATION[0], choices=TRUNCATION)
     add_flag(group, "--stride N", "make windows that share N pieces instead of cutting")
     add_switches(group, strict="stop at the first byte that is not UTF-8")

@@ -46,7 +46,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     flags.add_flag(where, "--out DIR", "the folder to write into")
-    flags.add_flag(where, "--report-on PATH", "learn nothing; measure this vocabulary on the text")
+    flags.add_flag(where, "--report-on PATH", "measure this vocabulary on the text, and learn none")
     group = parser.add_argument_group("learning")
     for name, text in (
         ("vocab_size", "pieces to learn"),
@@ -63,7 +63,7 @@ def add(parser: ArgumentParser) -> None:
     group.add_argument("--cased", dest="lower_case", action="store_false", help="keep case and accents")
     flags.add_switches(group, keep_accents=flags.KEEP_ACCENTS, segmented=flags.SEGMENTED)
     group = parser.add_argument_group("text and report")
-    text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
+    text = "share of the lines held out for the report, rounded to one line in n; 0: learn from all of them"
     flags.add_flag(group, "--held-out SHARE", text, 0.02)
     flags.add_switches(group, no_comparison="don't learn by the other objective to compare with")
     flags.add_column(group)

@@ -112,7 +112,9 @@ class FinetuneOptions(RunOptions):
     options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
     """
 
-    task: str = field(metadata={"help": "the task, such as sst2; classify, regress, tag or qa: your own"})
+    task: str = field(
+        metadata={"help": "the task, such as sst2, or classify, regress, tag or qa for your own table"}
+    )
     data: str = field(
         metadata={"help": "folder of the task's official files or of your own tables, or one table"}
     )
@@ -121,29 +123,31 @@ class FinetuneOptions(RunOptions):
     )
     _: KW_ONLY
     # data
-    columns: tuple[tuple[str, str], ...] = option((), "what is where in your table, as (('text', 'review'),)")
+    columns: tuple[tuple[str, str], ...] = option(
+        (), "the columns of your table, such as (('text', 'review'),)"
+    )
     also: tuple[tuple[str, str], ...] = option(
-        (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
+        (), "other tasks to train together with this one, and their folders, such as (('snli', 'pairs'),)"
     )
     also_examples: int | None = option(
-        None, "learn from N examples of each task of `also`, always the same", WHOLE, default="all"
+        None, "train on N examples of each task of `also`, always the same", WHOLE, default="all"
     )
     train_examples: int | None = option(
         None,
-        "learn from N examples, always the same; from more to keep documents whole",
+        "train on N examples, always the same; on more if that keeps documents whole",
         WHOLE,
         default="all",
     )
-    dev_examples: int | None = option(None, "measure on N examples, chosen likewise", WHOLE, default="all")
+    dev_examples: int | None = option(None, "evaluate on N examples, always the same", WHOLE, default="all")
     split_dev: float | None = option(
         None,
-        "where only one file has labels, dev or train: measure on this share of it, and of each class (pairs "
-        "with the same first text together), learn from the rest",
+        "if only one file has labels: evaluate on this share of it, and of each class, and train on the rest "
+        "(pairs with the same first text stay together)",
         SHARE,
         metavar="SHARE",
         default="",
     )
-    stratified: bool = option(True, "take that share of each class, where examples have one")
+    stratified: bool = option(True, "take that share of each class, if examples have classes")
     max_length: int | None = option(
         None,
         "most tokens in a sequence, [CLS] and [SEP] included",
@@ -151,45 +155,48 @@ class FinetuneOptions(RunOptions):
     )
     long: str = option(
         "cut",
-        "what becomes of texts longer than `max_length`: their ends are cut, or they are read in overlapping "
-        "windows (tasks with one answer for a text or pair)",
+        "texts longer than `max_length`: cut their ends, or read them in overlapping windows (only for tasks "
+        "with one answer per text or pair)",
         one_of(LONG),
         choices=LONG,
     )
     stride: int | None = option(
-        None, "pieces that a window has in common with the one before", COUNT, default="a quarter of them"
+        None, "pieces that a window shares with the one before", COUNT, default="a quarter of them"
     )
     pool: str | None = option(
         None,
-        "how the windows of a text are made one: mean, max, or attention that is learnt",
+        "how the vectors of a text's windows become one: mean, max, or trained attention",
         one_of(POOLS),
         choices=POOLS,
         default="mean",
     )
     most_windows: int | None = option(
-        None, "most windows of a text, whose end is cut behind them", WHOLE, default=f"{MOST_WINDOWS}"
+        None, "most windows of a text; what does not fit into them is cut", WHOLE, default=f"{MOST_WINDOWS}"
     )
-    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
+    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when evaluating", WHOLE)
     # length of the run
     epochs: float | tuple[float, ...] | None = option(
         None,
-        "passes over the examples, or several numbers of them to try in turn: the paper's are 2,3,4",
+        "passes over the examples, or several numbers to try in turn: the paper's are 2,3,4",
         _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
         numbers="number of epochs",
     )
     max_steps: int | None = option(
-        None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
+        None,
+        "stop after this many steps at the latest; the learning rate falls to zero by then",
+        WHOLE,
+        default="",
     )
     # model
     dropout: float = option(
         0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
     )
     freeze: int | None = option(
-        None, "leave the embeddings and the lowest N layers as they are", (*AT_MOST, *COUNT), default=""
+        None, "don't train the embeddings and the lowest N layers", (*AT_MOST, *COUNT), default=""
     )
     feature_based: str | None = option(
         None,
-        "leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, last, "
+        "freeze the whole model and train LSTMs on these layers: embeddings, second-to-last, last, "
         "sum-last-4, concat-last-4, sum-all (ner, tag)",
         (("the layers that LSTMs are to read, such as last", bool),),
         metavar="LAYERS",
@@ -199,13 +206,13 @@ class FinetuneOptions(RunOptions):
     bilstm: bool = option(
         False,
         "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
-        "minibert reads such a model, transformers has no counterpart",
+        "minibert can read such a model, not transformers",
     )
     class_weights: str | None = option(
         None,
         "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
-        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
-        "comes, or NAME=WEIGHT,... with 1 for the others",
+        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of each class's "
+        "frequency, or NAME=WEIGHT,... with 1 for the others",
         (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
         metavar="WEIGHTS",
         default="",
@@ -220,13 +227,13 @@ class FinetuneOptions(RunOptions):
     )
     span_weight: float = option(
         0.5,
-        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
+        "weight of the losses of the answer's start and end: 0.5 for their mean, 1 for their sum",
         (("above 0 and at most 1", lambda x: 0 < x <= 1),),
     )
     # batches and optimizer
     batch_size: int | tuple[int, ...] | None = option(
         None,
-        "examples in a step, or several numbers of them to try in turn: the paper's are 16,32",
+        "examples in a step, or several numbers to try in turn: the paper's are 16,32",
         _each(WHOLE),
         numbers="batch size",
     )
@@ -245,7 +252,7 @@ class FinetuneOptions(RunOptions):
     bias_correction: bool = True  # without it small sets often fail to train
     google_decay: bool = False
     # the run
-    restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
+    restarts: int = option(1, "runs with each setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
     BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}

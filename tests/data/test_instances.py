@@ -506,7 +506,7 @@ def test_texts_that_give_no_instances_are_refused(shards, tmp_path):
     lines = write_shards(numbered_text([5], [6], [7]), NUMBERED, tmp_path / "lines")
     with pytest.raises(InputError, match="No document has two sentences"):
         made_from(lines)
-    with pytest.raises(InputError, match="belong to another vocabulary"):
+    with pytest.raises(InputError, match="were made with another vocabulary"):
         Instances(shards, [0, 1], Tokenizer([*SPECIAL_TOKENS, "a"]))
 
 

@@ -428,7 +428,7 @@ def test_weights_of_another_vocabulary_are_not_trained_on_shards(straight, whole
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         (model / name).unlink()
     Tokenizer([*pieces[:-2], pieces[-1], pieces[-2]]).save_pretrained(model)
-    with pytest.raises(InputError, match="belong to another vocabulary"):
+    with pytest.raises(InputError, match="were made with another vocabulary"):
         pretrain(
             PretrainOptions(shards=str(whole), model=str(model), steps=1, seq_length="8"),
             tmp_path / "run",

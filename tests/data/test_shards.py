@@ -191,7 +191,7 @@ def test_another_vocabulary_is_refused(tmp_path, tokenizer):
     write_shards(["a b"], tokenizer, tmp_path / "shards")
     TokenShards(tmp_path / "shards", tokenizer)
     other = Tokenizer([*LETTERS[:-1], "!"])
-    with pytest.raises(InputError, match="belong to another vocabulary"):
+    with pytest.raises(InputError, match="were made with another vocabulary"):
         TokenShards(tmp_path / "shards", other)
 
 

@@ -83,7 +83,7 @@ def flag_of(name: str) -> str:
 
 
 KEEP_ACCENTS = "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi"
-SEGMENTED = "spaces part the words of the text, in Chinese too: whole words there, no single ideographs"
+SEGMENTED = "spaces separate the words, in Chinese too, so that pieces can be longer than one ideograph"
 
 
 def add_switches(group: Any, **helps: str) -> None:
@@ -108,8 +108,8 @@ def add_corpus(parser: Any) -> None:
     parser : ArgumentParser
         Of the command.
     """
-    text = "text files, folders or globs: one sentence a line with a blank line between documents, prose, "
-    text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), compressed too (default: the books in the "
+    text = "text files, folders or globs: one sentence per line with a blank line between documents, prose, "
+    text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), also compressed (default: the books in the "
     text += "package)"
     parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
 
@@ -124,7 +124,7 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     default : str, optional, default "auto"
         None for a command that has to know whether it was given.
     """
-    text = "how the text is laid out (default: auto, found from the text)"
+    text = "how the text is laid out (default: auto, recognised from the text)"
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
@@ -138,7 +138,7 @@ def add_column(group: Any, default: str | None = "text") -> None:
     default : str, optional, default "text"
         None for a command that has to know whether it was given.
     """
-    text = "where JSON lines and tables have their text (default: text)"
+    text = "the key (JSON lines) or column (tables) that has the text (default: text)"
     group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 
@@ -175,7 +175,7 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
     group.add_argument("--engine", choices=("auto", *ENGINES), **shown)
     renamed(group, "--backend", "--engine")
     if device:
-        text = "kind of device for the engine jax (default: the best that JAX finds)"
+        text = "kind of device for the engine jax (default: the best one that JAX finds)"
         group.add_argument("--device", choices=DEVICES, help=text)
     add_flag(group, "--threads N", THREADS)
 
@@ -223,7 +223,7 @@ def add_config(group: Any, stored: str) -> None:
     stored : str
         The file of that kind that every run has in its folder, for the help.
     """
-    text = f"read options from a JSON file, such as the {stored} of a run; flags count for more"
+    text = f"read options from a JSON file, such as the {stored} of a run; flags override it"
     add_flag(group, "--config FILE", text)
 
 

@@ -230,7 +230,7 @@ def build_parser(command: str | None = None) -> Parser:
     about += f"\n\ncommands:\n{listed}"
     parser = Parser(prog="minibert", usage="minibert COMMAND [...]", description=about, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
-    text = "print what completes commands, flags and their values in this shell"
+    text = "print a script that lets this shell complete commands, flags and their values"
     parser.add_argument("--print-completion", choices=("bash", "zsh"), action=PrintCompletion, help=text)
     choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=SUPPRESS)
     for name, summary in known.items():

@@ -35,7 +35,9 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
     """
     text = f"{text} (default: the lines of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    text = f"a file of texts, one on each line{pairs}, compressed too; -: standard input; repeat it for more"
+    text = (
+        f"a file of texts, one per line{pairs}, also compressed; -: standard input; repeat the flag for more"
+    )
     parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
 
