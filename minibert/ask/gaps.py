@@ -50,7 +50,7 @@ def fill_texts(
     """Predict every [MASK] of each text; a model trained left to right knows only what is before it.
 
     A word of k pieces takes the place of k [MASK]s, which are filled from left to right: its probability is
-    the product of those of its pieces, each given the ones before it and [MASK]s for those behind. Each gap
+    the product of those of its pieces, each given the ones before it and [MASK]s for those after. Each gap
     of a text is asked about by itself; the others stay one [MASK].
 
     Parameters
@@ -140,7 +140,7 @@ def _next_pieces(
     gap: int,
     begun: Iterable[Begun],
 ) -> Iterator[Array]:
-    """Yield for each begun word the probabilities (V,) of the piece behind those that it has."""
+    """Yield for each begun word the probabilities (V,) of the piece after those that it has."""
     mask_id = model.tokenizer.mask_id
     before = ids[:gap]
     after = ids[gap + 1 :]

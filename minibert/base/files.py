@@ -30,13 +30,13 @@ _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
 # What a run fills or removes in its folder piece by piece; all else it puts there in one step.
-OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
+FILLED_PIECEMEAL = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
 # All that runs write or remove: where another program's file has such a name, no run begins.
 RUN_FILES = (
     *"config.json model.safetensors tokenizer_config.json vocab.txt tokenizer.json training.json".split(),
     *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json failed.json".split(),
     *"report.html report.json trace.json trace-events.json explorer.html texts.jsonl".split(),
-    *OWN,
+    *FILLED_PIECEMEAL,
 )
 RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile`, which made them once
 FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
@@ -516,7 +516,7 @@ def remove_leftovers(*folders: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def require_own(folder: str | Path) -> None:
+def require_inside(folder: str | Path) -> None:
     """Check that what a run keeps in its folder really is there, and not behind a link.
 
     Parameters
@@ -527,10 +527,10 @@ def require_own(folder: str | Path) -> None:
     Raises
     ------
     InputError
-        When one of `OWN` leads out of it.
+        When one of `FILLED_PIECEMEAL` leads out of it.
     """
     home = Path(os.path.realpath(folder))
-    for name in OWN:
+    for name in FILLED_PIECEMEAL:
         place = Path(os.path.realpath(home / name))
         if not place.is_relative_to(home):
             what = (

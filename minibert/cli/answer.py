@@ -106,8 +106,8 @@ def _answer_text(entry: dict[str, Any], text: str) -> str:
     percent = f"{100 * entry['probability']:5.1f}%"
     if entry["begin"] is None:
         return f"{percent}  no answer"
-    before, words, behind = map(printable, passage(text, entry["begin"], entry["end"]))
+    before, words, after = map(printable, passage(text, entry["begin"], entry["end"]))
     # Neither long words nor hyphens are broken: `textwrap` takes quadratic time for that.
-    marked = f"{before}>>{words}<<{behind}"
+    marked = f"{before}>>{words}<<{after}"
     form = textwrap.TextWrapper(78, " " * 8, " " * 8, break_long_words=False, break_on_hyphens=False)
     return f"{percent}  {words}\n{form.fill(marked)}"

@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> None:
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
     from minibert.finetuning.zero_shot import zero_shot
-    from minibert.tasks.cuts import Cuts, warn_of_cuts
+    from minibert.tasks.truncation import Truncation, warn_of_truncation
 
     n_texts = len(arguments.texts)
     has_classes = arguments.classes is not None
@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> None:
     lines = given_texts(arguments, instead)
     pairs = [arguments.texts] if n_texts else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
-    cuts = Cuts(model.max_length, long=model.task.long)
+    cuts = Truncation(model.max_length, long=model.task.long)
     counting: Any = {"threads": arguments.threads, "cuts": cuts}
     if has_classes:
         asked["classes"] = arguments.classes.split(",")
@@ -94,7 +94,7 @@ def run(arguments: Namespace) -> None:
             if n_texts > 0 and number > 0:
                 shown = "\n" + shown
         emit(shown, flush=True)
-    warn_of_cuts({"": cuts}, model.config.P)
+    warn_of_truncation({"": cuts}, model.config.P)
 
 
 def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:

@@ -198,7 +198,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
 
 
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
-    """Yield training instances as text: pieces, with what is to be predicted in braces behind them."""
+    """Yield training instances as text: pieces, with what is to be predicted in braces after them."""
     from minibert.data.instances import Instances
     from minibert.data.shards.joined import open_shards
 

@@ -209,11 +209,11 @@ def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[
 
     What is handed on, an `Exported`, is completed by these files; `missing` are tensors that are not.
     """
-    from minibert.reports.card import CARD, is_own, model_card, renewed
+    from minibert.reports.card import CARD, is_minibert_card, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
     before = beside.get(CARD, b"").decode(errors="replace")
-    if CARD in beside and not is_own(before):
+    if CARD in beside and not is_minibert_card(before):
         return
     if not about.pool and MODULES_FILE in beside:
         about = replace(about, pool="mean")

@@ -35,7 +35,7 @@ GROUP_BYTES = 1 << 20  # of lines that are encoded together
 PART = 1 << 16  # pieces that are printed together
 FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
 WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
-LONGEST_SHOWN = 60  # characters of the text behind one piece
+LONGEST_SHOWN = 60  # characters of the text after one piece
 LENIENT = ", or leave out --strict"
 
 

@@ -22,7 +22,7 @@ from minibert.base.terminal import counted, some_of
 from minibert.data.documents import DOCUMENTS, format_of, text_of
 
 LAYOUTS = {
-    "auto": "found from the text of each file",
+    "auto": "recognised from the text of each file",
     "sentences": "one sentence a line, a blank line between documents",
     "paragraphs": "one paragraph a line, a blank line between documents",
     "prose": "paragraphs over several lines, two blank lines between documents",

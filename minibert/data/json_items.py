@@ -116,7 +116,7 @@ class _Text:
                 ) from error
             except ValueError as error:
                 raise InputError(f"{self.file} is not JSON that can be read: {error}.") from error
-            # A number may go on behind the buffer: 1 | 2, 1. | 5, 1e | 9.
+            # A number may go on after the buffer: 1 | 2, 1. | 5, 1e | 9.
             if self.buffer[end : end + 1] not in ("", ".", "e", "E") or not self._more():
                 self.place = end
                 return value

@@ -111,8 +111,8 @@ def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Toke
     # A and B of each sequence in turn: how long, from where in the shards, to which row.
     part_length = spans[:, (1, 3)].ravel()
     part_source = spans[:, (0, 2)].ravel()
-    a_row = begins[:-1] + 1  # behind [CLS]
-    b_row = begins[:-1] + a_length + 2  # behind [CLS] A [SEP]
+    a_row = begins[:-1] + 1  # after [CLS]
+    b_row = begins[:-1] + a_length + 2  # after [CLS] A [SEP]
     part_row = np.stack([a_row, b_row], 1).ravel()
     rows = ranges(part_row, part_length)
     tokens = shards.tokens[ranges(part_source, part_length)]

@@ -13,7 +13,7 @@ from minibert.tokenizer.unicode import NONSPACING, data, decompose, flags
 
 MUCH = 0.05  # share of the characters; of French 4% have an accent, of Hindi, Thai and Vietnamese 10 to 25%
 MOST = 1 << 24  # characters that are looked at
-LAST = 0x110000  # behind the last code point
+LAST = 0x110000  # after the last code point
 
 
 class MarkCounts:

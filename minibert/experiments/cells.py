@@ -280,7 +280,7 @@ class Plan:
         Returns
         -------
         list of Cell
-            Each behind the one that it needs.
+            Each after the one that it needs.
         """
         by_name: dict[str, Cell] = {}
         for seed in seeds:

@@ -256,7 +256,7 @@ class Comparison:
                 f"'{run.folder}' is of an earlier version, which stored no checksum of predictions."
             )
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
-        examples = asked_examples(task, run.folder, None, "dev", own=True)
+        examples = asked_examples(task, run.folder, None, "dev", same_task=True)
         predictions = stored_predictions(run.folder, len(examples))
         now = task.score(examples, predictions)[task.metric]
         then = run.report["scores"].get(task.metric, math.nan)

@@ -241,7 +241,7 @@ def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Res
     pool: dict[str, dict[int, Outcomes]] = {}
     untitled = column._replace(title="")
     for other in (table, *TABLES.values()):
-        columns = [one._replace(title="") for one in other.columns]
+        columns = [column._replace(title="") for column in other.columns]
         if untitled not in columns:
             continue
         for row in other.rows:

@@ -202,7 +202,7 @@ def _paper(column: Column, figure: float | None) -> str:
 
 def _claimed(judged: Judged, ordering: Ordering) -> str:
     """Write a claim with the paper's figures, such as "84.4 > 83.9", where it has some."""
-    column = next(one for one in judged.table.columns if one.name == ordering.column)
+    column = next(column for column in judged.table.columns if column.name == ordering.column)
     title = column.title.split(" (")[0]
     claim = f"{ordering.better} > {ordering.worse} on {title}"
     figures = judged.paper(ordering)

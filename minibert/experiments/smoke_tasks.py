@@ -4,7 +4,7 @@
     sentence   which of four authors wrote it; no name stands in it
     spans      which name of the sentences before stands in the gap of the next (as Hill et al. 2016 ask)
     names      words capitalised within sentences, in lower case: PER if found beside a title or "said" in the
-               book, LOC if often behind "in" and the like, else MISC
+               book, LOC if often after "in" and the like, else MISC
 
 A fifth of each book's chapters is dev. A model pre-trained on these books has read those too.
 """
@@ -121,9 +121,9 @@ def _names(text: str) -> dict[str, str]:
     total = Counter[str]()
     people = Counter[str]()
     in_places = Counter[str]()
-    for before, word, behind in CAPITAL.findall(text):
+    for before, word, after in CAPITAL.findall(text):
         total[word] += word not in TITLES
-        is_beside_speech = before in SPEECH or behind in SPEECH
+        is_beside_speech = before in SPEECH or after in SPEECH
         people[word] += before in TITLES or is_beside_speech
         in_places[word] += before in AT_PLACES
     words = set(text.split())
@@ -167,7 +167,7 @@ def _examples(rng: random.Random, author: str, names: dict[str, str], lines: lis
     if not _fits(line):
         return
     around = [*lines[at : at + 2], *lines[other : other + 2]]
-    # Both second sentences stand behind a line that fits: none tells by itself.
+    # Both second sentences stand after a line that fits: none tells by itself.
     if abs(at - other) > 2 and len(around) == 4 and all(map(_fits, around)):
         yield "pair", (("text", line), ("second", around[1]), ("label", "next"))
         yield "pair", (("text", line), ("second", around[3]), ("label", "elsewhere"))

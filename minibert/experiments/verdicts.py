@@ -31,7 +31,7 @@ class Outcomes(NamedTuple):
     """What a metric is computed from, example by example, of one training."""
 
     kind: str  # "mean": the metric is the mean of the values; "f1": micro F1 of counts
-    values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, found, expected
+    values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, predicted, expected
     groups: tuple[int, ...] = ()  # sizes of groups of neighbours that are alike, sentences of a document
 
     def score(self, rows: Any = None) -> float:
@@ -45,15 +45,15 @@ class Outcomes(NamedTuple):
         Returns
         -------
         float
-            The mean, or micro F1 as a share of one: 0.0 where nothing is found or expected.
+            The mean, or micro F1 as a share of one: 0.0 where nothing is predicted or expected.
         """
         values = self.values if rows is None else self.values[rows]
         if self.kind == "mean":
             return float(values.mean())
-        right, found, expected = values.sum(axis=0).tolist()
-        if not found + expected:
+        right, predicted, expected = values.sum(axis=0).tolist()
+        if not predicted + expected:
             return 0.0
-        return 2 * right / (found + expected)
+        return 2 * right / (predicted + expected)
 
     def parts(self, grouped: bool = True) -> np.ndarray:
         """Return numbers whose mean is the metric, and whose spread is its noise.
@@ -96,12 +96,12 @@ class Outcomes(NamedTuple):
         return result
 
     @classmethod
-    def from_json(cls, found: Any) -> Self:
+    def from_json(cls, stored: Any) -> Self:
         """Return the outcomes that `to_json` was given.
 
         Parameters
         ----------
-        found : dict
+        stored : dict
             A result of `to_json`, as JSON gives it back.
 
         Returns
@@ -114,9 +114,9 @@ class Outcomes(NamedTuple):
             When this is none of its results: fields are missing, counts can't be, or groups don't add up.
         """
         with suppress(KeyError, OverflowError, TypeError, ValueError):
-            kind = found["kind"]
-            given = found["values"]
-            groups = tuple(found.get("groups", ()))
+            kind = stored["kind"]
+            given = stored["values"]
+            groups = tuple(stored.get("groups", ()))
             flat = given
             if isinstance(given, str):
                 flat = [DIGITS[kind].index(x) for x in given]
@@ -130,7 +130,7 @@ class Outcomes(NamedTuple):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
                 return cls(kind, values, groups)
-        raise InputError(f"{found!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
+        raise InputError(f"{stored!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
 
 
 class Estimate(NamedTuple):

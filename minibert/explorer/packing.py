@@ -23,7 +23,7 @@ FIELDS = "vocab_size hidden_size num_hidden_layers num_attention_heads intermedi
 FIELDS += "max_position_embeddings type_vocab_size hidden_act layer_norm_eps".split()
 PARTS = ("bert.pooler", "cls.predictions", "cls.seq_relationship", "classifier", "qa_outputs")
 LARGEST_HALF = 65504  # of float16
-LAST = 0x110000  # behind the last code point
+LAST = 0x110000  # after the last code point
 
 
 class Model(NamedTuple):

@@ -20,14 +20,14 @@ FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions"
 ADVICE = "put an intact copy there and go on with resume=True, or start again in another `out`"
 
 
-def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
+def keep(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
     """Write the best epoch so far.
 
     Parameters
     ----------
     place : Path
         The folder for it.
-    found : dict
+    epoch : dict
         What is known of the epoch, for JSON.
     save : callable
         Writes the model's files into a folder.
@@ -37,7 +37,7 @@ def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> di
     dict of str to int
         Checksums (CRC-32) of the files, by name.
     """
-    atomic_json(place / BEST_FILE, found, indent=None)  # first: from here on the files are those of this step
+    atomic_json(place / BEST_FILE, epoch, indent=None)  # first: from here on the files are those of this step
     save(place)
     return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
@@ -75,7 +75,7 @@ def check_resumed(
 
 
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
-    """Return what was found of the best epoch, once all its files have proved to be as they were written.
+    """Return what is known of the best epoch, after checking that its files are as they were written.
 
     A file of the model may lie in the folder of the run already, where its delivery was cut off.
 

@@ -274,7 +274,7 @@ class Finetuned:
             Of the model's task.
         """
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
-        return gathered(made)
+        return as_sequence(made)
 
     def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`.
@@ -315,22 +315,24 @@ def _incomplete(
 
 def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
     """Return what a model of minibert's is asked: its own task, or another one that has the same answers."""
-    own = registry.create(stored.task, stored.columns, stored.long_texts)
-    asked = own if task is None else task
-    means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
-    alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(SIMILARITY)
+    stored_task = registry.create(stored.task, stored.columns, stored.long_texts)
+    asked = stored_task if task is None else task
+    means_the_same = asked.name in registry.CUSTOM_TABLES or registry.same_answers(
+        stored_task.name, asked.name
+    )
+    alike = asked.kind == stored_task.kind or {asked.kind, stored_task.kind} <= set(SIMILARITY)
     if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
         trained = f"The model in '{folder}' was fine-tuned for {stored.task}"
         raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
-    if asked.name == own.name:
-        asked = own  # with the columns that it has learnt from
-    elif asked.name in ("classify", "regress") and own.pair:
+    if asked.name == stored_task.name:
+        asked = stored_task  # with the columns that it has learnt from
+    elif asked.name in ("classify", "regress") and stored_task.pair:
         asked = registry.create(asked.name, {"second": "second"})
-    asked.long = own.long
+    asked.long = stored_task.long
     return asked
 
 
-def gathered(features: Iterable[Feature]) -> Features:
+def as_sequence(features: Iterable[Feature]) -> Features:
     """Make features ones that can be asked for by number: as they are if they can, else in a list.
 
     Parameters

@@ -9,8 +9,8 @@ from minibert.base.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
 from minibert.model.head_kinds import SIMILARITY
 from minibert.tasks.batches import lengths
-from minibert.tasks.cuts import Cuts
 from minibert.tasks.registry import same_answers
+from minibert.tasks.truncation import Truncation
 from minibert.training.runlog import Progress
 
 CHUNK = 2048  # examples whose features are in memory at a time
@@ -21,7 +21,7 @@ def predict_examples(
     examples: Sequence[Any],
     show: bool = False,
     source: str = "",
-    cuts: Cuts | None = None,
+    cuts: Truncation | None = None,
 ) -> Iterator[Any]:
     """Yield the prediction of each example, in their order, made as they are asked for.
 
@@ -38,7 +38,7 @@ def predict_examples(
         Progress on the error stream.
     source : str, default ""
         Where the examples are from, which errors name.
-    cuts : Cuts, optional
+    cuts : Truncation, optional
         Counts what is cut of the texts.
 
     Yields

@@ -14,7 +14,7 @@ from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.balance import check_balance, class_weights, groups, strata
-from minibert.finetuning.models import gathered, keeps_head
+from minibert.finetuning.models import as_sequence, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.head_kinds import OF_CLASSES, POOLS
@@ -23,16 +23,20 @@ from minibert.model.targets import Targets
 from minibert.tasks import registry
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.batches import epoch_order
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.sentences import Sentences
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Labels, Task
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.tokenizer import Tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
-TOGETHER = ("document", "context", "first")  # what examples agree in that are not divided; the last of pairs
+GROUPED_BY = (
+    "document",
+    "context",
+    "first",
+)  # what examples agree in that are not divided; the last of pairs
 ANSWERS = ("label", "tags", "answer")  # roles of the columns with what is expected
 
 
@@ -65,7 +69,7 @@ class Prepared:
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
     targets: Targets | None = None  # a common scale for numbers; None: they are learnt as they are
-    truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
+    truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_truncation`
 
 
 def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
@@ -109,11 +113,11 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
     tokenizer = read_tokenizer(options.model, config)
     keeps_head(report, options.model, head, task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
-    task.long = task.long and task.long.settled(max_length)
+    task.long = task.long and task.long.resolved(max_length)
     with naming(of_train):
-        features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
+        features = as_sequence(task.features(train, tokenizer, labels, max_length, training=True))
     with naming(of_dev):
-        dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
+        dev_features = as_sequence(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
         raise InputError(f"'{data}' has no examples to train {options.task} with.")
     if config.trained_length:  # for other models nothing is said, and no feature need be made already
@@ -123,8 +127,8 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
         asks = f"{options.task} reads two texts at a time, but '{options.model}' knows one segment only"
         raise InputError(f"{asks} (type_vocab_size=1); give a model with two.")
     cuts = {
-        "train": Cuts(max_length, features, task.long),
-        "dev": Cuts(max_length, dev_features, task.long),
+        "train": Truncation(max_length, features, task.long),
+        "dev": Truncation(max_length, dev_features, task.long),
     }
     return Prepared(
         **known,
@@ -137,7 +141,7 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
         class_weights=weights,
         targets=targets,
         groups=groups(options, train),
-        truncated=warn_of_cuts(cuts, config.P),
+        truncated=warn_of_truncation(cuts, config.P),
     )
 
 
@@ -216,7 +220,7 @@ def read_labelled(
     Returns
     -------
     train : list
-        The examples, those of further tasks behind the task's own.
+        The examples, those of further tasks after the task's own.
     known : dict
         Fields of `Prepared`.
 
@@ -389,7 +393,7 @@ def asked_examples(
     folder: Path,
     data: str | Path | None,
     split: str,
-    own: bool,
+    same_task: bool,
     labelled: bool = True,
 ) -> list[Any]:
     """Read what the model in a folder is asked about: never by mistake what it has learnt from.
@@ -406,7 +410,7 @@ def asked_examples(
         A folder of the task's files, or one file; None: those that the model was fine-tuned on.
     split : str
         "train", "dev" or "test".
-    own : bool
+    same_task : bool
         Whether the task is that of the model.
     labelled : bool, default True
         Whether a custom table has to have what is expected.
@@ -421,7 +425,7 @@ def asked_examples(
         When the files can't be read, or a divided one is asked for its test part.
     """
     try:
-        return _asked(task, folder, data, split, own)
+        return _asked(task, folder, data, split, same_task)
     except MissingColumn as error:
         if labelled or error.role not in ANSWERS:
             raise
@@ -471,7 +475,7 @@ def _asked(
     folder: Path,
     data: str | Path | None,
     split: str,
-    own: bool,
+    same_task: bool,
 ) -> list[Any]:
     if not (folder / OPTIONS_FILE).exists():
         if data is None:
@@ -489,7 +493,7 @@ def _asked(
         what = f"is the file that '{folder}' was trained on, and it has no test part"
         advice = "give another file, or ask for dev, the part that was held out."
         raise InputError(f"'{data or options.data}' {what}; {advice}")
-    if split == "test" or (options.split_dev is None and (split == "train" or not own)):
+    if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
         return task.read(Path(options.data), split)
     return read_examples(task, options)[split == "dev"]  # the very ones that the best epoch was chosen by
 
@@ -539,11 +543,11 @@ def split(
         When a part would be empty.
     """
     if stratified:
-        members = _together(examples, TOGETHER)
+        members = _grouped(examples, GROUPED_BY)
         held_out = set(_drawn_by_class(strata(examples), members, share))
     else:
         count = round(share * len(examples))
-        held_out = set(_drawn(examples, count, SPLIT_SEED, TOGETHER))
+        held_out = set(_drawn(examples, count, SPLIT_SEED, GROUPED_BY))
     if not 0 < len(held_out) < len(examples):
         empty = (
             f"split_dev={share!r} of {len(examples):,} examples leaves train or dev empty; give another share"
@@ -565,13 +569,13 @@ def _why_undivided(examples: list[Any], stratified: bool) -> str:
         "context": "Questions about one paragraph are not divided: add questions about other paragraphs",
         "first": "Pairs with the same first text are not divided: add pairs with other first texts",
     }
-    if len(_together(examples, TOGETHER)) == len(examples):  # also where there are none
+    if len(_grouped(examples, GROUPED_BY)) == len(examples):  # also where there are none
         return ""
-    name = next((name for name in TOGETHER if hasattr(examples[0], name)), None)
+    name = next((name for name in GROUPED_BY if hasattr(examples[0], name)), None)
     return f". {reason[name]}" if name else ""
 
 
-def _together(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
+def _grouped(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
     """Return the numbers of the examples that agree in the first of these attributes that they have."""
     members: dict[Any, list[int]] = {}
     for number, example in enumerate(examples):
@@ -632,7 +636,7 @@ def _drawn(
     enough: sentences of a document, which are shown with their neighbours.
     """
     drawn: list[int] = []
-    members = _together(examples, groups)
+    members = _grouped(examples, groups)
     for group in epoch_order(len(members), seed, 0).tolist():
         if len(drawn) >= count:
             break

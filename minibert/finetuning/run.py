@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from minibert import engines, hub
 from minibert.base.errors import InputError
-from minibert.base.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
+from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_writer, write_atomically
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
 from minibert.data.glue import TextExample
@@ -34,8 +34,8 @@ from minibert.model.ops import Ops
 from minibert.reports import results
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
@@ -99,7 +99,7 @@ def finetune(
         if len(runs) > 1:
             places += [out / name for name in runs]
         for place in places:
-            require_own(place)
+            require_inside(place)
         if resume:
             options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
             report = results.finished_report(out)
@@ -161,7 +161,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     return engines.resolve_auto(options.resolved(width))
 
 
-class _Asked:
+class _EvaluationRequest:
     """Models whose outputs are averaged, and the examples that they are asked about, as in `evaluate`."""
 
     def __init__(
@@ -180,7 +180,7 @@ class _Asked:
         self.folders = [str(folder) for folder in listed]
         self.split = split
         self.first = first = self.models[0]
-        self.cuts = Cuts(first.max_length, long=first.task.long)
+        self.cuts = Truncation(first.max_length, long=first.task.long)
         self.source = source_of(first.task, first.folder, data, split)
         self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
         first.task.warn_unknown(self.examples, first.labels)
@@ -192,7 +192,7 @@ class _Asked:
 
     def truncated(self) -> dict[str, Any]:
         """Warn of what was cut, and return it for the report; nothing where nothing was."""
-        truncated = warn_of_cuts({self.split: self.cuts}, self.first.config.P)
+        truncated = warn_of_truncation({self.split: self.cuts}, self.first.config.P)
         return {"truncated": truncated} if truncated else {}
 
 
@@ -238,7 +238,7 @@ def evaluate(
     InputError
         When a model is not fine-tuned or can't be averaged, or data are of another task or not labelled.
     """
-    asked = _Asked(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
+    asked = _EvaluationRequest(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
     if not asked.all_labelled:
         advice = "choose another, or use minibert predict."
@@ -303,7 +303,7 @@ def predict(
     """
     out = Path(out)
     require_folder(out)
-    asked = _Asked(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
+    asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
     examples = asked.examples
     if majority:
@@ -344,13 +344,13 @@ def predict(
     return report
 
 
-def _majority(model: Any, data: str | Path | None, own: bool, count: int) -> Iterator[Any]:
+def _majority(model: Any, data: str | Path | None, same_task: bool, count: int) -> Iterator[Any]:
     """Return so many times the most frequent class of the examples that a model has learnt from."""
     if model.head.kind != "classify":
         what = f"one class of each text, which {model.task.name} does not predict"
         raise InputError(f"majority=True is for {what}; leave it out.", majority=True)
     folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
-    learnt = asked_examples(model.task, model.folder, folder, "train", own=own)
+    learnt = asked_examples(model.task, model.folder, folder, "train", same_task=same_task)
     return iter(submissions.majority(learnt, count))
 
 
@@ -360,7 +360,7 @@ def classify(
     *,
     engine: str = "auto",
     threads: int | None = None,
-    cuts: Cuts | None = None,
+    cuts: Truncation | None = None,
 ) -> list[dict[str, Any]]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
 
@@ -374,7 +374,7 @@ def classify(
         What computes, where a folder is given.
     threads : int, optional
         Of that engine, and of matrix products.
-    cuts : Cuts, optional
+    cuts : Truncation, optional
         Counts what is cut of the texts, in place of a warning.
 
     Returns
@@ -407,11 +407,11 @@ def classify(
                 wanted = "pairs of texts; give a second one"
             raise InputError(f"The model in '{model.folder}' was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
-    counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
+    counted = Truncation(model.max_length, long=model.task.long) if cuts is None else cuts
     with engines.limited_threads(threads, model.ops):
         predictions = list(predict_examples([model], examples, cuts=counted))
     if cuts is None:
-        warn_of_cuts({"": counted}, model.config.P)
+        warn_of_truncation({"": counted}, model.config.P)
     return predictions
 
 

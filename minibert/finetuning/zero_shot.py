@@ -12,8 +12,8 @@ from minibert.base.errors import InputError
 from minibert.core.batch import Feature
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.task import softmax
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 
 
 def zero_shot(
@@ -25,7 +25,7 @@ def zero_shot(
     several: bool = False,
     engine: str = "auto",
     threads: int | None = None,
-    cuts: Cuts | None = None,
+    cuts: Truncation | None = None,
 ) -> list[dict[str, Any]]:
     """Choose among any classes by how much a text entails that it belongs to each.
 
@@ -49,7 +49,7 @@ def zero_shot(
         What computes, where a folder is given.
     threads : int, optional
         Of that engine, and of matrix products.
-    cuts : Cuts, optional
+    cuts : Truncation, optional
         Counts what is cut of the texts, in place of a warning.
 
     Returns
@@ -79,14 +79,14 @@ def zero_shot(
     for text in texts:
         pairs += [TextExample(name, text, hypotheses[name], None) for name in classes]
     features = model.features(pairs)
-    counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
+    counted = Truncation(model.max_length, long=model.task.long) if cuts is None else cuts
     for begin in range(0, len(features), len(classes)):  # a text counts once, with what costs it most
         of_text = features[begin : begin + len(classes)]
         counted.add([max(of_text, key=_pieces_cut)])
     with engines.limited_threads(threads, model.ops):
         outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
     if cuts is None:
-        warn_of_cuts({"": counted}, model.config.P)
+        warn_of_truncation({"": counted}, model.config.P)
     answers: list[dict[str, Any]] = []
     for scores in outputs:
         if several:

@@ -20,7 +20,7 @@ from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
 
 PICKLED_FILE = "pytorch_model.bin"
-INDEX = ".index.json"  # behind either name: which of several files each tensor is in
+INDEX = ".index.json"  # after either name: which of several files each tensor is in
 WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))  # in this order
 LABELLED = [name for name, kind in KINDS.items() if kind.names_outputs]  # in the configuration
 Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others

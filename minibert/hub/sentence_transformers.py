@@ -279,7 +279,7 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
                 raise NotDone("mixes the layers")
             elif kind not in ("Dropout", "WeightedLayerPooling"):
                 raise NotDone("is not known here")
-        except NotDone as error:  # what stands behind it expects what it gives
+        except NotDone as error:  # what stands after it expects what it gives
             not_done.append(f"its module {kind} {error}, so it and those behind it are left out")
             break
     if not pools:

@@ -47,7 +47,7 @@ class BatchPart(Batch):
 class TaskBatch(core.TaskBatch):
     """What a task of fine-tuning asks about a batch; an example may be several windows of a long text."""
 
-    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 behind them
+    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 after them
 
     @property
     def first_sequences(self) -> np.ndarray:  # (E,)

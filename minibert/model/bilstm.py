@@ -24,7 +24,7 @@ from minibert.model.ops import Ops
 from minibert.model.params import lstm_table
 
 MODEL_TYPE = "bilstm"  # as `config.json` and checkpoints have it
-SITE = 0  # of dropout behind the first LSTM
+SITE = 0  # of dropout after the first LSTM
 
 TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None where no layers are mixed
 
@@ -61,7 +61,7 @@ class BilstmConfig:
     width: int = 768  # W, outputs of each LSTM in each direction; the paper's
     depth: int = 2  # LSTMs one upon another; the paper's
     mixed: int = 0  # N, layers to be mixed by learnt weights; 0: vectors come as they are
-    dropout: float = 0.1  # behind each LSTM
+    dropout: float = 0.1  # after each LSTM
     initializer_range: float = 0.02  # standard deviation of the linear layer's initial weights
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from minibert import engines
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
-from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
+from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
 from minibert.base.machine import cores
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from minibert.base.terminal import counted, printable
@@ -191,7 +191,7 @@ def _prepared(
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     """Check that the folder is the run's to write into, and leave the options of a new run there."""
-    require_own(run)
+    require_inside(run)
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):

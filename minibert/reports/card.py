@@ -69,7 +69,7 @@ class Exported:
     choices: str = ""  # the task that a model of endings is asked for, where no file says it
 
 
-def is_own(card: str) -> bool:
+def is_minibert_card(card: str) -> bool:
     """Tell whether a card is one of minibert's, which the next export renews.
 
     Parameters
@@ -91,7 +91,7 @@ def renewed(before: str, card: str) -> str:
     Parameters
     ----------
     before : str
-        The card, which `is_own`; its author may have added to it.
+        The card, which `is_minibert_card`; its author may have added to it.
     card : str
         The new one, of `model_card`, for a folder of another name or format.
 

@@ -35,7 +35,9 @@ class Facts:
     model: str = ""  # what was started from
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
-    classes: tuple[Sequence[str], Sequence[str]] | None = None  # expected and found, of every example or word
+    classes: tuple[Sequence[str], Sequence[str]] | None = (
+        None  # expected and predicted, of each example or word
+    )
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
     sweep: str = ""  # tables of the sweep whose best run it is
@@ -62,7 +64,7 @@ def page(facts: Facts) -> str:
     if results.has_head(report):
         head, *rows = rows
     cut = report.get("truncated", {}).get("warning", "")
-    learnt = " ".join([*results.together(report), cut]).strip()
+    learnt = " ".join([*results.trained_together(report), cut]).strip()
     notes = [learnt, *results.remarks(report)]
     return rendered(
         "report.html.j2",
@@ -168,7 +170,7 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
-    """Tabulate how often each class was found for each; with precision, recall and F1."""
+    """Tabulate how often each class was predicted for each, with precision, recall and F1."""
     if facts.classes is None or not len(facts.classes[0]):
         return None
     learnt = facts.report.get("train_classes", {})
@@ -225,16 +227,16 @@ def _share(part: int, whole: int) -> str | None:
 
 # -> (K,K)
 def _counted(
-    expected: Sequence[str], found: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
+    expected: Sequence[str], predicted: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
 ) -> tuple[list[str], np.ndarray]:
-    """Count how often each class was found for each; classes not among `labels` come last."""
-    there = {*expected, *found, *learnt}
+    """Count how often each class was predicted for each; classes not among `labels` come last."""
+    there = {*expected, *predicted, *learnt}
     names = [label for label in labels if label in there]
     names += sorted(there - {*labels})
     number = {name: place for place, name in enumerate(names)}
     gold = [number[name] for name in expected]
-    predicted = [number[name] for name in found]
-    return names, metrics.confusion(gold, predicted, range(len(names)))
+    chosen = [number[name] for name in predicted]
+    return names, metrics.confusion(gold, chosen, range(len(names)))
 
 
 # counts (K,K) -> at most MOST_CLASSES + 1 of both

@@ -41,8 +41,8 @@ def points(lines: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
     (n,2) float
         A step and a value in each row.
     """
-    found = [(line["step"], line[name]) for line in lines if name in line]
-    return np.array(found, float).reshape(-1, 2)
+    points = [(line["step"], line[name]) for line in lines if name in line]
+    return np.array(points, float).reshape(-1, 2)
 
 
 def picture(
@@ -264,7 +264,7 @@ def ticks(low: float, high: float) -> list[float]:
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     round_steps = [multiple * power for multiple in (1.0, 2.0, 5.0, 10.0)]
-    step = next(one for one in round_steps if one >= 0.999 * rough)
+    step = next(size for size in round_steps if size >= 0.999 * rough)
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]

@@ -398,12 +398,12 @@ def remove_spent(folder: Path) -> None:
             warn(f"{kept}; the run needs it no longer, so remove it yourself.")
 
 
-def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what was measured on held-out text and is known.
 
     Parameters
     ----------
-    found : dict
+    metrics : dict
         `held_out` of a report, with all fields of HELD_OUT and `targets`, how many were predicted.
 
     Returns
@@ -411,11 +411,11 @@ def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     list of (str, str)
         What each number is, and the number as text.
     """
-    rows = [("targets", f"{found['targets']:,}")]
+    rows = [("targets", f"{metrics['targets']:,}")]
     for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
         for name, text in names.items():
-            if found[name] is not None:
-                rows.append((text, f"{found[name]:{form}}"))
+            if metrics[name] is not None:
+                rows.append((text, f"{metrics[name]:{form}}"))
     return rows
 
 
@@ -659,7 +659,7 @@ def report_text(report: dict[str, Any]) -> str:
     lines = [
         measured_text(report),
         f"The best epoch on dev was {report['best_epoch']:g}; {setting}, seed {report['seed']}.",
-        *together(report),
+        *trained_together(report),
         f"{counts}; {report['seconds'] / 60:.1f} minutes for this command.",
     ]
     if "runs" in report:
@@ -705,7 +705,7 @@ def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
     return text
 
 
-def together(report: Mapping[str, Any]) -> list[str]:
+def trained_together(report: Mapping[str, Any]) -> list[str]:
     """Say of a run that has learnt several tasks together how many examples of each it had.
 
     Parameters
@@ -781,9 +781,9 @@ def sweep_text(report: Mapping[str, Any]) -> str:
     return text
 
 
-def _setting(one: Mapping[str, Any]) -> dict[str, str]:
+def _setting(run: Mapping[str, Any]) -> dict[str, str]:
     """Return the setting of a run as text, by what its columns are called."""
-    return {metric_name(name): f"{one[name]:.12g}" for name in SETTING if name in one}
+    return {metric_name(name): f"{run[name]:.12g}" for name in SETTING if name in run}
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:

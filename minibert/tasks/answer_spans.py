@@ -22,7 +22,7 @@ class Candidate(NamedTuple):
     start_logit: float
     end_logit: float
     begin: int | None = None  # first character
-    end: int | None = None  # the one behind the last
+    end: int | None = None  # the one after the last
 
     @property
     def score(self) -> float:
@@ -71,8 +71,8 @@ def best_spans(
     """
     padded = np.concatenate([ends, np.full(longest, -np.inf)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, longest)
-    ends_behind = windows[: len(starts)]  # (n, longest)
-    by_place = starts[:, None] + ends_behind
+    ends_after = windows[: len(starts)]  # (n, longest)
+    by_place = starts[:, None] + ends_after
     scores = by_place.ravel()
     least = -np.inf
     if count < len(scores):
@@ -134,7 +134,7 @@ def decode(
         sources.append((starts, ends, windows.offsets(number)))
     wanted = count * MARGIN
     while True:
-        spans = []  # (k,4) of each window: start score, end score, first character, the one behind the last
+        spans = []  # (k,4) of each window: start score, end score, first character, the one after the last
         for starts, ends, offsets in sources:
             first, last = best_spans(starts, ends, wanted, longest)
             begins = offsets[first, 0]

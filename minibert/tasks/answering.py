@@ -18,9 +18,9 @@ from minibert.data import squad, tables, trivia
 from minibert.data.places import where_to_get
 from minibert.data.squad import Question
 from minibert.tasks.answer_spans import Answers, Candidate, decode
+from minibert.tasks.custom_files import check_columns, custom_file, matching, read_custom
 from minibert.tasks.metrics import squad as metrics
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.own_files import check_columns, matching, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows
 from minibert.training.runlog import Progress
@@ -440,7 +440,7 @@ class OwnQuestions(Answering):
             In the order of the rows.
         """
         unlabelled = {"answer": None, "start": None}
-        return read_own(tables.read_questions, own_file(data, split), split, self.columns, unlabelled)
+        return read_custom(tables.read_questions, custom_file(data, split), split, self.columns, unlabelled)
 
     def asked(self, example: Question) -> dict[str, str]:
         """Return the question, to stand beside its prediction in JSON.
@@ -582,7 +582,7 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     text : str
         Of any length.
     begin, end : int
-        First character of the part, and the one behind its last.
+        First character of the part, and the one after its last.
     around : int, default 160
         Most characters to show on each side.
 
@@ -595,14 +595,14 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     last = min(len(text), end + around)
     before = re.sub(r"\s+", " ", text[first:begin])
     part = re.sub(r"\s+", " ", text[begin:end])
-    behind = re.sub(r"\s+", " ", text[end:last])
+    after = re.sub(r"\s+", " ", text[end:last])
     if first:
         whole_words = before.partition(" ")[2] or before
         before = "… " + whole_words.lstrip()
     if last < len(text):
-        whole_words = behind.rpartition(" ")[0] or behind
-        behind = whole_words.rstrip() + " …"
-    return before, part, behind
+        whole_words = after.rpartition(" ")[0] or after
+        after = whole_words.rstrip() + " …"
+    return before, part, after
 
 
 def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:

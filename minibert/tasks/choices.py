@@ -19,10 +19,10 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.places import where_to_get
 from minibert.data.stand_ins import divided
 from minibert.tasks import metrics
-from minibert.tasks.cuts import with_marks
+from minibert.tasks.custom_files import matching
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.own_files import matching
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 BLOCK = 1024  # examples that are tokenised together
@@ -52,7 +52,7 @@ SOURCES = {
 class Choices(Task):
     """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`.
 
-    With "-dev" behind the name the dev file is divided by context, four fifths of it to train on, for data of
+    With "-dev" after the name the dev file is divided by context, four fifths of it to train on, for data of
     which there is no train file.
 
     Parameters

@@ -23,10 +23,10 @@ from minibert.core.batch import Feature, Sequence
 from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
 from minibert.tasks import metrics, submissions
-from minibert.tasks.cuts import with_marks
+from minibert.tasks.custom_files import check_columns, custom_file, read_custom
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 UNLABELLED = {"label": None}  # how a table without labels is read
@@ -601,7 +601,7 @@ class Glue(Sentences):
         return [submissions.write(folder, self.name, split, examples, predictions)]
 
 
-class OwnTexts(Sentences):
+class CustomTexts(Sentences):
     """A custom table: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
 
     Parameters
@@ -644,21 +644,21 @@ class OwnTexts(Sentences):
             In the order of the rows; those of "test" may lack their labels.
         """
         is_number = self.kind == "regress"
-        return self._own(data, split, numeric=is_number, several=self.kind == "multilabel")
+        return self._custom(data, split, numeric=is_number, several=self.kind == "multilabel")
 
-    def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
-        path = own_file(data, split)
+    def _custom(self, data: Path, split: str, **more: Any) -> list[TextExample]:
+        path = custom_file(data, split)
         columns = self.columns | more
         examples = None
         if self.second_is_optional and "second" not in self.columns:
             try:
                 with_second = {"second": "second"} | columns
-                examples = read_own(tables.read_texts, path, split, with_second, UNLABELLED)
+                examples = read_custom(tables.read_texts, path, split, with_second, UNLABELLED)
             except tables.MissingColumn as error:
                 if error.role != "second":
                     raise
         if examples is None:
-            examples = read_own(tables.read_texts, path, split, columns, UNLABELLED)
+            examples = read_custom(tables.read_texts, path, split, columns, UNLABELLED)
         self._tables.append((path, examples))
         return examples
 
@@ -678,7 +678,7 @@ class OwnTexts(Sentences):
         holding = [path for path, examples in self._tables if any(row is example for row in examples)]
         for path in holding or [path for path, _ in self._tables]:
             # The columns of a file without labels, where it has none: "test" admits those.
-            line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
+            line = read_custom(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
             if line is not None:
                 return f"{path}, line {line}"
         return super().place(example)
@@ -720,7 +720,7 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
         The task.
     """
     if name in ("classify", "regress"):
-        return OwnTexts(name, title, columns)
+        return CustomTexts(name, title, columns)
     return Glue(name, title)
 
 
@@ -750,7 +750,7 @@ def _cell(text: str) -> str:
     return f'"{doubled}"'
 
 
-# gold (n,)  found (n,)
-def _metric(name: str, gold: np.ndarray, found: np.ndarray) -> float:
-    value = float(metrics.METRICS[name].compute(gold, found))
+# gold (n,)  predicted (n,)
+def _metric(name: str, gold: np.ndarray, predicted: np.ndarray) -> float:
+    value = float(metrics.METRICS[name].compute(gold, predicted))
     return value if math.isfinite(value) else 0.0

@@ -20,10 +20,10 @@ from minibert.core.batch import Feature, Sequence
 from minibert.data import glue
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
-from minibert.tasks.cuts import with_marks
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
+from minibert.tasks.sentences import BLOCK, COLUMNS, CustomTexts
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
+from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
@@ -31,8 +31,8 @@ BASELINE = "TF-IDF of words"
 Vectors = list[dict[str, float]]  # of words
 
 
-class Similarity(OwnTexts):
-    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `OwnTexts`.
+class Similarity(CustomTexts):
+    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `CustomTexts`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Similarity(OwnTexts):
     title : str
         A line for people.
     columns : mapping
-        As of `OwnTexts`; the second text is by default in a column of the name "second".
+        As of `CustomTexts`; the second text is by default in a column of the name "second".
     """
 
     kind = "cosine"
@@ -82,7 +82,7 @@ class Similarity(OwnTexts):
                 examples.append(example)
             return examples
         try:
-            examples = self._own(data, split, numeric=True)
+            examples = self._custom(data, split, numeric=True)
         except MissingColumn as error:
             if error.role != "label":
                 raise
@@ -261,7 +261,7 @@ class SimilarPairs(Similarity):
         list of TextExample
             Each with the label 1.0, the highest cosine.
         """
-        return [example._replace(label=1.0) for example in self._own(data, split, label=None)]
+        return [example._replace(label=1.0) for example in self._custom(data, split, label=None)]
 
     def predict(
         self,

@@ -132,7 +132,7 @@ class TaskFile(Stored):
             return f"'tuned' is {short(self.tuned)}, expected finite numbers"
         try:
             if self.long_texts:
-                self.long_texts.settled(self.max_length)
+                self.long_texts.resolved(self.max_length)
         except (TypeError, InputError):
             return f"'long' is {short(self.long)}, expected pool, stride and most_windows of windows"
         return super()._wrong()

@@ -152,5 +152,5 @@ def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]
     labels = Counter(example.label for example in examples)
     if None in labels or any(isinstance(label, float) for label in labels):
         raise InputError("There is no most frequent class where examples have scores or no labels at all.")
-    label = min(labels, key=lambda one: (-labels[one], one))
+    label = min(labels, key=lambda name: (-labels[name], name))
     return [{"label": label, "probabilities": {label: 1.0}}] * count

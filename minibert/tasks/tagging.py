@@ -21,10 +21,10 @@ from minibert.data import ner, tables
 from minibert.data.glue import find_file
 from minibert.data.ner import TaggedSentence
 from minibert.tasks.contexts import longest_word, windows
+from minibert.tasks.custom_files import check_columns, custom_file, read_custom
 from minibert.tasks.metrics import entities, schemes
 from minibert.tasks.metrics.entities import OUTSIDE
 from minibert.tasks.metrics.intervals import Statistic
-from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 from minibert.tokenizer.written import WrittenTokens
 
@@ -109,9 +109,9 @@ class Tagging(Task):
             In the order of the file; custom ones of "test" may lack their tags.
         """
         if self.name == "tag":
-            path = own_file(data, split, FILES[split])
+            path = custom_file(data, split, FILES[split])
             unlabelled = {"tags": None, "labelled": False}
-            return read_own(tables.read_tags, path, split, self.columns, unlabelled)
+            return read_custom(tables.read_tags, path, split, self.columns, unlabelled)
         path = find_file(Path(data), FILES[split], ("ner", "conll2003"), self.name)
         return ner.read(path)
 
@@ -494,7 +494,7 @@ def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]
 
 
 def _types(sentences: Iterable[abc.Sequence[str]]) -> list[str]:
-    """Return what stands behind the hyphen of each tag, or the tag where it has none."""
+    """Return what stands after the hyphen of each tag, or the tag where it has none."""
     return [tag.partition("-")[2] or tag for tags in sentences for tag in tags]
 
 

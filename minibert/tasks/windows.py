@@ -135,7 +135,7 @@ class Windows(abc.Sequence[Feature]):
         Returns
         -------
         int
-            The row behind [CLS], the question and [SEP].
+            The row after [CLS], the question and [SEP].
         """
         return int(self._all.question_lengths[self.example[number]]) + SPECIAL - 1
 
@@ -150,7 +150,7 @@ class Windows(abc.Sequence[Feature]):
         Returns
         -------
         numpy.ndarray
-            First character of each token, and the one behind its last, (n,2).
+            First character of each token, and the one after its last, (n,2).
         """
         return self._all.offsets[self._tokens(number)]
 

@@ -29,7 +29,7 @@ class AddedToken(NamedTuple):
     normalized: bool = True  # found in normalised text, whatever its case and accents; else as it is written
     single_word: bool = False  # not found where a letter or digit stands beside it
     lstrip: bool = False  # with the white space before it, which makes no piece anyway
-    rstrip: bool = False  # with that behind it
+    rstrip: bool = False  # with that after it
 
 
 def is_found_by_cores(token: str) -> bool:
@@ -213,7 +213,7 @@ def _is_in_word(character: str) -> bool:
 
 
 def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
-    """Yield what lies before, between and behind the tokens of a text: one part more than tokens."""
+    """Yield what lies before, between and after the tokens of a text: one part more than tokens."""
     begin = 0
     for token in tokens:
         yield text[begin : token.begin]

@@ -535,7 +535,7 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
             block = block[end:]
             side = BY_LINE
         ends = separators if side == BY_LINE or not held_out else b" \t\r"
-        if cut := 1 + max(map(block.rfind, ends)):  # behind the last of them; 0 if there is none
+        if cut := 1 + max(map(block.rfind, ends)):  # after the last of them; 0 if there is none
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
         waiting.append(block[cut:])

@@ -310,7 +310,7 @@ class BatchEncoding(_Aligned):
                 return self._rows(self.token_type_ids, 0)
             return getattr(self, number)
         if isinstance(number, slice):
-            return [self[one] for one in range(len(self))[number]]
+            return [self[sequence] for sequence in range(len(self))[number]]
         if not isinstance(number, int | np.integer):
             choices = f"a whole number, a slice, or one of {', '.join(MODEL_INPUTS)}"
             raise InputError(f"{number!r} is not the number of a sequence; give {choices}.")

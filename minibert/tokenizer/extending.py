@@ -175,7 +175,7 @@ def learn_pieces(
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)
     lengths = np.diff(batch.cu_seqlens)
-    # An empty last word begins behind the last id; one more stands there for it.
+    # An empty last word begins after the last id; one more stands there for it.
     first_ids = np.append(batch.ids, tokenizer.unk_id)[batch.cu_seqlens[:-1]]
     known = (lengths > 0) & (first_ids != tokenizer.unk_id) & (words.counts > 0)
     text = native.Symbols(
@@ -207,7 +207,7 @@ def learn_pieces(
 
 
 def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable[str] = ()) -> Tokenizer:
-    """Return a tokenizer with further pieces behind those of another, and its options.
+    """Return a tokenizer with further pieces after those of another, and its options.
 
     Parameters
     ----------

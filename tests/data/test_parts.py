@@ -282,7 +282,7 @@ def test_missing_and_foreign_parts_are_named(corpus, vocabulary, thirds, tmp_pat
     make(corpus / "3.txt", vocabulary, out, "1/3", "2/3", "3/3")
     shutil.rmtree(out / "00003-of-00003")
     shutil.copytree(thirds / "00003-of-00003", out / "00003-of-00003")
-    with pytest.raises(InputError, match="00003-of-00003 was made with another corpus"):
+    with pytest.raises(InputError, match="00003-of-00003' was made with another corpus"):
         open_shards(out)
     (out / "00003-of-00003" / "part.json").write_text("{}")
     with pytest.raises(InputError, match="part.json is of another format or version; make that part again"):

@@ -31,7 +31,7 @@ from minibert.reports.results import metric_name, metric_number
 from minibert.tasks import batches, registry, submissions
 from minibert.tasks.batches import batch_outputs
 from minibert.tasks.choices import Choices
-from minibert.tasks.own_files import own_file
+from minibert.tasks.custom_files import custom_file
 from minibert.tokenizer import Tokenizer
 
 
@@ -576,15 +576,15 @@ def test_tasks_that_divide_a_dev_file_are_advised(tmp_path):
 
 def test_own_files_are_one_for_each_split(tmp_path):
     with pytest.raises(InputError, match="has no train.csv"):
-        own_file(tmp_path, "train")
+        custom_file(tmp_path, "train")
     (tmp_path / "train.xlsx").touch()
     with pytest.raises(InputError, match=r"has no train\.csv but train\.xlsx; there should be one file of"):
-        own_file(tmp_path, "train")
+        custom_file(tmp_path, "train")
     for name in ("train.csv", "train.jsonl"):
         (tmp_path / name).touch()
     with pytest.raises(InputError, match="has train.csv and train.jsonl"):
-        own_file(tmp_path, "train")
-    assert own_file(tmp_path / "train.csv", "dev") == tmp_path / "train.csv"
+        custom_file(tmp_path, "train")
+    assert custom_file(tmp_path / "train.csv", "dev") == tmp_path / "train.csv"
 
 
 # choices

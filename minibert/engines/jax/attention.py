@@ -1,6 +1,6 @@
 """Attention over rows, for the JAX engine: two kernels with the reference's numbers (Vaswani et al. 2017).
 
-A row holds one sequence from column 0 on, and pads behind it. "plain" is jax.numpy, for any device. "pallas"
+A row holds one sequence from column 0 on, and pads after it. "plain" is jax.numpy, for any device. "pallas"
 is a fused kernel for a GPU that draws our dropout bits itself (flash.py).
 """
 

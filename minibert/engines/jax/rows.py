@@ -1,4 +1,4 @@
-"""A batch in static shapes: each sequence a row, pads behind it, rows and columns of a few sizes only.
+"""A batch in static shapes: each sequence a row, pads after it, rows and columns of a few sizes only.
 
 JAX compiles for shapes. Were they those of the batch, nearly every step would be compiled anew; so sequences
 are laid out as equal rows, and the numbers of rows, columns, masked positions and tags are rounded up. Pads
@@ -57,7 +57,7 @@ class Rows:
     labels: Array  # (E,), (R,2) or (N,)
     label_weights: Array
     label_rows: Array  # (N,) of the R n
-    windows: Array  # (E,W) of the R, -1 behind them
+    windows: Array  # (E,W) of the R, -1 after them
     vectors: Array  # (R n,I) or (layers,R n,I)
     columns: int = static()
     choices: int = static()
@@ -206,7 +206,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
     batch : Batch
         On the host; without any sequence, perhaps.
     shape : Shape
-        With room for it. What is behind the batch is zeros, of weight zero.
+        With room for it. What is after the batch is zeros, of weight zero.
     asks_next : bool or None
         Whether the global batch asks about next sentences; None, the default, where this is all of it.
 
@@ -264,7 +264,7 @@ def _task_arrays(batch: Batch, shape: Shape, place: np.ndarray) -> dict[str, Any
 
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    """Add zeros behind values until there are so many."""
+    """Add zeros after values until there are so many."""
     result = np.zeros((count, *values.shape[1:]), values.dtype)  # np.pad takes several times as long
     result[: len(values)] = values
     return result

@@ -124,7 +124,7 @@ class JaxRuntime(Runtime):
         Parameters
         ----------
         values : array
-            A row for each token, sequence or whatever `per` names, pads among or behind them.
+            A row for each token, sequence or whatever `per` names, pads among or after them.
         batch : Batch
             As it was packed.
         per : str

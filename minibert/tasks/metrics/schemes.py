@@ -154,7 +154,7 @@ def kind_of(tag: str) -> str:
     Returns
     -------
     str
-        What stands behind the first hyphen, "" without one.
+        What stands after the first hyphen, "" without one.
     """
     return tag.partition("-")[2]
 
@@ -393,23 +393,23 @@ def read_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
 
 
 def _whole_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
-    """Read a single word, or from a beginning over what goes on to an end, all of one type."""
-    found: list[Chunk] = []
+    """Read entities that are complete: a single word, or from a beginning to an end, all of one type."""
+    chunks: list[Chunk] = []
     start: int | None = None  # of the entity that has begun and not ended
     for place, tag in enumerate(tags):
         letter, kind = letter_of(tag), kind_of(tag)
         goes_on = start is not None and kind == kind_of(tags[start])
         if letter == scheme.single:
-            found.append(Chunk(kind, place, place + 1))
+            chunks.append(Chunk(kind, place, place + 1))
             start = None
         elif letter == scheme.begin:
             start = place
         elif letter == scheme.end and goes_on and start is not None:
-            found.append(Chunk(kind, start, place + 1))
+            chunks.append(Chunk(kind, start, place + 1))
             start = None
         elif letter != scheme.inside or not goes_on:
             start = None
-    return found
+    return chunks
 
 
 def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
@@ -417,15 +417,15 @@ def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
 
     The letters of other schemes that end an entity, or are one of a word, do so here.
     """
-    found: list[Chunk] = []
+    chunks: list[Chunk] = []
     start = 0
     for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         if not letter_of(before):
             start = place
         elif _is_border(before, tag) or kind_of(before) != kind_of(tag):
-            found.append(Chunk(kind_of(before), start, place))
+            chunks.append(Chunk(kind_of(before), start, place))
             start = place
-    return found
+    return chunks
 
 
 def _is_border(before: str, tag: str) -> bool:

@@ -94,13 +94,13 @@ def exact_and_f1(
     return int(normalized in candidates), f1
 
 
-def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -> float:
-    if not gold or not found:
-        return float(version == V2 and not gold and not found)
-    shared = (Counter(gold) & found).total()
+def _overlap(gold: list[str], predicted: Counter[str], n_predicted: int, version: str) -> float:
+    if not gold or not predicted:
+        return float(version == V2 and not gold and not predicted)
+    shared = (Counter(gold) & predicted).total()
     if not shared:
         return 0.0
-    precision = shared / n_found
+    precision = shared / n_predicted
     recall = shared / len(gold)
     return 2 * precision * recall / (precision + recall)
 

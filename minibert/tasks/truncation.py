@@ -13,7 +13,7 @@ from minibert.tasks.windows import Windows
 MARK = " [the model reads no further: {:,} more tokens] "
 
 
-class Cuts:
+class Truncation:
     """Counts what is cut of examples that are read in one sequence each, or in one for every choice.
 
     Parameters
@@ -79,12 +79,12 @@ class Cuts:
         }
 
 
-def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
+def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[str, Any]:
     """Warn of what was cut, and name lengths that cut less.
 
     Parameters
     ----------
-    parts : mapping of str to Cuts
+    parts : mapping of str to Truncation
         By split, "" for texts of none; at least one, and all of equal `max_length` and `long`.
     positions : int
         Of the model: no longer sequence is offered.

@@ -54,7 +54,7 @@ def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> No
         raise InputError(f"{problem}; choose from {', '.join(known)}.", columns=unknown)
 
 
-def read_own(
+def read_custom(
     read: Callable[..., Any], path: Path, split: str, columns: dict[str, Any], unlabelled: dict[str, Any]
 ) -> Any:
     """Read the table of a split; that of "test" may lack its labels.
@@ -92,7 +92,7 @@ def read_own(
         return read(path, **columns | unlabelled | {"header": error.header})
 
 
-def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
+def custom_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     """Find the table of one split in a folder of custom ones; a file is taken as it is.
 
     Parameters
