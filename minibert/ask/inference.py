@@ -305,7 +305,7 @@ class Bert:
             When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
         if not (dtype is None or isinstance(dtype, str)):
-            with suppress(TypeError, ValueError):  # which is no type of NumPy's; `create` refuses it
+            with suppress(TypeError, ValueError):  # which is not a type of NumPy's; `create` refuses it
                 dtype = np.dtype(dtype).name
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
@@ -782,7 +782,7 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
 
 
 def _parsed_layers(layers: str, count: int) -> list[int]:
-    """Read the numbers in a string; none where a part of it is no number."""
+    """Read the numbers in a string; none where a part of it is not a number."""
     if layers == "embeddings":
         return [0]
     if layers == "all":

@@ -334,7 +334,7 @@ def require_same(path: Path, opened: os.stat_result) -> None:
         same = False
     if not same:
         what = f"{path} was removed, moved or replaced while a run was writing into it"
-        advice = "go on with resume=True if the checkpoints are there, or start again."
+        advice = "continue with resume=True if the checkpoints are there, or start again."
         raise RunError(f"{what}, so that what is there now is incomplete; {advice}")
 
 
@@ -361,7 +361,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
-    """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
+    """Open a file to read its bytes; refuse what is not a file, which may block for ever or never end.
 
     Parameters
     ----------
@@ -456,14 +456,14 @@ def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "")
     checksums : mapping of str to int
         Their names, and what `crc32_of` gave for each.
     advice : str, optional
-        How the error ends; left out, to remove the folder and go on with resume=True.
+        How the error ends; by default, to remove the folder and continue with resume=True.
 
     Raises
     ------
     InputError
         When a file is gone or altered.
     """
-    advice = advice or f"remove '{folder}' and go on with resume=True, which makes it again."
+    advice = advice or f"remove '{folder}' and continue with resume=True, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
         if not os.path.isfile(path):

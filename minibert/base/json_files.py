@@ -60,8 +60,8 @@ def read_json(
     MissingFile
         When the file is not there.
     InputError
-        When it can't be read, is not JSON in UTF-8, has more than `largest` bytes, or is no object with such
-        fields.
+        When it can't be read, is not JSON in UTF-8, has more than `largest` bytes, or is not an object with
+        such fields.
     """
     data = bytearray()
     for piece in byte_pieces(Path(path), in_memory=True, streams=streams):
@@ -174,7 +174,7 @@ def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
 
 
 def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
-    """Return in words why a value of JSON is no object with such fields.
+    """Return in words why a value of JSON is not an object with such fields.
 
     Parameters
     ----------

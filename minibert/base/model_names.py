@@ -185,7 +185,7 @@ def step_of(checkpoint: Path) -> int | None:
 
 
 def no_such_model(model: str | Path) -> MissingFile:
-    """Return the error of a name that is no folder, perhaps that of a model on Hugging Face's hub.
+    """Return the error of a name that is not a folder, perhaps that of a model on Hugging Face's hub.
 
     Parameters
     ----------

@@ -173,9 +173,9 @@ class RunOptions:
     RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
     BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
     ALWAYS: ClassVar[tuple[str, ...]] = ()  # what every run has stored, and no file of something else
-    # What may differ when a run goes on, having no influence on the weights.
+    # What may change when a run is resumed, because it has no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
-    # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
+    # So may the engine and the number of devices or micro-batches, which change only how sums are rounded.
     MACHINE: ClassVar[frozenset[str]] = frozenset("engine threads accumulate devices fsdp recompute".split())
 
     @classmethod
@@ -314,7 +314,7 @@ class RunOptions:
         Raises
         ------
         InputError
-            When the file can't be read, has a name that is no field, or a value that is of another type.
+            When the file can't be read, has a name that is not a field, or a value that is of another type.
         """
         configured = cls._renamed(read_json(path))
         cls._require_names(path, configured)
@@ -399,7 +399,7 @@ class RunOptions:
         return given
 
     def require_same_run(self, stored: Self) -> None:
-        """Check that a run can go on with these options.
+        """Check that a run can be resumed with these options.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ def byte_pieces(
     MissingFile
         When there is no such file.
     InputError
-        When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
+        When the file can't be read, is a socket or a device, is damaged, begins as a file that is not a text,
         such as a spreadsheet, or gives more than it may.
     """
     try:

@@ -206,7 +206,7 @@ def _flush_or_discard(stream: TextIO) -> None:
     try:
         stream.flush()
     except OSError:
-        with suppress(OSError):  # of a stream that is no file
+        with suppress(OSError):  # of a stream that is not a file
             descriptor = stream.fileno()
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)

@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When --top is out of range, or not exactly one text is given and it is no name of a file.
+        When --top is out of range, or not exactly one text is given and it is not the name of a file.
     """
     from minibert import engines
     from minibert.finetuning.models import Finetuned

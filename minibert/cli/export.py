@@ -296,7 +296,7 @@ def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
 
 
 def _text(facts: dict[str, Any], dest: Path) -> str:
-    """Return what was read and written, a line each, with what it is before it."""
+    """Return what was read and written, one line each, with what it is before it."""
     sizes = "layers {layers}, hidden size {hidden_size}, heads {heads}, vocabulary {vocab_size:,}"
     head = facts["head"]
     if facts["labels"]:

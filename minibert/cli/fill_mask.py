@@ -72,7 +72,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:
-    """Yield the guesses, a line each; where there are several [MASK]s, under their numbers."""
+    """Yield the guesses, one line each; where there are several [MASK]s, under their numbers."""
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
             yield f"[MASK] {number}"

@@ -102,7 +102,7 @@ def run(arguments: Namespace) -> int:
         reproduce(plan, tables, seeds, minutes=arguments.minutes, show=not arguments.quiet, write=write)
     except KeyboardInterrupt:
         if not arguments.quiet:
-            say("The same command goes on where it was stopped.")
+            say("The same command continues where it was stopped.")
         raise
     asked = [table for table in judged if table.table.name in names]
     if arguments.json:

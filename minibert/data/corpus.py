@@ -34,15 +34,15 @@ FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
 
 LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
-SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" tells the layout
+SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" recognises the layout
 WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
 CONTINUOUS_SENTENCES = 32  # of a document that a text without borders is cut into; 512 tokens or more
 HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
 
 # Where a sentence may end: its marks, closing quotes, then a space (none is written after 。！？), but not
-# before a word in lower case, another mark or the end. `stop` tells a lone full stop. Marks in a row stand or
-# fall together: only the first is tried, for from each one the whole row is run over. The pattern begins with
-# a class of characters, not with alternatives: `re` then runs over the text five times as fast.
+# before a word in lower case, another mark or the end. `stop` matches a single full stop. Of several
+# marks in a row only the first is tried, since the pattern runs over the whole row from there. The pattern
+# begins with a class of characters, not with alternatives: `re` is then five times as fast.
 _END = re.compile(
     r"""[.!?…؟۔।։።။។。！？](?<![.!?…؟۔।։።။។]{2})(?<![。！？]{2})
     (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟۔।։።။។]*+["'”’»)\]_*]*+\s+)
@@ -156,7 +156,7 @@ class SentenceStream:
     paths : str, Path or iterable of them
         What `find_files` takes.
     layout : str, default "auto"
-        How the files are written; "auto" tells it from the first 64 Ki characters of each file.
+        How the files are written; "auto" recognises it from the first 64 Ki characters of each file.
 
         - "sentences": one sentence a line, a blank line between documents (the format of Google's release).
         - "paragraphs": one paragraph a line, a blank line between documents.

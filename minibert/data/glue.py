@@ -177,7 +177,7 @@ def find_file(
     folders : tuple of str
         Names of folders inside; case, hyphens and underscores don't count.
     title : str
-        Of the task, for errors, which say where its files are to be had.
+        Of the task, for errors, which say where to get its files.
     task : str, optional
         Its name, where that is another one.
 

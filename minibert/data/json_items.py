@@ -72,7 +72,7 @@ class _Text:
         self.passed = 0  # characters that have left the buffer
 
     def peek(self) -> str:
-        """Return the next character that is no space; "" at the end of the file."""
+        """Return the next character that is not a space; "" at the end of the file."""
         while True:
             while self.place < len(self.buffer):
                 if self.buffer[self.place] not in " \t\n\r":

@@ -366,7 +366,7 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
     Raises
     ------
     InputError
-        When `thing` is no object, or the value is missing or of another kind.
+        When `thing` is not an object, or the value is missing or of another kind.
     """
     if not isinstance(thing, dict):
         raise InputError(f"a JSON {type(thing).__name__}, expected an object with {key!r}.", where=where)

@@ -130,7 +130,7 @@ def is_entity_tag(tag: str) -> bool:
 
 
 def to_bio(tags: Sequence[str]) -> Iterator[str]:
-    """Yield the tags of a sentence, in IOB1 or BIO, as BIO: an entity begins with B-, goes on with I-.
+    """Yield the tags of a sentence, in IOB1 or BIO, as BIO: an entity begins with B-, continues with I-.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where the official files of tasks are to be had: minibert fetches nothing itself."""
+"""Where to get the official files of tasks: minibert downloads nothing itself."""
 
 _GLUE = "cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax qnli-dev stsb-similarity".split()
 # By the name of the task; the pages are those of its makers.

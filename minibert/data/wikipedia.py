@@ -57,7 +57,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
     Raises
     ------
     InputError
-        When mwparserfromhell is not installed, or the file can't be read or is no dump.
+        When mwparserfromhell is not installed, or the file can't be read or is not a dump.
     """
     try:
         from mwparserfromhell import parse

@@ -187,7 +187,9 @@ class Trace:
         if small:
             sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
             others = Row(f"{len(small)} others, each under {SMALL:.1%}", **sums)
-            shown.insert(len(shown) - 2, others)  # the last two are what is no operation: `OUTSIDE`, `ITSELF`
+            shown.insert(
+                len(shown) - 2, others
+            )  # the last two are what is not an operation: `OUTSIDE`, `ITSELF`
         operations = sum(row.operations for row in rows)
         shown.append(Row("all", seconds=self.seconds, operations=operations, share=1.0))
         lines = [["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]]
@@ -254,7 +256,7 @@ class Trace:
             try:
                 operations = self._operations(name, given, result)
                 return operations, _moved(name, given, result, kernel, saves)
-            except KeyError:  # an argument goes by another name: a number less, but the run goes on
+            except KeyError:  # an argument goes by another name: a number less, but the run continues
                 return 0, 0
 
         @wraps(function)

@@ -28,7 +28,7 @@ def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tup
     task : Task
         Its kind says which rules are tried.
     train : sequence
-        Labelled examples, which the rules learn from.
+        Labelled examples, from which the rules are made.
     dev : sequence
         Labelled examples, to choose a rule by; not empty.
     labels : tuple of str

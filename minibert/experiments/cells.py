@@ -61,7 +61,7 @@ class Cell(NamedTuple):
     kind: str  # "pre-training", "fine-tuning" or "baseline"
     settings: Callable[[], Mapping[str, Any]]  # what the result is a function of, once there is a text
     work: float  # floating-point operations, roughly
-    run: Callable[[bool], Result]  # tells how it goes, where it is asked to
+    run: Callable[[bool], Result]  # shows its progress if asked to
     needs: str = ""  # the cell that goes before
 
 
@@ -465,7 +465,7 @@ class Plan:
         half_length = (options.max_length or 128) // 2  # an example is taken to fill half of what may be read
         examples = min(options.train_examples or MOST, source.train)
         once = examples * encoder_operations(config, np.array([half_length]))
-        epochs: Any = options.resolved().epochs  # one number: a cell is no sweep
+        epochs: Any = options.resolved().epochs  # one number: a cell is not a sweep
         work = once * (1 + 3 * (epochs or 1))
         return Cell(name, "fine-tuning", settings, work, run, needs)
 

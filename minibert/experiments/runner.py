@@ -38,7 +38,7 @@ RESULTS, TIMES = "results.jsonl", "times.jsonl"
 SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # of the peak, until times are known
 CELL_SECONDS = 2.0  # of a cell whatever its work, until times are known
 USUAL_GFLOPS = 50.0  # of a machine whose peak is not known
-LONG = 60.0  # seconds of a cell from which on it tells how it goes
+LONG = 60.0  # seconds of a cell after which it shows its progress
 
 
 def reproduce(
@@ -52,7 +52,7 @@ def reproduce(
 ) -> "Results":
     """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
 
-    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on.
+    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call continues.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class Results:
         for cell in cells:
             if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
                 held = f"{cell.name} of other settings (scale, text, data or model)"
-                advice = "choose another `out`, or the same settings to go on with it."
+                advice = "choose another `out`, or the same settings to continue with it."
                 raise InputError(f"{self.out / RESULTS} holds {held}; {advice}")
 
     def __getitem__(self, cell: str) -> Result:

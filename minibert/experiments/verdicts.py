@@ -58,7 +58,7 @@ class Outcomes(NamedTuple):
     def parts(self, grouped: bool = True) -> np.ndarray:
         """Return numbers whose mean is the metric, and whose spread is its noise.
 
-        Micro F1 is no mean of its examples; its parts are those of the metric to first order.
+        Micro F1 is not a mean of its examples; its parts are those of the metric to first order.
 
         Parameters
         ----------

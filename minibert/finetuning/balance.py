@@ -65,7 +65,7 @@ def class_weights(
     Raises
     ------
     InputError
-        When a weight is given for something that is no class.
+        When a weight is given for something that is not a class.
     """
     if options.class_weights is None:
         return None

@@ -17,7 +17,7 @@ from minibert.training.loop import State
 BEST, BEST_FILE = "best", "dev.json"
 CHECKSUMS = "best_crc32"  # in the plan; runs that began before there were any have none
 FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # of BEST_FILE
-ADVICE = "put an intact copy there and go on with resume=True, or start again in another `out`"
+ADVICE = "put an intact copy there and continue with resume=True, or start again in another `out`"
 
 
 def keep(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:

@@ -332,7 +332,7 @@ class FeatureBasedRun(Run):
         Parameters
         ----------
         state : State
-            Of the first step, or where the run goes on.
+            Of the first step, or of a resumed run's position.
         """
         o, config, data = self.options, self.config, self.prepared
         title = COMBINATIONS[o.feature_based or ""].title

@@ -325,7 +325,7 @@ def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
         trained = f"The model in '{folder}' was fine-tuned for {stored.task}"
         raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
     if asked.name == stored_task.name:
-        asked = stored_task  # with the columns that it has learnt from
+        asked = stored_task  # with the columns that it was trained on
     elif asked.name in ("classify", "regress") and stored_task.pair:
         asked = registry.create(asked.name, {"second": "second"})
     asked.long = stored_task.long

@@ -65,7 +65,7 @@ def predict_examples(
 
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
-    """Return what tells the progress of whole examples when so many tokens are done."""
+    """Return a function that shows the progress in examples when so many tokens are done."""
     done = 0
 
     def add(count: int) -> None:

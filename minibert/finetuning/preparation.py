@@ -396,7 +396,7 @@ def asked_examples(
     same_task: bool,
     labelled: bool = True,
 ) -> list[Any]:
-    """Read what the model in a folder is asked about: never by mistake what it has learnt from.
+    """Read what the model in a folder is asked about: never, by mistake, its training data.
 
     Of what the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
 

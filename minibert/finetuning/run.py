@@ -145,7 +145,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     ----------
     options : FinetuneOptions
     stored : Path or None, default None
-        The options of a run that goes on, whose learning rates stay what they are.
+        The options of a resumed run, whose learning rates stay what they are.
 
     Returns
     -------
@@ -297,7 +297,7 @@ def predict(
     Raises
     ------
     InputError
-        As in `evaluate`; when `out` is no folder to write into.
+        As in `evaluate`; when `out` is not a folder to write into.
     RunError
         When the disk is full; each file is whole or not there.
     """
@@ -428,7 +428,7 @@ def predicted_text(report: dict[str, Any]) -> str:
     str
         Several lines.
     """
-    # A file that was named is no part of the data that the model has learnt from.
+    # A file that was named is not a part of the data that the model has learnt from.
     is_file = not report["source"].endswith(f", {report['split']}")
     of = Path(report["source"]).name if is_file else report["split"]
     lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(of)}"]

@@ -160,7 +160,7 @@ class Run(ABC):
         Parameters
         ----------
         state : State
-            Of the first step, or where the run goes on.
+            Of the first step, or of a resumed run's position.
         """
 
     def operations(self, params: Any) -> Callable[[Any], float] | None:
@@ -259,7 +259,7 @@ class Run(ABC):
         return state
 
     def other_data(self, why: str) -> InputError:
-        """Make the error of a run that goes on with other data than it began with.
+        """Make the error of a resumed run with other data than it began with.
 
         Parameters
         ----------

@@ -349,7 +349,7 @@ class WholeRun(Run):
         Parameters
         ----------
         state : State
-            Of the first step, or where the run goes on.
+            Of the first step, or of a resumed run's position.
         """
         data = self.prepared
         window = " in a window" if data.task.long else ""

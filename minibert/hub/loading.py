@@ -39,7 +39,7 @@ _FOREIGN = {
     "albert.": "ALBERT", "bert.encoder.transformer.": "ALBERT",
 }  # fmt: skip
 COPY_AGAIN = "copy the model's folder again"
-# What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
+# Files that a run's folder has from the beginning, before there is a model, and the command that resumes it.
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 
 
@@ -79,7 +79,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        When the file is missing or damaged; of a run that is not finished, with how to go on with it.
+        When the file is missing or damaged; for an unfinished run, it says how to resume it.
     """
     try:
         return read_json(path, advice=COPY_AGAIN)

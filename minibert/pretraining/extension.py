@@ -1,4 +1,4 @@
-"""Words of one's own in a trained BERT: new pieces after its vocabulary, with rows begun from old ones.
+"""Custom words in a trained BERT: new pieces after its vocabulary, with rows begun from old ones.
 
 A new piece w that takes the place of the old pieces p_1 ... p_k begins with
 

@@ -27,7 +27,7 @@ from minibert.training.loop import State
 PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
 # Of a run with a given number of steps, measuring takes at most this share of the work of training, which is
 # counted in tokens and not by a clock: a run then measures the same targets on any machine, and when it is
-# resumed. A token that is only read forward is a third of the work of one that is learnt from.
+# resumed. A token that is only read forward costs a third of one that is trained on.
 MEASURING_SHARE, FORWARD = 0.15, 1 / 3
 LEAST_TARGETS = 500  # at the end of the shortest run
 
@@ -424,7 +424,7 @@ class Pretraining:
 
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
     """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
-    require_segments(options)  # of a run that goes on from before its first checkpoint, too
+    require_segments(options)  # also of a run that was stopped before its first checkpoint
     stored, params, report = load(source, head=PRETRAINING)
     decoder = params.decoder
     if stored.vocab_size != text.tokenizer.vocab_size:

@@ -195,7 +195,7 @@ class PretrainOptions(RunOptions):
                 what = f"shards={self.shards!r} brings its text and vocabulary"
                 message = f"{what}, so {listed} can't be given as well; leave one of them out."
                 raise InputError(message, shards=self.shards, **arguments)
-            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
+            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run is resumed
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}

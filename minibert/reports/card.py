@@ -134,10 +134,10 @@ def _named(line: str, name: str) -> str:
 
 
 def model_card(run: Path, model: Exported) -> str:
-    """Write the card of a model from its run: what it learnt from, for how long, how well, and its limits.
+    """Write the card of a model from its run: what it was trained on, for how long, how well, and its limits.
 
-    Paths are named by their last part only, and no text of the user's is quoted. Where the folder is no run,
-    or one that is not finished, the card says what can be told from the model alone.
+    The card has only the last part of paths, and quotes no text of the user's. If the folder is not a run, or
+    an unfinished one, the card says what is known from the model alone.
 
     Parameters
     ----------

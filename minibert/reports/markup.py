@@ -19,7 +19,7 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-
 
 
 def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
-    """Fill in a template; every value that is no Markup goes through `shown`, and is escaped.
+    """Fill in a template; every value that is not Markup goes through `shown`, and is escaped.
 
     Parameters
     ----------

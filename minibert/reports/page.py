@@ -35,9 +35,8 @@ class Facts:
     model: str = ""  # what was started from
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
-    classes: tuple[Sequence[str], Sequence[str]] | None = (
-        None  # expected and predicted, of each example or word
-    )
+    # Expected and predicted, of every example or word.
+    classes: tuple[Sequence[str], Sequence[str]] | None = None
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
     sweep: str = ""  # tables of the sweep whose best run it is

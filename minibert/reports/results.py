@@ -146,7 +146,7 @@ class Measured(NamedTuple):
     labels: Labels
     examples: Sequence[Any]
     predictions: Predictions  # one for each example
-    bag_of_words: BagOfWords | None = None  # learnt from what the model learnt from, where texts have classes
+    bag_of_words: BagOfWords | None = None  # trained on the same examples as the model, if texts have classes
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
         """Return every mistake, the worst first.
@@ -254,7 +254,7 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
         Empty for tasks without classes of texts. Else `macro_f1`; `classes`, how many examples each has;
         `majority`, the most frequent `label`, with the `scores` and `macro_f1` of predicting it for every
         example; and `bag_of_words`, the `scores` and `macro_f1` of naive Bayes over words, where it is known
-        what the model has learnt from. Where several classes apply, `majority` is the strongest constant
+        what the model was trained on. Where several classes apply, `majority` is the strongest constant
         answer, and `untuned` has the scores with a threshold of one half.
     """
     task, labels, examples, predictions, bag = measured
@@ -399,7 +399,7 @@ def remove_spent(folder: Path) -> None:
 
 
 def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what was measured on held-out text and is known.
+    """Return the known metrics on held-out text, for people.
 
     Parameters
     ----------
@@ -409,7 +409,7 @@ def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     Returns
     -------
     list of (str, str)
-        What each number is, and the number as text.
+        The name of each number, and the number as text.
     """
     rows = [("targets", f"{metrics['targets']:,}")]
     for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
@@ -787,14 +787,14 @@ def _setting(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """Write a line for each run of a sweep: a star marks the best, a dash what a failed one lacks.
+    """Write a line for each run of a sweep: a star marks the best run, a dash what a failed run lacks.
 
     Parameters
     ----------
     runs : sequence of dict
         `runs` of a report; one of them at least has not failed.
     metric : str
-        By which the best is chosen; of several the first.
+        The metric that the best is chosen by; of several the first.
 
     Returns
     -------

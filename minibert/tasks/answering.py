@@ -1,4 +1,4 @@
-"""Question answering: SQuAD 1.1 and 2.0, TriviaQA, and one's own questions (Devlin et al. 2019, 4.2, 4.3).
+"""Question answering: SQuAD 1.1 and 2.0, TriviaQA, and custom questions (Devlin et al. 2019, 4.2, 4.3).
 
 An answer is cut out of the original paragraph by the characters of its first and last token. Google's code
 joins tokens to a text again and then looks for that text in the paragraph, which fails where normalising
@@ -513,7 +513,7 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     text : str
         What the answer is cut out of.
     show : bool, default False
-        Whether to tell progress on the error stream.
+        Whether to show progress on the error stream.
 
     Returns
     -------
@@ -615,7 +615,7 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     patterns : sequence of str
         As of `Path.glob`; those without "*" are named where nothing fits.
     task : str, optional
-        An error says where the files of this task are to be had.
+        An error says where to get the files of this task.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Naive Bayes over the words of a text: what classes are to be had without a BERT.
+"""Naive Bayes over the words of a text: how well texts can be classified without a BERT.
 
 Multinomial, with every count one larger (Manning, Raghavan and Schütze, "Introduction to Information
 Retrieval", section 13.2). It takes seconds, and on many sets of short texts it is hard to beat: a report says

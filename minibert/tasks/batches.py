@@ -152,7 +152,7 @@ def training_batches(
     Parameters
     ----------
     features : sequence of Feature
-        To learn from, with their labels.
+        The training examples, with their labels.
     head : Head
         That they are for.
     batch_size : int

@@ -1,4 +1,4 @@
-"""Which of several endings goes on: SWAG, HellaSwag, COPA, CommonsenseQA (Devlin et al. 2019, section 4.4).
+"""Choose which ending continues a text: SWAG, HellaSwag, COPA, CommonsenseQA (Devlin et al. 2019, 4.4).
 
 Each ending makes a sequence with the context, `[CLS] context [SEP] start ending [SEP]`, and gets one score.
 """
@@ -138,7 +138,7 @@ class Choices(Task):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from, so that labels have to be known.
+            Whether the features are for training, so that labels have to be known.
 
         Yields
         ------

@@ -1,4 +1,4 @@
-"""Files of one's own, in place of a task's official ones: which of a folder is meant, and how it is read."""
+"""Custom files in place of a task's official ones: which file of a folder to read, and how."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and tables of one's own.
+"""A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and custom tables.
 
 The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
 there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it reads windows of a
@@ -138,7 +138,7 @@ class Sentences(Task):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from, so that labels have to be known.
+            Whether the features are for training, so that labels have to be known.
 
         Yields
         ------

@@ -72,7 +72,7 @@ class Similarity(CustomTexts):
         MissingColumn
             When there is no column of scores.
         InputError
-            When a score is no cosine; its place is named.
+            When a score is not a cosine; its place is named.
         """
         if self.name == OFFICIAL:
             examples = []
@@ -237,8 +237,8 @@ class SimilarPairs(Similarity):
 
     The rank is that of a pair's second text among all different second texts that are measured, from 1, by
     their cosines with its first text; equal ones share their mean rank. Other second texts of the same first
-    one are no wrong answers, and are left out. Pairs of which nobody says that they belong together, as those
-    of `minibert classify`, have no rank.
+    one are not wrong answers, and are left out. Pairs that are not known to belong together, such as those of
+    `minibert classify`, have no rank.
     """
 
     kind = "contrastive"

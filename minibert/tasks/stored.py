@@ -139,7 +139,7 @@ class TaskFile(Stored):
 
     @property
     def pair(self) -> bool:
-        """Whether the model reads pairs of texts: its task says so, or the table that it has learnt from."""
+        """Whether the model reads pairs of texts: its task says so, or the table that it was trained on."""
         pair = registry.create(self.task, dict(self.columns)).pair
         return "second" in self.columns if pair is None else pair
 

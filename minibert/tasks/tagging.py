@@ -28,7 +28,7 @@ from minibert.tasks.metrics.intervals import Statistic
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 from minibert.tokenizer.written import WrittenTokens
 
-# What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
+# Names of the splits of CoNLL-2003 in its usual copies, and of other files with one word per line.
 FILES = {
     "train": ("eng.train", "train.txt", "train.conll", "train.bio"),
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
@@ -171,7 +171,7 @@ class Tagging(Task):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from, so that tags have to be known.
+            Whether the features are for training, so that tags have to be known.
 
         Yields
         ------
@@ -585,8 +585,8 @@ def tag_numbers(
     Returns
     -------
     numpy.ndarray or None
-        Of the words of all sentences, (n,) int32. None where a tag is missing or is no label, and it is not
-        for training.
+        Of the words of all sentences, (n,) int32. None where a tag is missing or is not a label,
+        except for training.
 
     Raises
     ------

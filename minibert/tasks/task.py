@@ -173,7 +173,7 @@ class Task(ABC):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from: then every label has to be known, and examples that
+            Whether the features are for training: then every label has to be known, and examples that
             teach nothing may be left out.
 
         Yields

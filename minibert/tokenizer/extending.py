@@ -242,7 +242,7 @@ def lone_characters(tokenizer: Tokenizer) -> list[str]:
     Parameters
     ----------
     tokenizer : Tokenizer
-        The one whose vocabulary is looked at; special and added tokens are passed over, which are no parts
+        The one whose vocabulary is looked at; special and added tokens are passed over, which are not parts
         of words, and so are other pieces that begin with "[".
 
     Returns

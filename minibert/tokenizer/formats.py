@@ -53,7 +53,7 @@ def read(path: Path) -> Stored:
 
     In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
     beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
-    `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which tell it
+    `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which say it
     by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too.
 
     Parameters

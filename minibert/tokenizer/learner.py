@@ -82,7 +82,7 @@ def learn_vocab(
         Which pair is the best.
     alphabet_limit : int, default 1000
         Keep that many different characters, the most frequent, whatever their forms; words with others are
-        left out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred or more.
+        left out, as they will be [UNK] anyway. A warning says when that is one word in a hundred or more.
     min_frequency : int, default 2
         A pair that occurs less often is never merged.
     unused : int, default 0

@@ -20,7 +20,7 @@ TABLE = Path(__file__).with_name(f"unicode-{UNICODE_VERSION}.txt")
 # What `flags` tells of a character, as in csrc/wordpiece/unicode.h.
 CONTROL = 1  # cleaning deletes it: Cc (not tab and line ends), Cf, U+FFFD
 SPACE = 2  # words end at it: tab, line ends, Zs, U+2028 and U+2029
-PUNCTUATION = 4  # P, and all ASCII that is no letter, digit, space or control: a word of its own
+PUNCTUATION = 4  # P, and all ASCII that is not a letter, digit, space or control: a word of its own
 NONSPACING = 8  # Mn: what is left of an accent
 IDEOGRAPH = 16  # in the CJK blocks that Google's code lists: a word of its own
 LATE_IDEOGRAPH = 32  # those of them that Hugging Face's tokenizer in Rust leaves alone

@@ -103,7 +103,7 @@ class Tokenizer:
     mask_token, mask_token_id : str and int
         "[MASK]" and its id, as Hugging Face calls them.
     continuation : (V,) bool
-        True where a piece goes on a word ("##").
+        True where a piece continues a word ("##").
     special_tokens : tuple of str
         BERT's five and the additional ones.
     basic_tokenizer : BasicTokenizer

@@ -48,7 +48,7 @@ class State:
         Parameters
         ----------
         folder : str or Path
-            Where the checkpoints of the run lie; the name of the file tells the step.
+            Where the checkpoints of the run lie; the name of the file gives the step.
 
         Returns
         -------
@@ -98,7 +98,7 @@ class Loop:
     change: Callable[[State, Any], None] | None = None
 
     replan_at: int | None = None  # call `replan` when so many steps are done; None: never
-    # Returns the batches and the loop to go on with.
+    # Returns the batches and the loop to continue with.
     replan: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
@@ -144,7 +144,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     with fetched_at_the_end(steps, state), ExitStack() as threads, Interrupt() as interrupt:
         prepared = threads.enter_context(_prepared_ahead(steps, batches, loop))
         while state.step < loop.total_steps:
-            # The plan, where it is made anew: other batches to go on with, another loop.
+            # The plan, where it is made anew: other batches, another loop.
             if loop.replan and state.step == loop.replan_at:
                 unread.read(loop)
                 prepared.close()
@@ -450,7 +450,7 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         self._before: dict[int, Any] = {}  # a signal may come at once
-        # Where a signal is ignored, or ends the process, what handles it is no function.
+        # Where a signal is ignored, or ends the process, what handles it is not a function.
         self._before = handle_signals(("SIGINT", *STOPPED_BY), self._request, replaces=callable)
         return self
 

@@ -38,7 +38,7 @@ tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-
 class RunLog(AbstractContextManager["RunLog"]):
     """Write down and show how a run goes.
 
-    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
+    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a resumed run
     from a checkpoint then has one line for every step, as if it had never stopped.
 
     Parameters
@@ -118,7 +118,7 @@ class RunLog(AbstractContextManager["RunLog"]):
             self._on_log(step, grouped(values))
 
     def sync(self) -> None:
-        """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
+        """Put `metrics.jsonl` on the disk, so that no checkpoint is ahead of it.
 
         Raise RunError when the disk is full, or the file is no longer in its place.
         """
@@ -262,7 +262,7 @@ def bar(show: bool, **options: Any) -> Any:
     Returns
     -------
     tqdm
-        Its `disable` tells whether it is hidden.
+        Its `disable` says whether it is hidden.
     """
     kind: Any = tqdm
     if "ipykernel" in sys.modules:

@@ -65,7 +65,7 @@ def test_dictionary_is_shown_as_repeated_flags():
         ("choose another `out`.", "choose another --out."),
         ("shorten them by `seq_length`, or read `corpus`.", "shorten them by --seq-length, or read CORPUS."),
         ("set next_sentence=False.", "set --no-nsp."),
-        ("go on with resume=True.", "go on with --resume."),
+        ("continue with resume=True.", "continue with --resume."),
         ("choose engine='jax' or dtype=float32.", "choose --engine jax or --dtype float32."),
         ("raise `stride` or hidden_size=12.", "raise `stride` or hidden_size=12."),
         ("call encode(size=3) or x.size=3.", "call encode(--size 3) or x.size=3."),

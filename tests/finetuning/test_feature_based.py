@@ -135,7 +135,7 @@ def test_vectors_on_the_disk_are_those_in_memory(model, tokenizer, examples, tmp
     assert names == ["crc32.json", "layer-00.npy", "layer-02.npy"]
     with pytest.raises(InputError, match="of other data or another model; remove"):
         stored_vectors(model, windows, bounds[:-1], (0, 2), tmp_path / "train")
-    with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and go on with resume=True"):
+    with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and continue with resume=True"):
         stored_vectors(model, windows, bounds, (1,), tmp_path / "train")
 
 

@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"{value!r} is not a {what}{_suggestion(value, choices)}")
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Exit with 2 because of words that are no flags of the command; name those that may be meant.
+        """Exit with 2 because of words that are not flags of the command; name those that may be meant.
 
         Parameters
         ----------

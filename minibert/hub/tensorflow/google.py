@@ -177,7 +177,7 @@ def _hugging_face_name(name: str) -> str | None:
 
 
 def _refuse_others(bundle: Bundle) -> None:
-    """Say of a checkpoint that is no BERT of Google's what it is, if it is known."""
+    """Name the kind of a checkpoint that is not a BERT of Google's, if it is known."""
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in bundle.entries:
         what = "a checkpoint of Keras objects, whose names are not those of Google's BERT"
         advice = "give one of those, or the model in Hugging Face's format."

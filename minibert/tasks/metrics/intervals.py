@@ -257,7 +257,7 @@ def bootstrap(
     Raises
     ------
     InputError
-        When there is no example, no draw, or `level` is no share.
+        When there is no example, no draw, or `level` is not a share.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 """Schemes of tagging: which letters stand before the type of an entity, and how entities are read from them.
 
-    IOB     IOB1 and IOB2 (BIO)       B begins, I goes on
-    IOE     IOE1 and IOE2             I goes on, E ends
-    BIOES   also IOBES                B begins, I goes on, E ends, S is an entity of one word
-    BILOU   also BILUO, spaCy's       B begins, I goes on, L ends, U is an entity of one word
-    BMEWO   LingPipe's                B begins, M goes on, E ends, W is an entity of one word
-    BMES                              B begins, M goes on, E ends, S is an entity of one word
+    IOB     IOB1 and IOB2 (BIO)       B begins, I continues
+    IOE     IOE1 and IOE2             I continues, E ends
+    BIOES   also IOBES                B begins, I continues, E ends, S is an entity of one word
+    BILOU   also BILUO, spaCy's       B begins, I continues, L ends, U is an entity of one word
+    BMEWO   LingPipe's                B begins, M continues, E ends, W is an entity of one word
+    BMES                              B begins, M continues, E ends, S is an entity of one word
 
 IOB and IOE are read as the script of the CoNLL shared tasks reads them, conlleval (Tjong Kim Sang and
 Veenstra, 1999), tags that contradict each other included. The others say where each entity ends: there an
@@ -29,7 +29,7 @@ _ODD = re.compile(r"(?si)[a-z][-_:/].+|.+[-_:/][biesulmw]")  # one that may have
 _ENDS = frozenset("EL")  # letters that end an entity in any scheme
 _SINGLES = frozenset("SUW")  # and those that are one of a word
 KEPT = 0.9  # share of the tags that lies in whole entities where a scheme is kept to
-_COMMON = 0.1  # share of the tags from which on they are no strays
+_COMMON = 0.1  # share of the tags from which on they are not strays
 _STRAYS = 10  # as many may be, in few tags
 
 
@@ -165,7 +165,7 @@ def scheme_of(sentences: Iterable[Sequence[str]], other: Scheme | None = None) -
     Parameters
     ----------
     sentences : iterable of sequences of str
-        Tags; a scheme is told by the letters of all of them together.
+        Tags; the scheme is recognised by the letters of all of them together.
     other : Scheme, optional
         One that counts where it has all their letters: that of the gold tags for predicted ones.
 

@@ -132,7 +132,7 @@ def question_scores(
     ------
     InputError
         When there is no question, none has an answer or is said to have none, no prediction belongs to one of
-        them, a prediction is no text, or the version does not fit.
+        them, a prediction is not a text, or the version does not fit.
     """
     version = version_of(questions, version)
     if not questions:
@@ -200,7 +200,7 @@ def with_threshold(
 
 
 def _number(id: str, value: Any) -> float:
-    """Return the null odds of a question; raise InputError where they are no number."""
+    """Return the null odds of a question; raise InputError where they are not numbers."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) <= LARGEST:
         advice = "give a number for every question that has a prediction."
@@ -241,7 +241,7 @@ def score(
     Raises
     ------
     InputError
-        When a prediction is no text, null odds are no number, none belongs to any question, or the version
+        When a prediction is not a text, null odds are not numbers or belong to no question, or the version
         does not fit.
     """
     version = version_of(questions, version)
