@@ -292,7 +292,7 @@ class Bert:
             In which to compute: "float32", "float64", "bfloat16" for matrix products and activations with
             everything else in float32, or "auto" for the faster. What comes out is float32 or float64.
         threads : int, optional
-            Of the engine; one for each core when left out.
+            Number of threads of the engine; one for each core when left out.
 
         Returns
         -------
@@ -708,7 +708,7 @@ def prompt_tokens_of(
     Parameters
     ----------
     tokenizer : Tokenizer
-        Of the model.
+        Tokenizer of the model.
     modules : SentenceModules
         Which have the prompt.
     special : bool, optional

@@ -522,7 +522,7 @@ def require_inside(folder: str | Path) -> None:
     Parameters
     ----------
     folder : str or path
-        Of the run; it may be a link itself.
+        Folder of the run; it may be a link itself.
 
     Raises
     ------

@@ -185,7 +185,7 @@ class RunOptions:
         Parameters
         ----------
         name : str
-            Of the field.
+            Name of the field.
 
         Returns
         -------

@@ -30,7 +30,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]"
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")

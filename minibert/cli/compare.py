@@ -26,7 +26,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert compare RUN RUN [RUN ...] [--by NAME] [--out FILE] [--json]"
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; give 2 to 8")

@@ -26,7 +26,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.add_argument(
         "folder", metavar="DIR", help="where to put the notebooks; created if it does not exist"

@@ -61,7 +61,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)

@@ -30,7 +30,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
     text += "more fine-tuned models, which are averaged"

@@ -77,7 +77,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert export --model MODEL --out DIR [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")

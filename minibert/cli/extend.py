@@ -29,7 +29,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert extend --model MODEL --out DIR [--words FILE | --learn-from CORPUS ...] [...]"
     add_model(parser, "a pre-training run, RUN@STEP, or a Hugging Face BERT")

@@ -34,7 +34,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
     # To argparse "-1" is a value and "-1,-2" a flag.

@@ -50,7 +50,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [...]"
     parser.usage = f"minibert finetune {words}"

@@ -30,7 +30,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     text = "only this operation; repeat the flag for more (default: all)"
     add_flag(parser, "--operation NAME", text, action="append")

@@ -43,7 +43,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_engine(parser, device=False)
     text = "compile the loops of the engine numba, for one precision or both (default: both)"
@@ -112,7 +112,7 @@ def information(engine: str = "auto", threads: int | None = None) -> dict[str, A
     engine : str, default "auto"
         The engine by name.
     threads : int, optional
-        Of the engine; one for each core when left out.
+        Number of threads of the engine; one for each core when left out.
 
     Returns
     -------

@@ -25,7 +25,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_model(parser, "a fine-tuned model; repeat the flag for more", action="append")
     add_flag(parser, "--out DIR", "folder for the files", required=True)

@@ -32,7 +32,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert reproduce TABLE [TABLE ...] --out DIR [--scale NAME] [--seeds N] [...]"
     text = f"{', '.join(NAMES)} or all"

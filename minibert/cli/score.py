@@ -44,7 +44,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=SUPPRESS)

@@ -35,7 +35,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)

@@ -29,7 +29,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert show MODEL [MODEL ...] --out FILE [--text TEXT] [--int8] [...]"
     text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need the same shape and vocabulary"

@@ -24,7 +24,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")

@@ -70,7 +70,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"

@@ -178,7 +178,7 @@ class SentenceStream:
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
     column : str, default "text"
-        Of JSON lines and tables, where the text is.
+        Key of JSON lines, or column of tables, that has the text.
 
     Attributes
     ----------

@@ -173,11 +173,11 @@ def find_file(
     folder : Path
         Where to look first.
     names : tuple of str
-        Of the file, the first one that is there counts.
+        Possible names of the file; the first one that exists is taken.
     folders : tuple of str
-        Names of folders inside; case, hyphens and underscores don't count.
+        Names of folders inside; case, hyphens and underscores are ignored.
     title : str
-        Of the task, for errors, which say where to get its files.
+        Title of the task, for errors, which say where to get its files.
     task : str, optional
         Its name, where that is another one.
 
@@ -276,7 +276,7 @@ def label_in(
     where : str
         The place in the file, with which an error begins.
     title : str, optional
-        Of the task, for the error.
+        Title of the task, for the error.
 
     Returns
     -------

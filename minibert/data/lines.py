@@ -164,7 +164,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
     usual : str
         What its suffix stands for.
     names : iterable of str
-        Of the columns that are looked for: a header that is one of them has no delimiter in it.
+        Names of the columns that are looked for: a header that is one of them has no delimiter in it.
 
     Returns
     -------

@@ -120,7 +120,7 @@ def is_entity_tag(tag: str) -> bool:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------

@@ -105,7 +105,7 @@ def contiguous_spans(
     short_seq_prob : float
         The share of spans that have a random shorter length.
     rng : Random
-        Of the document, for all its draws.
+        Random numbers of the document, for all its draws.
 
     Yields
     ------
@@ -141,7 +141,7 @@ def span_pairs(
     short_seq_prob : float
         The share of pairs that have a random shorter target.
     rng : Random
-        Of the document, for all its draws.
+        Random numbers of the document, for all its draws.
 
     Yields
     ------

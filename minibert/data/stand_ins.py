@@ -99,7 +99,7 @@ def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) 
     Parameters
     ----------
     examples : sequence
-        Of the file.
+        Examples of the file.
     split : str
         "train" or "dev".
     text_of : callable

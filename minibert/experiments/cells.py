@@ -205,7 +205,7 @@ class Plan:
         column : Column
             On what; one that is not `left_out`.
         seed : int
-            Of the fine-tuning, and of the pre-training that it starts from.
+            Seed of the fine-tuning, and of the pre-training that it starts from.
 
         Returns
         -------

@@ -68,7 +68,7 @@ class Compared:
         Parameters
         ----------
         name : str
-            Of a metric, as `metrics.jsonl` has it.
+            Name of a metric, as `metrics.jsonl` has it.
         by : str
             "step", "tokens" or "minutes"; the latter two are interpolated between the steps that they were
             recorded at.

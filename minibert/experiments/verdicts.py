@@ -363,7 +363,7 @@ def t_quantile(share: float, freedom: float) -> float:
     Parameters
     ----------
     share : float
-        Of the distribution that lies below, between 0 and 1.
+        Share of the distribution that lies below, between 0 and 1.
     freedom : float
         Degrees of freedom, at least 1; any number, as Satterthwaite's rule gives.
 

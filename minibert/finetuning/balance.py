@@ -18,7 +18,7 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run.
+        Options of the run.
     task : Task
         What is asked.
 
@@ -50,7 +50,7 @@ def class_weights(
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run.
+        Options of the run.
     task : Task
         Says which classes an example has.
     examples : sequence
@@ -114,7 +114,7 @@ def groups(options: FinetuneOptions, examples: Sequence[Any]) -> Any:
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run.
+        Options of the run.
     examples : sequence
         The training examples.
 

@@ -55,9 +55,9 @@ def check_resumed(
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     state : State
-        Of its last checkpoint; its plan may be changed.
+        State of its last checkpoint; its plan may be changed.
     names : sequence of str
         Files of the model.
     warn : callable
@@ -82,7 +82,7 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     state : State
         Whose plan has the checksums.
     names : sequence of str

@@ -64,7 +64,7 @@ class PreparedVectors(Prepared):
 
     @cached_property
     def vectors(self) -> list[WordVectors]:
-        """Return what the encoder makes of the words of train and dev; computed when first asked for."""
+        """Return the encoder's vectors of the words of train and dev, computed when first needed."""
         parts = self.train, self.dev_examples
 
         def windows(examples: Any) -> list[Feature]:
@@ -89,11 +89,11 @@ def prepare(
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run, or of a sweep.
+        Options of the run, or of a sweep.
     ops : Ops
         The engine.
     folder : Path
-        Of the run, where vectors may be kept.
+        Folder of the run, where vectors may be kept.
     show : bool
         Whether to show progress.
     rows : Rows, optional
@@ -142,7 +142,7 @@ class LstmObjective:
     config : BilstmConfig
         Their shape, and the rate of dropout.
     seed : int
-        Of dropout.
+        Seed of dropout.
     """
 
     config: BilstmConfig
@@ -230,7 +230,7 @@ class FeatureBasedRun(Run):
 
     @property
     def _learnt(self) -> np.ndarray:
-        """Numbers of the sentences that have words."""
+        """The numbers of the sentences that have words."""
         return np.flatnonzero(np.diff(sentence_bounds(self.prepared.train)))
 
     def initial(self) -> tuple[BilstmParameters, dict[str, Any]]:
@@ -238,7 +238,7 @@ class FeatureBasedRun(Run):
         return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
 
     def batches(self, state: State) -> Iterator[tuple[VectorBatch, Position]]:
-        """Yield endless batches, every epoch in an order of its own, with the position after each.
+        """Yield endless batches, every epoch in another order, with the position after each.
 
         Parameters
         ----------
@@ -327,12 +327,12 @@ class FeatureBasedRun(Run):
         return {"feature_based": o.feature_based, "width": o.width}
 
     def headline(self, state: State) -> str:
-        """Return task, data and layers in a few lines, for the person watching.
+        """Describe task, data and layers in a few lines, for the person watching.
 
         Parameters
         ----------
         state : State
-            Of the first step, or of a resumed run's position.
+            State of the run, before its first or next step.
         """
         o, config, data = self.options, self.config, self.prepared
         title = COMBINATIONS[o.feature_based or ""].title

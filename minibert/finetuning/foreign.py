@@ -84,7 +84,7 @@ def is_foreign(folder: str | Path) -> bool:
     Parameters
     ----------
     folder : str or Path
-        Of a model, not one of minibert's fine-tuning.
+        Folder of a model, not one of minibert's fine-tuning.
 
     Returns
     -------

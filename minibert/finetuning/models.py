@@ -52,7 +52,7 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     Parameters
     ----------
     options : FinetuneOptions
-        Of a single run: model, task, seed, dropout.
+        Options of a single run: model, task, seed, dropout.
     head : Head
         The task's.
     labels : sequence of str
@@ -170,7 +170,7 @@ class Finetuned:
         Parameters
         ----------
         folder : str or Path
-            Of the model.
+            Folder of the model.
         engine : str, default "auto"
             What computes, as of `Bert.from_pretrained`.
         threads : int, optional
@@ -234,7 +234,7 @@ class Finetuned:
 
     @property
     def head(self) -> Head:
-        """Return what stands on its encoder."""
+        """Return its head."""
         return self.params.head
 
     def __repr__(self) -> str:
@@ -271,7 +271,7 @@ class Finetuned:
         Parameters
         ----------
         examples : sequence
-            Of the model's task.
+            Examples of the model's task.
         """
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
         return as_sequence(made)
@@ -355,7 +355,7 @@ def open_model(
     Parameters
     ----------
     folder : str or Path
-        Of a run of fine-tuning.
+        Folder of a run of fine-tuning.
     engine : str, default "auto"
         What computes, as of `Finetuned.from_pretrained`.
     threads : int, optional

@@ -297,7 +297,7 @@ class FinetuneOptions(RunOptions):
                 raise InputError(message, **both)
 
     def _normalise(self) -> None:
-        """Bring values that may be given in several forms to one of them: whole paths, tuples, strings."""
+        """Normalise values that may be given in several forms: to absolute paths, tuples, strings."""
         for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
             object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
         for name, what in PAIRS.items():
@@ -324,7 +324,7 @@ class FinetuneOptions(RunOptions):
             object.__setattr__(self, name, values[0] if is_single else values)
 
     def resolved(self, width: int | None = None) -> "FinetuneOptions":
-        """Return the same with every `None` that the recipe of the task answers filled in.
+        """Return a copy in which the recipe of the task replaces every `None`.
 
         Parameters
         ----------
@@ -356,7 +356,7 @@ class FinetuneOptions(RunOptions):
 
     @property
     def varied(self) -> dict[str, Any]:
-        """Return the options beside the rate that have several values."""
+        """Return the options, other than the learning rate, that have several values."""
         both = {"batch_size": self.batch_size, "epochs": self.epochs}
         return {name: values for name, values in both.items() if isinstance(values, tuple)}
 
@@ -377,12 +377,12 @@ class FinetuneOptions(RunOptions):
         return runs
 
     def extended(self, config: BertConfig) -> BertConfig:
-        """Return the configuration of the model with the positions that it is to have.
+        """Return the configuration of the model with its extended positions.
 
         Parameters
         ----------
         config : BertConfig
-            Of the model that is begun with.
+            Configuration of the model that is begun with.
 
         Returns
         -------
@@ -398,7 +398,7 @@ class FinetuneOptions(RunOptions):
         return dataclasses.replace(config, max_position_embeddings=positions)
 
     def check_model(self, layers: int, positions: int, source: str) -> None:
-        """Check that a model has the layers and positions that are asked for.
+        """Check that a model has enough layers and positions for these options.
 
         Parameters
         ----------

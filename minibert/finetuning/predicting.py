@@ -33,7 +33,7 @@ def predict_examples(
     models : sequence of Finetuned
         At least one.
     examples : sequence
-        Of their task.
+        Examples of their task.
     show : bool, default False
         Progress on the error stream.
     source : str, default ""

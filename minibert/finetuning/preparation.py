@@ -78,7 +78,7 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run, or of a sweep.
+        Options of the run, or of a sweep.
     rows : Rows, optional
         The examples, where they are in memory.
 
@@ -168,7 +168,7 @@ def bag_of_words_in(folder: Path, labels: Labels, rows: Rows | None = None) -> B
     Parameters
     ----------
     folder : Path
-        Of a run of fine-tuning.
+        Folder of a run of fine-tuning.
     labels : tuple of str
         The classes of the model.
     rows : Rows, optional
@@ -405,7 +405,7 @@ def asked_examples(
     task : Task
         What is asked.
     folder : Path
-        Of the model.
+        Folder of the model.
     data : str, Path or None
         A folder of the task's files, or one file; None: those that the model was fine-tuned on.
     split : str
@@ -445,7 +445,7 @@ def source_of(
     task : Task
         What is asked.
     folder : Path
-        Of the model.
+        Folder of the model.
     data : str, Path or None
         As for `asked_examples`.
     split : str
@@ -526,7 +526,7 @@ def split(
     examples : list
         To divide.
     share : float
-        Of the second part, above 0 and below 1.
+        Share of the second part, above 0 and below 1.
     stratified : bool, default False
         Of each class the second part has its share, by largest remainder (of pairs that share texts, nearly),
         and never all examples.

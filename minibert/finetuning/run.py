@@ -191,7 +191,7 @@ class _EvaluationRequest:
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
 
     def truncated(self) -> dict[str, Any]:
-        """Warn of what was cut, and return it for the report; nothing where nothing was."""
+        """Warn of texts that were cut, and return their counts for the report; {} if none were."""
         truncated = warn_of_truncation({self.split: self.cuts}, self.first.config.P)
         return {"truncated": truncated} if truncated else {}
 
@@ -212,7 +212,7 @@ def evaluate(
     Parameters
     ----------
     folders : str, Path or sequence of them
-        Of the model or models.
+        Folders of the model or models.
     data : str or Path, optional
         Folder of the task's files; the one that the model was fine-tuned on, when left out.
     split : str, default "dev"
@@ -269,7 +269,7 @@ def predict(
     Parameters
     ----------
     folders : str, Path or sequence of them
-        Of the model or models.
+        Folders of the model or models.
     data : str or Path or None
         Folder of the task's files, or one file; None: what the model was fine-tuned on.
     split : str

@@ -43,7 +43,7 @@ class HeadObjective:
     head : Head
         What stands on it.
     seed : int
-        Of dropout.
+        Seed of dropout.
     span_weight : float
         Of each of the losses of start and end.
     frozen : int or None
@@ -141,11 +141,11 @@ class WholeRun(Run):
         Parameters
         ----------
         options : FinetuneOptions
-            Of the run, or of a sweep.
+            Options of the run, or of a sweep.
         ops : Ops
             The engine.
         folder : Path
-            Of the run; not used here.
+            Folder of the run; not used here.
         show : bool
             Likewise.
         rows : Rows, optional
@@ -217,13 +217,13 @@ class WholeRun(Run):
         Parameters
         ----------
         params : Parameters
-            Of the whole model.
+            Parameters of the whole model.
         """
         o = self.options
         return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches, every epoch in an order of its own, with the position after each.
+        """Yield endless batches, every epoch in another order, with the position after each.
 
         Parameters
         ----------
@@ -251,18 +251,18 @@ class WholeRun(Run):
         Parameters
         ----------
         params : Parameters
-            Of the whole model.
+            Parameters of the whole model.
         """
         o = self.options
         return HeadObjective(params.config, params.head, o.seed, o.span_weight, o.freeze)
 
     def operations(self, params: Parameters) -> Callable[[Any], float]:
-        """Return what counts the useful operations of a batch.
+        """Return a function that counts the useful operations of a batch.
 
         Parameters
         ----------
         params : Parameters
-            Of the whole model.
+            Parameters of the whole model.
         """
         config, head = params.config, params.head
 
@@ -277,7 +277,7 @@ class WholeRun(Run):
         return count
 
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the predictions of dev, and what was tuned on it, such as a threshold.
+        """Return the predictions of dev, and the values that were tuned on it, such as a threshold.
 
         Parameters
         ----------
@@ -344,12 +344,12 @@ class WholeRun(Run):
         return report
 
     def headline(self, state: State) -> str:
-        """Return task, data and model in a few lines, for the person watching.
+        """Describe task, data and model in a few lines, for the person watching.
 
         Parameters
         ----------
         state : State
-            Of the first step, or of a resumed run's position.
+            State of the run, before its first or next step.
         """
         data = self.prepared
         window = " in a window" if data.task.long else ""
@@ -368,7 +368,7 @@ class WholeRun(Run):
         return "\n".join(lines)
 
     def _model_text(self, state: State) -> str:
-        """Say what is trained: the model, what stands on it, and what of it is new."""
+        """Describe what is trained: the model, its head, and which parts are new."""
         o, head, config = self.options, self.prepared.head, state.params.config
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
         millions = state.params.count() / 1e6

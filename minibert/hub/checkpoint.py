@@ -61,7 +61,7 @@ class Checkpoint:
     Attributes
     ----------
     params : FlatParameters
-        Of a BERT with its head or of a tagger of LSTMs, N numbers.
+        Parameters of a BERT with its head or of a tagger of LSTMs, N numbers.
     m, v : (N,) float
         The optimizer's moments.
     updates : int

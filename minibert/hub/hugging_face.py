@@ -44,10 +44,10 @@ def save_hf(
     folder : str or Path
         Made if it does not exist; a model that is there is replaced, each file in one step.
     config : BertConfig
-        Of the model.
+        Configuration of the model.
     params : Parameters
-        Of the model, with any head. LSTMs below it, as `finetune --bilstm` trains them, are read by minibert
-        only: `transformers` knows none, leaves them out and computes something else.
+        Parameters of the model, with any head. Only minibert reads LSTMs below it, as `finetune --bilstm`
+        trains them: `transformers` leaves them out and computes something else.
     labels : sequence of str
         Names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
     dtype : {"float32", "float16", "bfloat16"}
@@ -87,7 +87,7 @@ def fields_of(
     Parameters
     ----------
     config : BertConfig
-        Of the encoder.
+        Configuration of the encoder.
     head : Head
         What stands on it.
     labels, omit

@@ -98,7 +98,7 @@ def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
     Parameters
     ----------
     fields : dict
-        Of the configuration.
+        Fields of the configuration.
     path : Path
         Where it lies, for the error.
 
@@ -133,11 +133,11 @@ def load_source(
     source : Source
         Configuration and tensors; the tensors are taken out of it, for the memory.
     dtype : NumPy dtype
-        Of the parameters.
+        Precision of the parameters.
     head : Head or None
         What is to stand on the encoder; None for what was saved.
     seed : int
-        Of the initial values of what the file lacks.
+        Seed of the initial values of what the file lacks.
 
     Returns
     -------
@@ -296,7 +296,7 @@ def kind_named(fields: dict[str, Any]) -> str | None:
     Parameters
     ----------
     fields : dict
-        Of a `config.json`.
+        Fields of a `config.json`.
 
     Returns
     -------

@@ -40,7 +40,7 @@ def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
     Parameters
     ----------
     parameters : Parameters
-        Of a BERT with its head.
+        Parameters of a BERT with its head.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
     Parameters
     ----------
     parameters : Parameters
-        Of a BERT with its head.
+        Parameters of a BERT with its head.
 
     Yields
     ------

@@ -230,7 +230,7 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     model : str or Path
         The folder that was named, which has `modules.json`.
     config : BertConfig
-        Of the BERT in it.
+        Configuration of the BERT in it.
 
     Returns
     -------

@@ -18,7 +18,7 @@ def read_tokenizer(
     model : str or Path
         Its name, as of `hub.load`.
     config : BertConfig or None
-        Of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
+        Configuration of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
     lower_case : bool, default False
         Lower-case text before the tokenizer of the folder sees it; accents stay if they did. False leaves all
         as the folder says.
@@ -49,7 +49,7 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
     Parameters
     ----------
     config : BertConfig
-        Of the model.
+        Configuration of the model.
     tokenizer : Tokenizer
         The one to use with it; it may have fewer pieces.
     folder : str or Path

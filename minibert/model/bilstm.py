@@ -111,7 +111,7 @@ class BilstmParameters(FlatParameters):
     flat : (N,) optional
         The buffer, which is not copied; zeros of `dtype` when left out.
     dtype : dtype, default float32
-        Of a new buffer.
+        Precision of a new buffer.
     """
 
     def __init__(self, config: BilstmConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
@@ -150,7 +150,7 @@ def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> Bils
     seed : int
         Of all draws.
     dtype : dtype, default float32
-        Of the parameters.
+        Precision of the parameters.
     """
     parameters = BilstmParameters(config, dtype=dtype)
     reset(parameters, parameters, seed)

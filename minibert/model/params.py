@@ -143,7 +143,7 @@ def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: floa
     generator : Generator
         Source of the draws.
     shape : tuple of int
-        Of the values; the last axis holds the four gates.
+        Shape of the values; the last axis holds the four gates.
     spread : float
         Not used.
 
@@ -166,7 +166,7 @@ def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float
     generator : Generator
         Not used.
     shape : tuple of int
-        Of the values, (4H,).
+        Shape of the values, (4H,).
     spread : float
         Not used.
 
@@ -188,7 +188,7 @@ class Parameters(core.Parameters):
     flat : (N,) optional
         The buffer, which is not copied; zeros of `dtype` when left out.
     dtype : dtype, default float32
-        Of a new buffer.
+        Precision of a new buffer.
     head : Head
         What stands on the encoder; the heads of pre-training when left out.
 
@@ -248,7 +248,7 @@ def initialise(
     seed : int
         Of all draws.
     dtype : dtype, default "float32"
-        Of the parameters.
+        Precision of the parameters.
     head : Head
         What stands on the encoder; the heads of pre-training when left out.
     """

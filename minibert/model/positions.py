@@ -37,7 +37,7 @@ def check_extension(config: BertConfig, positions: int, source: str) -> None:
     Parameters
     ----------
     config : BertConfig
-        Of the model.
+        Configuration of the model.
     positions : int
         How many it is to have.
     source : str
@@ -59,7 +59,7 @@ def with_positions(params: Parameters, positions: int, source: str) -> Parameter
     Parameters
     ----------
     params : Parameters
-        Of the model.
+        Parameters of the model.
     positions : int
         How many it is to have; as many as it has change nothing.
     source : str

@@ -164,7 +164,7 @@ class Recurrent(Blocks):
             Where sequences begin.
         drop : Dropout or None
         site : int
-            Of dropout after the first layer; the next layer has the next site.
+            Site of dropout after the first layer; the next layer has the next site.
 
         Returns
         -------

@@ -135,7 +135,7 @@ def targets_of(plan: dict[str, Any]) -> Targets | None:
     Parameters
     ----------
     plan : dict
-        Of the run, which every checkpoint has.
+        Plan of the run, which every checkpoint has.
     """
     if TARGETS not in plan:
         return None

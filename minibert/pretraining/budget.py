@@ -66,7 +66,7 @@ def resolve_auto(
     Parameters
     ----------
     task : Pretraining
-        Of a run that has not begun, or that goes on.
+        Task of a new or a resumed run.
     state : State
         Whose plan says whether the masked-LM head is new.
     began : float
@@ -137,7 +137,7 @@ def plan_steps(
     state : State
         Its plan is changed.
     folder : Path
-        Of the checkpoints.
+        Folder of the checkpoints.
     began : float
         `time.monotonic()` from where the minutes count.
     tell : callable
@@ -182,7 +182,7 @@ def timetable_of(state: State) -> Timetable:
     Parameters
     ----------
     state : State
-        Of a run that was planned.
+        State of a run that was planned.
     """
     total = state.plan["total_steps"]
     knots = state.plan.get("timetable", ((0, 0), (total, total)))

@@ -60,11 +60,11 @@ class HeldOut:
 
     @property
     def perplexity(self) -> float:
-        """Return exp(loss), of at most 700 nats: JSON has no infinity."""
+        """Return exp(loss), with the loss capped at 700 nats, since JSON has no infinity."""
         return float(np.exp(min(self.loss, 700.0)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all metrics, for JSON; what context is worth to the model is `nats_under_unigram`."""
+        """Return all metrics, for JSON; `nats_under_unigram` is how much the model gains from context."""
         metrics = asdict(self)
         metrics["perplexity"] = self.perplexity
         metrics["nats_under_unigram"] = self.unigram - self.loss
@@ -99,7 +99,7 @@ def evaluation_batches(
     Parameters
     ----------
     instances : Instances
-        Of held-out text.
+        Instances of held-out text.
     mask_id : int or None
         What a scored position shows; None: all targets are scored.
     targets : int, default 20,000
@@ -154,7 +154,7 @@ def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
     visible : (M,) int32
         What the model sees at the predicted positions.
     mask_id : int or None
-        Of [MASK].
+        Id of [MASK].
 
     Returns
     -------
@@ -185,8 +185,8 @@ def score(
     batches : iterable of Batch
         Held-out text; of `HeldOutBatch` the standard error is known, too.
     mask_id : int or None
-        Of [MASK], where alone targets are scored. None scores every target, as a left-to-right model needs
-        it.
+        Id of [MASK]: only targets that show it are scored. None scores every target, as a left-to-right
+        model needs.
 
     Returns
     -------
@@ -293,7 +293,7 @@ def error_text(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Of `HeldOut.to_dict()`.
+        Metrics of `HeldOut.to_dict()`.
 
     Returns
     -------

@@ -39,7 +39,7 @@ class Pretraining:
     Attributes
     ----------
     options : PretrainOptions
-        Of the run.
+        Options of the run.
     text : Text
         What it is trained and measured on.
     ops : Ops
@@ -139,7 +139,7 @@ class Pretraining:
         return [Stage(length, actual(begin), actual(end)) for length, begin, end in planned]
 
     def objective(self, config: BertConfig) -> MaskedAndNext:
-        """Return what is minimised.
+        """Return the loss function.
 
         Parameters
         ----------
@@ -267,16 +267,16 @@ class Pretraining:
 
     @property
     def mask_id(self) -> int | None:
-        """Return what a scored position shows; None left to right, where all targets are scored."""
+        """Return the id that scored positions show; None for left-to-right models, which score all targets."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
     def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:
-        """Reduce a usual number of held-out targets where a run is too short for all of them.
+        """Reduce the usual number of held-out targets for a run that is too short for all of them.
 
         Parameters
         ----------
         state : State
-            Of a run with so many minutes its plan has the share of the usual targets there is time for.
+            State of the run. With `minutes`, its plan has the share of the targets that there is time for.
         timetable : Timetable
             How many steps there are.
         targets : int
@@ -293,7 +293,7 @@ class Pretraining:
         return math.ceil(targets * share)
 
     def measured_share(self, steps: int) -> float:
-        """Return what share of the usual held-out targets a run of so many steps measures.
+        """Return the share of the usual held-out targets that a run of this length is evaluated on.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class Pretraining:
         return min(1.0, max(LEAST_TARGETS / TARGETS, affordable))
 
     def score(self, params: FlatParameters, batches: Iterable[Batch]) -> HeldOut:
-        """Score held-out text with some parameters.
+        """Score held-out text with given parameters.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class Pretraining:
         return frozenset(steps)
 
     def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> None:
-        """Initialise the positions that a longer stage is about to use, where nothing has trained them.
+        """Initialise the untrained positions that a longer stage is about to use.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class Pretraining:
         state : State
             Where the run stands, with the position of its last batch; its parameters are changed.
         position : list of int
-            Of the next batch.
+            Position of the next batch.
         """
         length = position[0]
         if state.position is None or length <= state.position[0]:
@@ -392,7 +392,7 @@ class Pretraining:
             copy_trained_positions(state.params, trained, length)
 
     def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
-        """Return a function that evaluates a little held-out text at the sequence length in training.
+        """Return a function that evaluates some held-out text at the present sequence length.
 
         Parameters
         ----------

@@ -186,7 +186,7 @@ class PretrainOptions(RunOptions):
             self.instance_options(length)  # complains of what no instance can be made with
 
     def _check_what_others_bring(self) -> None:
-        """Raise InputError for what shards, a vocabulary or trained weights have settled already."""
+        """Raise InputError for options that shards, a vocabulary or trained weights already decide."""
         if self.shards is not None:
             given = [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]
             if given:
@@ -207,7 +207,7 @@ class PretrainOptions(RunOptions):
             raise InputError(f"{what}; leave one of them out.", unigram_bias=True, model=self.model)
 
     def resolved(self) -> "PretrainOptions":
-        """Return the same with every `None` that the recipe answers filled in."""
+        """Return a copy in which the recipe replaces every `None`."""
         recipe = self.recipe
         answers: dict[str, Any] = {
             "seq_length": recipe.seq_length,
@@ -248,7 +248,7 @@ class PretrainOptions(RunOptions):
             raise InputError(message, max_positions=self.max_positions)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
-        """Return what `seq_length` becomes where nobody gave it.
+        """Return the `seq_length` to use if none is given.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class PretrainOptions(RunOptions):
         return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
 
     def decided_as(self, stored: "PretrainOptions") -> "PretrainOptions":
-        """Return the same with what only a run could decide as the run with the `stored` options did.
+        """Return a copy with the values that the run with the `stored` options decided while running.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class PretrainOptions(RunOptions):
         return dataclasses.replace(self, **decided)
 
     def rate_from(self, new_head: bool = False) -> float:
-        """Return the learning rate given, or the recipe's.
+        """Return the given learning rate, or the recipe's.
 
         Parameters
         ----------
@@ -287,12 +287,12 @@ class PretrainOptions(RunOptions):
 
     @property
     def recipe(self) -> SizeRecipe:
-        """Return what goes with the size; see `recipes.recipe_for`."""
+        """Return the recipe of the size; see `recipes.recipe_for`."""
         return FURTHER if self.model and self.size is None else recipes.recipe_for(self.size or "tiny")
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
-        """Return lengths and their shares of the steps, in order; until decided, those of most tokens."""
+        """Return lengths and their shares of the steps, in order; until decided, those of the longest runs."""
         return parse_lengths(self.seq_length or self.schedule_for(lambda longest: math.inf))
 
     @property
@@ -302,7 +302,7 @@ class PretrainOptions(RunOptions):
 
     @property
     def tokens_per_step(self) -> int:
-        """Return the tokens of a step, were every sequence full; the same in every stage."""
+        """Return the tokens of a step if every sequence were full; the same in every stage."""
         assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
 
@@ -312,7 +312,7 @@ class PretrainOptions(RunOptions):
         return self.next_sentence and not self.left_to_right
 
     def stages(self, total_steps: int) -> list[Stage]:
-        """Lay the schedule out over `total_steps`; the borders are rounded, the last stage ends the run.
+        """Divide `total_steps` into the stages of the schedule, with rounded borders.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class PretrainOptions(RunOptions):
         return self.pairs and (last or seq_length >= PAIRS_FROM)
 
     def instance_options(self, seq_length: int) -> InstanceOptions:
-        """Return how instances of one stage are made.
+        """Return the options for the instances of one stage.
 
         Parameters
         ----------
@@ -374,7 +374,7 @@ class PretrainOptions(RunOptions):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Let new steps take the place of stored minutes, or the other way round; shards that of a text."""
+        """Let given steps replace stored minutes, or the reverse, and given shards a stored text."""
         if given.get("shards"):
             given = {name: getattr(PretrainOptions, name) for name in IN_SHARDS} | given
         if "steps" in given:

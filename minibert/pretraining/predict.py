@@ -93,7 +93,7 @@ def evaluate(
     layout, column : str
         Of the corpus, as for `PretrainOptions`.
     seq_length : int, optional
-        Of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
+        Length of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
     targets : int, default 20,000
         How many [MASK] positions to score.
     engine : str, default "auto"

@@ -130,7 +130,7 @@ class Text:
         Parameters
         ----------
         options : PretrainOptions
-            Of the run: how instances are made, and the seed.
+            Options of the run: how instances are made, and the seed.
         seq_length : int
             Tokens of the stage's sequences.
         """
@@ -138,7 +138,7 @@ class Text:
         return Instances(self.shards, self.train_ids, self.tokenizer, instance_options, options.seed)
 
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
-        """Return standard instances of the held-out documents, however the run masks in training.
+        """Return instances of the held-out documents with standard masks, whatever masks the run trains with.
 
         They are single spans, without next sentences, where no held-out document has two sentences.
 
@@ -159,7 +159,7 @@ class Text:
 
     # -> (V,)
     def log_unigram(self) -> np.ndarray:
-        """Compute the log-frequency of every piece in the training documents, each counted once more.
+        """Compute the log-frequency of every piece in the training documents, with one added to each count.
 
         As the output bias it is the best guess without context: the model begins at the unigram floor.
 
@@ -173,7 +173,7 @@ class Text:
 
     # -> (V,) int64
     def piece_counts(self, documents: Iterable[int] | None = None) -> np.ndarray:
-        """Return how often every piece occurs in some of the documents, or in all of them.
+        """Return how often every piece occurs in some or all of the documents.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ def prepare_text(
     Parameters
     ----------
     options : PretrainOptions
-        Of the run.
+        Options of the run.
     run : Path
         Its folder.
     show : bool, default True
@@ -321,7 +321,7 @@ def require_segments(options: PretrainOptions) -> None:
     Parameters
     ----------
     options : PretrainOptions
-        Of the run; where they name no `model`, or pair nothing, there is nothing to check.
+        Options of the run; where they name no `model`, or pair nothing, there is nothing to check.
 
     Raises
     ------
@@ -519,7 +519,7 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
     shards : TokenShards
         The text, of which the beginning is looked at.
     tokenizer : Tokenizer
-        Of the shards.
+        Tokenizer of the shards.
     """
     if not tokenizer.basic_tokenizer.tokenize_chinese_chars:
         return

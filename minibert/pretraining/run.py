@@ -307,7 +307,7 @@ class _PlannedRun:
         self._paced_from = state.step, state.seconds  # from where on the pace of the steps is taken
 
     def ahead(self, state: State) -> tuple[Batches, Loop]:
-        """Return the batches from where a run stands, and how they are gone through."""
+        """Return the batches from the position of a run on, and the loop for them."""
         task, timetable = self._task, self._timetable
         options = task.options
         config = state.params.config
@@ -334,14 +334,14 @@ class _PlannedRun:
         return task.batches(timetable, state.step, state.position), loop
 
     def _replan(self, state: State) -> tuple[Batches, Loop]:
-        """Correct the plan, and return how the run goes on by it."""
+        """Correct the plan, and return the batches and the loop of the rest of the run."""
         self._timetable = corrected(self._task, state, self._timetable, self._paced_from)
         self._paced_from = state.step, state.seconds
         self._log.end_at(self._timetable.total)
         return self.ahead(state)
 
     def _save_model(self, state: State) -> None:
-        """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
+        """Write the model beside a new checkpoint, and check that the token shards still exist."""
         task = self._task
         assert isinstance(state.params, Parameters)  # not those of a tagger
         save_hf(self._run, task.config_after(state, self._timetable), state.params)

@@ -64,7 +64,7 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
     page : str
         A whole HTML document.
     title : str
-        Of the frame, for who does not see it.
+        Title of the frame, for screen readers.
     scripts : bool, default False
         Let scripts of the page run; none does otherwise.
 

@@ -263,9 +263,9 @@ def facts_of(
     Parameters
     ----------
     folder : Path
-        Of the run, with the record of its steps if there is one.
+        Folder of the run, with the record of its steps if there is one.
     options : FinetuneOptions
-        Of their paths the last parts alone are shown.
+        The options to show; of paths only the last part is shown.
     measured : Measured
     mistakes : sequence of Mistake
         The worst first.
@@ -301,7 +301,7 @@ def save_report(
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     options : FinetuneOptions
     measured : Measured
     mistakes : sequence of Mistake

@@ -67,7 +67,7 @@ def is_share(name: str) -> bool:
     Parameters
     ----------
     name : str
-        Of the metric, such as "accuracy" or "best_thresh".
+        Name of the metric, such as "accuracy" or "best_thresh".
 
     Returns
     -------
@@ -305,7 +305,7 @@ def load_report(folder: Path) -> dict[str, Any] | None:
     Parameters
     ----------
     folder : Path
-        Of the run, which may have been moved.
+        Folder of the run, which may have been moved.
 
     Returns
     -------
@@ -387,7 +387,7 @@ def remove_spent(folder: Path) -> None:
     Parameters
     ----------
     folder : Path
-        Of the run, which is finished.
+        Folder of the run, which is finished.
     """
     for path in (folder / name for name in SPENT):
         try:
@@ -644,7 +644,7 @@ def report_text(report: dict[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        Of `load_report`.
+        Report of `load_report`.
 
     Returns
     -------
@@ -759,7 +759,7 @@ def sweep_text(report: Mapping[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        Of a sweep, with `runs`.
+        Report of a sweep, with `runs`.
 
     Returns
     -------

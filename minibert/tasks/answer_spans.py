@@ -38,7 +38,7 @@ class Answers(NamedTuple):
 
     @property
     def null_odds(self) -> float:
-        """How much better no answer is than the best one: the difference of their scores."""
+        """The score of no answer minus that of the best answer."""
         return self.null.score - self.best[0].score if self.best else 0.0
 
 
@@ -104,7 +104,7 @@ def decode(
     Parameters
     ----------
     windows : Windows
-        Of many questions.
+        Windows of many questions.
     example : int
         Number of the question.
     outputs : sequence of numpy.ndarray

@@ -118,7 +118,7 @@ class Answering(Task):
         examples : sequence of Question
             The dev set, with answers.
         features : Windows
-            Of these questions.
+            Features of these questions.
         outputs : sequence of numpy.ndarray
             Scores of every token as start and as end, (n,2) of each window.
         labels : tuple of str
@@ -155,7 +155,7 @@ class Answering(Task):
         examples : sequence of Question
             Answers need not be known.
         features : Windows
-            Of these questions.
+            Features of these questions.
         outputs : sequence of numpy.ndarray
             Scores of every token as start and as end, (n,2) of each window.
         labels : tuple of str
@@ -278,7 +278,7 @@ class Answering(Task):
         return [folder / name for name in contents]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield answers whose F1 is below 1, the worse the lower it is and the surer the model was."""
+        """Yield answers whose F1 is below 1; low scores and confident answers count as worse."""
         scored = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
         for number, (question, prediction, f1) in enumerate(scored):
             if f1 < 1.0:
@@ -295,7 +295,7 @@ class Answering(Task):
                 )
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
-        """Return of each question whether it has an answer, and whether it was given one.
+        """Return for each question whether it has an answer, and whether one was predicted.
 
         Parameters
         ----------

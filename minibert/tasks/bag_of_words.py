@@ -236,7 +236,7 @@ class BagOfWords:
             self._one = NaiveBayes(rows, classes, len(labels))
 
     def predictions(self, examples: Examples) -> Predictions:
-        """Return for each example what a model of the task returns.
+        """Return the predictions of examples in the form that a model of the task has.
 
         Parameters
         ----------

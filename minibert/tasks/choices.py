@@ -282,7 +282,7 @@ class Choices(Task):
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong choices, the worse the less likely their right ending was."""
+        """Yield wrong choices; the less likely the right ending was, the worse."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 probability = prediction["probabilities"][example.label]

@@ -47,7 +47,7 @@ def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
     pieces : numpy.ndarray
         Of each word, (n,): from 0 to `longest_word(room)`.
     ends : numpy.ndarray
-        Of sentences, (m,): the number of the word after the last one of each, ascending; the last is n.
+        Ends of sentences, (m,): the number of the word after the last one of each, ascending; the last is n.
     room : int
         Most pieces of a window, without [CLS] and [SEP].
 

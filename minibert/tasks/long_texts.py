@@ -24,7 +24,7 @@ class LongTexts(NamedTuple):
     most_windows: int  # of a text, whose end is cut after them
 
     def resolved(self, max_length: int) -> "LongTexts":
-        """Return the same with a stride for windows of some length.
+        """Return a copy with a stride for windows of some length.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class LongTexts(NamedTuple):
         return self._replace(stride=stride)
 
     def windows_of(self, lost: int, max_length: int) -> int:
-        """Return how many more windows would hold so many pieces, beside no second text.
+        """Return how many more windows so many pieces would need, without a second text.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class LongTexts(NamedTuple):
         return -(-lost // (max_length - SINGLE - (self.stride or 0)))
 
     def reach(self, max_length: int) -> int:
-        """Return the length of the sequence that would show as much of a text as all windows do.
+        """Return the length of a sequence that has as much of a text as all windows together.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class LongTexts(NamedTuple):
         Parameters
         ----------
         encoding : Encoding
-            Of a text or a pair, with its special tokens, of any length.
+            Encoding of a text or a pair, with its special tokens, of any length.
         max_length : int
             Most tokens of a window, [CLS] and [SEP] included.
 

@@ -297,7 +297,7 @@ class ManyLabels(CustomTexts):
         return super().write(folder, split, examples, joined)
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield texts with a wrong class, the worse the less likely the right answers were."""
+        """Yield texts with a wrong class, worse if the right answers were less likely."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             expected = set(self.names(example))
             wrong = expected.symmetric_difference(prediction["labels"])

@@ -143,8 +143,8 @@ def create(
     name : str
         One of `TASKS`.
     columns : mapping, optional
-        Of your own table what each column that is wanted is called, or its number; "delimiter" and "header"
-        (yes or no) too.
+        Of a custom table: the name or number of each column that is needed; also "delimiter" and "header"
+        (yes or no).
     long : LongTexts, optional
         How long texts become windows; cut by default.
 

@@ -45,7 +45,7 @@ class Sentences(Task):
     Parameters
     ----------
     name : str
-        Of the task.
+        Name of the task.
     title : str
         A line for people.
     classes : tuple of str or None
@@ -350,7 +350,7 @@ class Sentences(Task):
         return predictions
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the task's metrics; a correlation with what is constant counts as 0.
+        """Compute the task's metrics; a correlation with a constant counts as 0.
 
         Of numbers also R² and the errors: correlations say nothing of numbers that are all off by a constant.
 
@@ -373,7 +373,7 @@ class Sentences(Task):
         return {name: _metric(name, gold, predicted) for name in names}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the mean of the labels, which predicts the examples best if every one is given the same.
+        """Return the mean of the labels, the constant that predicts the examples best.
 
         Parameters
         ----------
@@ -470,7 +470,7 @@ class Sentences(Task):
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong classes, the worse the less likely their right class was; numbers by their error."""
+        """Yield wrong classes, worse if their right class was less likely, or numbers by their error."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.numeric:
@@ -607,7 +607,7 @@ class CustomTexts(Sentences):
     Parameters
     ----------
     name : str
-        Of the task.
+        Name of the task.
     title : str
         A line for people.
     columns : mapping

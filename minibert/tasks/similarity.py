@@ -375,7 +375,7 @@ class SimilarPairs(Similarity):
         return {BASELINE: self.score(examples, ranked)}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong texts, the worse the more others are closer than the right one."""
+        """Yield wrong texts, worse if more texts are closer than the right one."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             rank = prediction["rank"]
             if rank > 1:

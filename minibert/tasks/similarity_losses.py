@@ -180,7 +180,7 @@ def loss(
     config : BertConfig
         Sizes of the model.
     head : Head
-        Of the kind "cosine" or "contrastive".
+        Head of the kind "cosine" or "contrastive".
     params : dict
         The tree of parameters.
     batch : TaskBatch
@@ -243,7 +243,7 @@ def loss_backward(
     config : BertConfig
         Sizes of the model.
     head : Head
-        Of the kind "cosine" or "contrastive".
+        Head of the kind "cosine" or "contrastive".
     saved : PairLossSaved
         What `loss` kept.
     params : dict

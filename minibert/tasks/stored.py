@@ -82,7 +82,7 @@ class Stored:
         return stored
 
     def _wrong(self) -> str | None:
-        """Return what is wrong with values that are of the right types; None if nothing is."""
+        """Describe what is wrong with values that have the right types; None if nothing is."""
         if len(set(self.labels)) < len(self.labels):
             return f"'labels' is {short(list(self.labels))}, expected each name once"
         if self.max_length < 4:
@@ -96,14 +96,14 @@ class Stored:
         return None
 
     def check_positions(self, folder: Path, positions: int) -> None:
-        """Refuse a model beside the file that knows fewer positions than the file asks for.
+        """Refuse a model that has fewer positions than the file asks for.
 
         Parameters
         ----------
         folder : Path
             Where both lie, for the message.
         positions : int
-            Of the model.
+            Positions of the model.
 
         Raises
         ------

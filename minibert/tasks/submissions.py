@@ -58,7 +58,7 @@ def indices(examples: Sequence[TextExample]) -> list[str]:
     Parameters
     ----------
     examples : sequence of TextExample
-        Of a whole file, in its order.
+        Examples of a whole file, in its order.
 
     Returns
     -------

@@ -243,7 +243,7 @@ class Tagging(Task):
         warn(f"{problem}; the first is in sentence {first:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
-        """Return what tells sentences that belong together from others: their document, or its number."""
+        """Return the group of a sentence: its document, or its own number."""
         return numbered[1].document if self.by_document else numbered[0]
 
     def predict(
@@ -390,7 +390,7 @@ class Tagging(Task):
         return {"words": list(example.words)} if self.name == "tag" else {}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield sentences, the worse the more entities were missed, made up or cut wrongly in them."""
+        """Yield sentences, worse if more entities were missed, invented or cut wrongly."""
         sides = comparable(examples, predictions)
         sentences = zip(examples, sides.gold, sides.predicted, strict=True)
         for number, (example, gold_tags, predicted_tags) in enumerate(sentences):
@@ -480,7 +480,7 @@ def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]
     Parameters
     ----------
     words : sequence of str
-        Of a sentence.
+        Words of a sentence.
     chunks : sequence of Chunk
         Its entities.
 

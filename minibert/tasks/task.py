@@ -119,7 +119,7 @@ class Task(ABC):
         return ()
 
     def head(self, labels: Labels) -> Head:
-        """Return what stands on the encoder.
+        """Return the head of the model.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Task(ABC):
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of examples whose label is none of the model's: they count as mistakes.
+        """Warn of examples with a label that the model does not know: they count as mistakes.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Task(ABC):
         return
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Warn of dev examples, before a run, whose label is not among those to learn; or refuse them.
+        """Warn, before a run, of dev examples with a label that no training example has; or refuse them.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Task(ABC):
         self.warn_unknown(examples, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        """Warn of classes of texts with too few examples to be learnt or measured.
+        """Warn of classes with too few training or dev examples.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Task(ABC):
         return getattr(example, self.label_field) is not None
 
     def require_labels(self, examples: Examples) -> None:
-        """Refuse examples that have no label to compare their prediction with.
+        """Refuse examples without a label to score predictions against.
 
         Parameters
         ----------
@@ -396,7 +396,7 @@ class Task(ABC):
         """Yield every wrong prediction."""
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        """Score what needs no model, for the scores of one to be read beside.
+        """Score a baseline that needs no model, for comparison.
 
         Parameters
         ----------
@@ -411,7 +411,7 @@ class Task(ABC):
         return {}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the number that predicts these examples best if every one is given the same.
+        """Return the constant number that predicts these examples best.
 
         Parameters
         ----------
@@ -426,7 +426,7 @@ class Task(ABC):
         return None
 
     def asked(self, example: Any) -> dict[str, Any]:
-        """Return what stands beside the prediction in JSON: the texts of a custom table, by role.
+        """Return what is written beside the prediction in JSON: the texts of a custom table, by role.
 
         Parameters
         ----------

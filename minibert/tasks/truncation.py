@@ -61,7 +61,7 @@ class Truncation:
 
     @property
     def counts(self) -> np.ndarray:
-        """What was counted of each example, (n,3) int64.
+        """The counts of each example, (n,3) int64.
 
         The columns are the tokens that are read, those that are cut, and the length of the example's longest
         sequence if nothing were cut; of texts in windows, how many windows there then were.
@@ -69,7 +69,7 @@ class Truncation:
         return np.concatenate(self._parts)
 
     def summary(self) -> dict[str, int]:
-        """Return what was counted, for JSON: `examples`, `cut` (of them), `tokens`, `tokens_cut`."""
+        """Return the counts, for JSON: `examples`, `cut` (of them), `tokens`, `tokens_cut`."""
         read, cut, _ = self.counts.T
         return {
             "examples": len(cut),
@@ -87,7 +87,7 @@ def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[
     parts : mapping of str to Truncation
         By split, "" for texts of none; at least one, and all of equal `max_length` and `long`.
     positions : int
-        Of the model: no longer sequence is offered.
+        Positions of the model: no longer sequence is offered.
 
     Returns
     -------

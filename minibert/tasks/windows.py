@@ -125,12 +125,12 @@ class Windows(abc.Sequence[Feature]):
         return Feature((Sequence(ids, types),), label, example=example)
 
     def first_row(self, number: int) -> int:
-        """Return where in the sequence of a window its part of the paragraph begins.
+        """Return the position in a window's sequence where its part of the paragraph begins.
 
         Parameters
         ----------
         number : int
-            Of the window.
+            Number of the window.
 
         Returns
         -------
@@ -140,12 +140,12 @@ class Windows(abc.Sequence[Feature]):
         return int(self._all.question_lengths[self.example[number]]) + SPECIAL - 1
 
     def offsets(self, number: int) -> np.ndarray:
-        """Return where in the paragraph the tokens of a window stand.
+        """Return the character offsets in the paragraph of a window's tokens.
 
         Parameters
         ----------
         number : int
-            Of the window.
+            Number of the window.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class Windows(abc.Sequence[Feature]):
         return self._all.offsets[self._tokens(number)]
 
     def most_context(self, example: int) -> list[np.ndarray]:
-        """Tell for each window of a question which tokens have most context in this one.
+        """Return, for each window of a question, which tokens have more context in it than in any other.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Windows(abc.Sequence[Feature]):
         return masks
 
     def _tokens(self, number: int) -> slice:
-        """Return those of a window among the tokens of all paragraphs."""
+        """Return the range of a window's tokens among the tokens of all paragraphs."""
         paragraph = self._all.paragraph[self.example[number]]
         first = int(self._paragraph_bounds[paragraph] + self._all.start[number])
         return slice(first, first + int(self._all.length[number]))

@@ -113,7 +113,7 @@ def vocabulary_report(
     tokenizer : Tokenizer
         The vocabulary to report on.
     words : WordCounts
-        Of the text it was learned from; they give the probabilities and what is rare.
+        Words of the text it was learned from; they give the probabilities and what is rare.
     held_out : WordCounts
         Words of other text; everything else is measured on it, and is None if it is empty.
     others : mapping of str to Tokenizer, or None

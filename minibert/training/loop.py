@@ -61,7 +61,7 @@ class State:
         return path
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take over everything from a checkpoint.
+        """Restore everything from a checkpoint.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class _UnreadSteps:
         self._step_began = self.last_read  # from when the time of the next step counts
 
     def begin_step(self) -> None:
-        """Let the time of a step count from now, so that evaluations and checkpoints before it do not."""
+        """Start timing a step now, so that evaluations and checkpoints before it are left out."""
         if not self._steps:
             self._step_began = time.monotonic()
 
@@ -323,7 +323,7 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
     Parameters
     ----------
     batch : Batch
-        Of the step. A MemoryError may tell by an attribute `times` how many times too large it is.
+        Batch of the step. The attribute `times` of a MemoryError may say how many times too large it is.
     loop : Loop
         Of which `accumulate` and `folder` count.
 
@@ -359,7 +359,7 @@ def compiling_text(batch: Batch) -> str:
     Parameters
     ----------
     batch : Batch
-        Of the step.
+        Batch of the step.
 
     Returns
     -------
@@ -385,7 +385,7 @@ def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: L
     Parameters
     ----------
     metrics : mapping from str to float
-        Of the step, "loss" and "gradient_norm" among them.
+        Metrics of the step, "loss" and "gradient_norm" among them.
     step : int
         Its number, from 1.
     rate : float

@@ -44,7 +44,7 @@ class RunLog(AbstractContextManager["RunLog"]):
     Parameters
     ----------
     folder : str or Path
-        Of the run; made if it does not exist.
+        Folder of the run; made if it does not exist.
     step : int
         Steps that the run has done.
     total : int
@@ -127,7 +127,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
-        """Let the run end with another step than was planned.
+        """Change the step that the run ends with.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._bar.total = total
 
     def tell(self, text: str) -> None:
-        """Write one sentence for the person watching, if there is one.
+        """Show a sentence to the person watching, if there is one.
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.close()
 
     def add(self, count: int) -> None:
-        """Count what more is done.
+        """Count further work as done.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     Parameters
     ----------
     folder : str or Path
-        Of the run.
+        Folder of the run.
 
     Returns
     -------
@@ -414,7 +414,7 @@ class EventFile:
             self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Close the file even where a full disk does not take the rest; tensorboardX would leave it open."""
+        """Close the file even if the disk is full; tensorboardX would leave it open."""
         self._writer.close()
 
     def _append(self, **fields: Any) -> None:

@@ -30,7 +30,7 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     options : type
         The options of its runs, which describe the flags.
 

@@ -73,7 +73,7 @@ def flag_of(name: str) -> str:
     Parameters
     ----------
     name : str
-        Of the field.
+        Name of the field.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def add_corpus(parser: Any) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     """
     text = "text files, folders or globs: one sentence per line with a blank line between documents, prose, "
     text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), also compressed (default: the books in the "
@@ -148,7 +148,7 @@ def add_model(parser: Any, text: str, **shown: Any) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     text : str
         Its help.
     **shown
@@ -331,7 +331,7 @@ def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
     Parameters
     ----------
     arguments : Namespace
-        Of the command.
+        Arguments of the command.
     names : str
         With blanks between.
 
@@ -350,7 +350,7 @@ def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> di
     options : type
         A dataclass under `RunOptions`.
     arguments : Namespace
-        Of a command with --resume.
+        Arguments of a command with --resume.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
         An InputError, an InputWarning or a RunError, whose sentence names arguments as `name` in backticks or
         as name=value. What is not an argument of the command stays as it is.
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def flag_of_action(action: argparse.Action) -> str:
     Parameters
     ----------
     action : Action
-        Of a parser.
+        Action of a parser.
     """
     return str(next(iter(action.option_strings), action.metavar))
 
@@ -87,7 +87,7 @@ def with_value(action: argparse.Action, value: Any) -> str:
     Parameters
     ----------
     action : Action
-        Of a parser. A switch has no value of its own.
+        Action of a parser. A switch has no value of its own.
     value : object
         As Python has it.
 

@@ -27,7 +27,7 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     text : str, default "a text, or more"
         What TEXT is, for its help.
     pairs : str, default ""
@@ -51,7 +51,7 @@ def given_texts(
     Parameters
     ----------
     arguments : Namespace
-        Of a command with `add_texts`.
+        Arguments of a command with `add_texts`.
     instead : str
         What the error advises where a text is the name of a file.
     progress : function of an int, optional
@@ -124,7 +124,7 @@ def answers(
     Parameters
     ----------
     arguments : Namespace
-        Of a command with `add_texts`; its `status` is changed.
+        Arguments of a command with `add_texts`; its `status` is changed.
     texts : iterable
         What is asked about, one for each text of `given_texts`.
     ask : function of a list

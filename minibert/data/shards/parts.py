@@ -106,7 +106,7 @@ class Manifest:
         Parameters
         ----------
         folder : Path
-            Of the part.
+            Folder of the part.
 
         Returns
         -------
@@ -158,7 +158,7 @@ def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
     Parameters
     ----------
     files : sequence of Path
-        Of the whole corpus, in order.
+        Files of the whole corpus, in order.
     part : Part
         Which one.
 
@@ -189,7 +189,7 @@ def plan_part(
     Parameters
     ----------
     files : sequence of Path
-        Of the whole corpus, in order.
+        Files of the whole corpus, in order.
     part : Part
         Which one is planned.
     layout : str

@@ -124,7 +124,7 @@ class WordVectors:
         Parameters
         ----------
         number : int
-            Of the sentence.
+            Number of the sentence.
         numbers : sequence of int
             N hidden states.
         mixed : bool

@@ -65,7 +65,7 @@ class Extractor:
     Attributes
     ----------
     numbers : tuple of int
-        Of the hidden states.
+        Numbers of the hidden states.
     cut : int
         How many texts have lost their end so far.
 
@@ -326,7 +326,7 @@ def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]")
     file : binary file
         At its beginning.
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     dtype : dtype
         Likewise.
 

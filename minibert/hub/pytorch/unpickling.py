@@ -120,7 +120,7 @@ class Machine:
         Parameters
         ----------
         name : str
-            Of the instruction, as `pickletools` calls it. One that is not listed here ends in Hostile.
+            Name of the instruction, as `pickletools` calls it. One that is not listed here ends in Hostile.
         argument : object
             That of the instruction, if it has one.
         """

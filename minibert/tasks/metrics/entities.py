@@ -58,8 +58,8 @@ def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
     tags : sequence of str
         O, or a letter of the scheme with a hyphen and a type.
     scheme : Scheme, optional
-        Of the tags. By default they tell it themselves; a sentence has few of them: where the scheme is
-        known, give it.
+        Scheme of the tags. By default it is recognised from the tags; give it if it is known, since one
+        sentence has few of them.
 
     Returns
     -------
@@ -155,9 +155,9 @@ def conlleval(
     gold, predicted : sequence of sequences of str
         The tags of each sentence; the two need not be of one scheme.
     scheme : str, optional
-        Of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be whole. By default
-        the tags of each side tell it, see `both_schemes`; a warning then counts gold ones that belong to no
-        whole entity, and names tags of no scheme.
+        Scheme of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be complete.
+        By default it is recognised from the tags of each side, see `both_schemes`; a warning then counts
+        gold tags that belong to no complete entity, and names tags of no scheme.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def sentence_counts(
     gold, predicted : sequence of sequences of str
         The tags of each sentence, as of `conlleval`.
     scheme : str, optional
-        Of both, as of `conlleval`.
+        Scheme of both, as of `conlleval`.
 
     Returns
     -------
@@ -259,7 +259,7 @@ def report(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Of `conlleval`.
+        Metrics of `conlleval`.
 
     Returns
     -------

@@ -243,7 +243,7 @@ def bootstrap(
     n : int
         How many examples there are.
     seed : int, default 0
-        Of the draws; the same seed draws the same examples.
+        Seed of the draws; the same seed draws the same examples.
     draws : int, default 1000
         How often all n are drawn. Draws for which the metric is not a number are left out.
     level : float, default 0.95
@@ -302,7 +302,7 @@ def paired_bootstrap(
     n : int
         How many examples there are.
     seed : int, default 0
-        Of the draws.
+        Seed of the draws.
     draws : int, default 1000
         How often all n are drawn.
     level : float, default 0.95

@@ -45,12 +45,12 @@ class Scheme(NamedTuple):
 
     @property
     def letters(self) -> frozenset[str]:
-        """All letters of the scheme, without O."""
+        """The letters of the scheme, without O."""
         return frozenset(self.by_role) - {""}
 
     @property
     def by_role(self) -> tuple[str, str, str, str]:
-        """The letters that begin an entity, go on, end it, and that of one of a word."""
+        """The letters that begin, continue and end an entity, and that of an entity of one word."""
         return self.begin, self.inside, self.end, self.single
 
     def tag_of_word(self, kind: str) -> str:
@@ -130,7 +130,7 @@ def letter_of(tag: str) -> str:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def kind_of(tag: str) -> str:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def is_typed(tag: str) -> bool:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
@@ -380,7 +380,7 @@ def read_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
     Parameters
     ----------
     tags : sequence of str
-        Of the words.
+        Tags of the words.
     scheme : Scheme
         Entities have to be whole where it `is_strict`, else conlleval's rules hold.
 

@@ -170,7 +170,7 @@ def with_threshold(
     Parameters
     ----------
     scores : Scores
-        Of the predictions as they are, (n,).
+        Scores of the predictions as they are, (n,).
     questions : sequence of Question
         With gold answers, (n,).
     predictions : mapping of str to str
@@ -346,7 +346,7 @@ def official_text(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Of `score`.
+        Metrics of `score`.
 
     Returns
     -------
