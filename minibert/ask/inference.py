@@ -86,7 +86,7 @@ def unit_rows(x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
+    """A BERT's vectors for S sequences of T tokens in all, end to end as in a `Batch`."""
 
     hidden_states: list[np.ndarray]  # of each layer asked for (T,H); of all: the embeddings, then L layers
     attentions: list[list[np.ndarray]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
@@ -108,7 +108,7 @@ class Encoded:
         return f"Encoded({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        """Show the lengths of all vectors, and the attention maps where they were asked for."""
+        """Show the lengths of all vectors, and the attention maps if there are any."""
         from minibert.ask.encoded import encoded_html
 
         return encoded_html(self)
@@ -157,7 +157,7 @@ class Encoded:
         raise InputError(text, pool=pool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Raise InputError: an array of what was encoded could be several, and one is to be chosen."""
+        """Raise InputError, since several arrays could be meant."""
         what = "An Encoded is not an array, as it holds several"
         choices = "vectors() has one vector for each sequence, hidden_states[-1] one for each token"
         raise InputError(f"{what}; choose one: {choices}.")
@@ -166,7 +166,7 @@ class Encoded:
         return len(self.cu_seqlens) - 1  # sequences
 
     def __getitem__(self, number: int) -> "Encoded":
-        """Return one of the sequences by itself, from the end where negative; its arrays are views."""
+        """Return one of the sequences, counted from the end if negative; its arrays are views."""
         if not -len(self) <= number < len(self):
             raise IndexError(f"There is no sequence {number}, there are {len(self)}.")  # where iteration ends
         number %= len(self)
@@ -189,7 +189,7 @@ class Encoded:
 
 
 class Bert:
-    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), to ask; nothing here trains.
+    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for inference.
 
     Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
     `Tokenizer` returns, or one of `transformers`: a mapping with `input_ids` and, where rows are padded,
@@ -357,7 +357,7 @@ class Bert:
             write_atomically(Path(folder) / name, write)
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
-        """Make short texts fast, and the parameters read-only; return the model.
+        """Prepare fast inference on short texts, with read-only parameters; return the model.
 
         The engine `cpp` lays every matrix out once as its products read it, where it would do so for each
         text: with few tokens that is most of the work. Results have the same bits. Matrices are in memory a
@@ -390,7 +390,7 @@ class Bert:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its vocabulary, given or read from its folder when first needed.
+        """The tokenizer, given or read from the model's folder when first needed.
 
         Raises
         ------
@@ -462,7 +462,7 @@ class Bert:
 
     # states[number] (T,H) -> [layer][sequence] (A,n,n)
     def _attention_maps(self, batch: Batch, states: Mapping[int, np.ndarray]) -> list[list[np.ndarray]]:
-        """Return the attention maps of each layer, computed anew from its input."""
+        """Return the attention maps of each layer, recomputed from its input."""
         maps = []
         for number, layer in enumerate(self.params.tree["layers"]):
             of_layer = bert.attention_maps(self.ops, self.config, states[number], layer, batch)
@@ -471,7 +471,7 @@ class Bert:
 
     # -> for each number (T,H)
     def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[np.ndarray]:
-        """Return some hidden states, chosen and refused as by `encode`.
+        """Return some hidden states, chosen and checked as by `encode`.
 
         Parameters
         ----------
@@ -507,7 +507,7 @@ class Bert:
         return whole
 
     def _placed(self) -> Params:
-        """Return the parameters where the engine computes, placed anew when others have taken their place."""
+        """Return the parameters where the engine computes; place them again after they were replaced."""
         tree = self.params.tree
         if self._kept is None or self._kept[0] is not tree:
             on_device = runtime_of(self.ops).to_device(tree)
@@ -611,7 +611,7 @@ class Bert:
         return np.asarray(logits)
 
     def _pretrained(self, wanted: str, *read: str) -> Params:
-        """Return the parameters if they have the heads of pre-training; warn where what is read is new."""
+        """Return the parameters if they have pre-training heads; warn if the needed one is untrained."""
         kind = self.params.head.kind
         if kind != "pretraining":
             what = f"it has a head of kind {kind!r} in place of those of pre-training"
@@ -624,7 +624,7 @@ class Bert:
         return self.params.tree
 
     def _untrained(self, part: str) -> list[str]:
-        """Return names of the tensors of a part that only have their initial values."""
+        """Return the names of a part's untrained tensors."""
         return [name for name in self.missing if part in name]
 
     def _pooled(self, last_hidden_state: Array, rows: Array) -> Array:
@@ -635,7 +635,7 @@ class Bert:
         return self._read(inputs)[0]
 
     def _read(self, inputs: Any) -> tuple[Batch, int]:
-        """Pack the inputs as a batch that fits the model; say how many tokens of each are a prompt's."""
+        """Pack the inputs as a batch that fits the model; also return the number of prompt tokens of each."""
         if isinstance(inputs, Iterator):
             inputs = list(inputs)
         prompt_tokens = 0
@@ -650,7 +650,7 @@ class Bert:
         return batch, prompt_tokens
 
     def _encodings(self, texts: list[Any]) -> tuple[Any, int]:
-        """Tokenize texts or pairs, as a folder of sentence-transformers asks for where there is one.
+        """Tokenize texts or pairs, as the model's folder of sentence-transformers asks for, if it is one.
 
         Texts that are too long are cut where such a folder says how long they may be, with a warning, and
         refused otherwise. What is asked is in the model's own markup: special tokens written out are one
@@ -726,7 +726,7 @@ def prompt_tokens_of(
 
 
 def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
-    """Warn where a model has a head of somebody's own class, which stays behind."""
+    """Warn of a head of an unknown class, which is not loaded."""
     of_head = [name for name in unused if not name.startswith("bert.")]
     if not of_head or kind_in_config(folder) is not None:
         return
@@ -833,7 +833,7 @@ def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
 
 
 def _texts(inputs: Any) -> list[Any]:
-    """Return the texts or pairs that are given, as a list; empty where something else is."""
+    """Return the given texts or pairs as a list; empty if something else is given."""
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2
     is_pair = is_pair and all(isinstance(text, str) for text in inputs)
     if isinstance(inputs, str) or is_pair:
@@ -851,12 +851,12 @@ def _texts(inputs: Any) -> list[Any]:
 
 
 def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
-    """Return the pieces of some ids; a model may have more embeddings than there are pieces."""
+    """Return the pieces of some ids; a model may have more embeddings than the vocabulary has pieces."""
     return [vocab[number] if number < len(vocab) else f"[id {number}]" for number in ids]
 
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:
-    """Yield the sequences of what a tokenizer has returned, ours or another one."""
+    """Yield the sequences in the output of a tokenizer, minibert's or another library's."""
     is_many = hasattr(inputs, "cu_seqlens")  # encodings of several texts together
     has_ids = hasattr(inputs, "ids") and not is_many
     is_single = has_ids or is_encoded(inputs) or not isinstance(inputs, Iterable)

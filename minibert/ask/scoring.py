@@ -134,7 +134,7 @@ def _words(
 
 
 def _masked(model: Bert, encoding: Encoding, mask_id: int, within_word: str) -> Iterator[Masked]:
-    """Yield what has to be read for the score of a text: in all, each piece is asked for once, in order."""
+    """Yield the masked sequences for the score of a text; each piece is asked for once, in order."""
     inner = range(1, len(encoding) - 1)
     if model.config.is_decoder:
         yield encoding.ids, inner

@@ -103,7 +103,7 @@ def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_copa(path: str | Path) -> list[ChoiceExample]:
-    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect.
+    """Read COPA (Roemmele et al. 2011) in SuperGLUE's format: the cause or effect of a premise.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _index(label: Any, endings: int, where: str) -> int | None:
-    """Return the number of an ending; None for "" and -1, which stand for an unknown one."""
+    """Return the number of an ending; None for "" and -1, which mean that it is unknown."""
     if label in ("", -1, "-1", None):
         return None
     if str(label) not in map(str, range(endings)):

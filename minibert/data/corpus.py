@@ -62,7 +62,7 @@ _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a nu
 
 
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Find the text files that names of files, folders and globs stand for.
+    """Find the text files that names of files, folders and globs refer to.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    """Yield the files under a folder, links followed, but none hidden, no vocabulary and no folder twice."""
+    """Yield the files under a folder, also behind links, but no hidden files, vocabularies or folders twice."""
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         inside: dict[str, str] = {}  # the folders in this one: where they lead to, and their names
@@ -248,7 +248,7 @@ sentences = SentenceStream
 
 
 class EmptyCorpusError(InputError):
-    """There is no text where text was to be read."""
+    """Report that there is no text in a corpus."""
 
 
 def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
@@ -271,7 +271,7 @@ def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
 
 
 def sniff(head: str) -> str:
-    """Tell the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`.
+    """Recognise the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def _is_title(before: str, line: str, after: str) -> bool:
 
 
 def layouts_text(files_by_layout: Mapping[str, int]) -> str:
-    """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence.
+    """Return a sentence about the layouts that "auto" recognised in a `SentenceStream` that was read.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> bool:
-    """Decide what `_END` leaves open about a match from `mark` to `end` in a sentence from `begin` on."""
+    """Decide whether a match of `_END` from `mark` to `end` ends the sentence that starts at `begin`."""
     if not "0" <= text[end] <= "Z":
         following = text[end : end + 8].lstrip(_OPENING)
         if following[:1].islower():
@@ -449,7 +449,7 @@ def _read_documents(pieces: Iterable[str]) -> Iterator[str | None]:
 
 
 def _cut_documents(stream: Iterator[str | None]) -> Iterator[str | None]:
-    """Yield sentences without the borders between their documents, and one after so many sentences."""
+    """Yield sentences with a border after every so many, in place of the borders between their documents."""
     sentences = (sentence for sentence in stream if sentence is not None)
     for number, sentence in enumerate(sentences):
         if number and number % CONTINUOUS_SENTENCES == 0:
@@ -466,7 +466,7 @@ _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield lines, runs of white space made one space; one of over LINE_CHARACTERS comes in parts."""
+    """Yield lines with single spaces for white space; lines of over LINE_CHARACTERS come in parts."""
     return (part for part, _ in _line_parts(pieces))
 
 

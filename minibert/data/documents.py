@@ -19,7 +19,7 @@ TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # what stands between the co
 
 
 def format_of(file: Path) -> str:
-    """Tell the format of a file by its suffix, whether it is compressed or not.
+    """Recognise the format of a file by its suffix, compressed or not.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def format_of(file: Path) -> str:
 def text_of(
     file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", tells: bool = False
 ) -> Iterator[bytes]:
-    """Yield text as `byte_pieces`; of other formats a paragraph a line, a blank one between documents.
+    """Yield text as `byte_pieces`; other formats as a paragraph per line, with blank lines between documents.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class TextExample(NamedTuple):
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Where a task of GLUE lies and what is in its files."""
+    """The folder and the files of a task of GLUE, and their columns."""
 
     name: str  # for the command line
     title: str  # as its makers write it, which is also the name of its folder
@@ -263,7 +263,7 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
 def label_in(
     text: str, labels: Mapping[str, str | None], scores: tuple[float, float], where: str, title: str = ""
 ) -> str | float | None:
-    """Return what a label stands for: one of `labels` or, where there are none, a score.
+    """Return the meaning of a label: one of `labels` or, if there are none, a score.
 
     Parameters
     ----------

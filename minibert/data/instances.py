@@ -79,13 +79,13 @@ class InstanceOptions:
 
     @property
     def room(self) -> int:
-        """Tokens of text in a sequence, beside [CLS] and [SEP]."""
+        """The number of text tokens in a sequence, without [CLS] and [SEP]."""
         special = 3 if self.pairs else 2
         return self.seq_length - special
 
     @property
     def longest_sentence(self) -> int | None:
-        """Tokens beyond which a sentence counts as several; None: none does."""
+        """The number of tokens above which a sentence is split; None: never."""
         if self.pairs and self.seq_length < UNCUT:
             return self.room // 2
         return None
@@ -100,7 +100,7 @@ class InstanceOptions:
 
 
 class Position(NamedTuple):
-    """Where a stream of instances stands: the next one to come."""
+    """The position of a stream of instances: its next instance."""
 
     epoch: int
     block: int
@@ -112,7 +112,7 @@ BEGINNING = Position(0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class DrawnBlock:
-    """The n instances of a block that are still to come: drawn, but not yet made from tokens."""
+    """The n remaining instances of a block: drawn, but not yet made from tokens."""
 
     spans: np.ndarray  # (N,5) int64, the fields of Spans, in the order of the text
     keys: np.ndarray  # (N,) uint64, the random key of each
@@ -190,7 +190,7 @@ class Instances:
             yield sequence, after
 
     def located(self, position: Position = BEGINNING) -> Iterator[tuple[Sequence, Position, Spans]]:
-        """Yield what `stream` does, each with where its spans lie among the tokens of the shards.
+        """Yield what `stream` yields, each with the positions of its spans in the shards.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class Instances:
                 yield sequence, after, spans
 
     def drawn_blocks(self, position: Position = BEGINNING) -> Iterator[DrawnBlock]:
-        """Yield the blocks from `position` on without end: where their instances lie, and in which order.
+        """Yield the blocks from `position` on, without end: their instances' positions and order.
 
         No token is read for it; `make` does that, for the instances that are wanted.
 
@@ -298,7 +298,7 @@ class Instances:
 
     # documents (d,) -> (N,5) int64, the fields of Spans; (N,) uint64
     def _draw_spans(self, epoch: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the instances of a block lie, by document, and the random key of each."""
+        """Return the positions of a block's instances, by document, and the random key of each."""
         options = self.options
         copy = epoch
         if options.dupe_factor:
@@ -324,7 +324,7 @@ class Instances:
         return block
 
     def _mask(self, block: Block, keys: np.ndarray) -> None:
-        """Choose what is to be predicted in each sequence of a block, and replace it."""
+        """Choose the tokens to predict in each sequence of a block, and mask them."""
         options = self.options
         # A share of all positions, [CLS] and [SEP] counted, rounded (half to even) as in the released code.
         lengths = np.diff(block.begins)
@@ -376,7 +376,7 @@ class Instances:
 def stream_slots(
     instances: Instances, position: Position, count: int, first: int, last: int
 ) -> Iterator[tuple[Sequence | None, Position]]:
-    """Yield the stream of instances with nothing but some slots of every batch made.
+    """Yield the stream of instances, but make only some slots of every batch.
 
     So several processes share a batch: together they make what one process would, the same byte for byte, and
     none reads the tokens of another.

@@ -62,7 +62,7 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
 
 
 class _Text:
-    """The characters of a file from a place on, as many as have to be looked at."""
+    """The characters of a file from a place on, read as they are needed."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -88,7 +88,7 @@ class _Text:
         self.place += 1
 
     def between(self, begin: str, end: str) -> Iterator[None]:
-        """Pass over two brackets and the commas between; yield wherever an item is to be passed over."""
+        """Skip two brackets and the commas between; yield before each item, for the caller to skip it."""
         self.expect(begin)
         if self.peek() != end:
             yield
@@ -122,7 +122,7 @@ class _Text:
                 return value
 
     def _more(self) -> bool:
-        """Look twice as far ahead, so that decoding anew stays cheap; False at the end of the file."""
+        """Read twice as far ahead, so that decoding again stays cheap; False at the end of the file."""
         rest = self.buffer[self.place :]
         more = ""
         while len(more) < max(LOOKED_AHEAD, len(rest)) and (piece := next(self.pieces, "")):
@@ -133,7 +133,7 @@ class _Text:
         return more != ""
 
     def broken(self, expected: str) -> InputError:
-        """Return the error for anything else than what is expected here."""
+        """Return the error for a character that is not expected here."""
         character = self.peek()
         actual = repr(character) if character else "its end"
         return InputError(

@@ -153,7 +153,7 @@ def table_rows(
 
 
 def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
-    """Tell what stands between the columns of a table: as usual, unless its header shows another sign.
+    """Recognise the delimiter of a table: the usual one, unless its header shows another.
 
     In much of Europe spreadsheets write .csv with semicolons.
 
@@ -185,7 +185,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
 
 
 def other_delimiter(line: str, usual: str) -> str:
-    """Return the sign that parts a line, which has no delimiter as it is usual, as another one would.
+    """Return another delimiter that splits a line which does not have the usual one.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
 
 
 def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) -> str:
-    """Tell how the columns of a table between tabs are quoted, which all of them together show.
+    """Recognise from all lines of a tab-separated table how its columns are quoted.
 
     Parameters
     ----------
@@ -284,13 +284,13 @@ def _between_tabs(file: str | Path, lines: Iterable[tuple[int, str]], quoting: s
 
 
 def _cells(line: str) -> list[str]:
-    """Cut a line at its tabs; a blank one has no cell."""
+    """Split a line at its tabs; a blank line has no cells."""
     text = line.rstrip("\r\n")
     return text.split("\t") if text else []
 
 
 def _is_whole(cell: str) -> bool:
-    """Tell whether a column has no quotation mark at its beginning, or is quoted as in CSV."""
+    """Return whether a column is unquoted, or quoted as in CSV."""
     return not cell.startswith('"') or _QUOTED.fullmatch(cell) is not None
 
 
@@ -343,7 +343,7 @@ _NEEDED = object()
 
 
 def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
-    """Return `thing[key]`, of an object of JSON, if it is of the kind that is expected there.
+    """Return `thing[key]` of a JSON object, if it has the expected type.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
 
 
 def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> float | None:
-    """Return the number that a text is, if it is a finite one in these bounds.
+    """Return the number that a text stands for, if it is finite and within bounds.
 
     Parameters
     ----------
@@ -407,7 +407,7 @@ def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> 
 
 
 def shown(header: list[str] | tuple[str, ...]) -> str:
-    """Format a header for an error: not too long, whatever stands there.
+    """Format a header for an error, shortened if it is long.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class MarkCounts:
         self._example = ""
 
     def add(self, text: str) -> None:
-        """Count those of more text, until 16 Mi characters have been looked at.
+        """Count those of further text, until 16 Mi characters have been read.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class MarkCounts:
             self._example = next(word for word in text.split() if _marked().search(word))[:20]
 
     def warn(self) -> None:
-        """Say what is stripped, where that is a considerable share of the text."""
+        """Warn of what is stripped, if that is a considerable share of the text."""
         if self._marked <= MUCH * self._characters:
             return
         share = self._marked / self._characters
@@ -63,7 +63,7 @@ class MarkCounts:
 
 @cache
 def _marked() -> re.Pattern[str]:
-    """Match a character that stripping accents takes away, or takes a mark from."""
+    """Match a character that stripping accents removes, or removes a mark from."""
     codes = {code for code in range(LAST) if flags(code) & NONSPACING}
     for code in data().decompositions:
         if any(map(_is_mark, decompose(chr(code)))):

@@ -27,7 +27,7 @@ class TaggedSentence(NamedTuple):
 def read(
     path: str | Path, words: int = 1, tags: int | None = -1, entities: bool = True
 ) -> list[TaggedSentence]:
-    """Read the sentences of a file with one word a line and a blank line between sentences.
+    """Read the sentences of a file with one word per line and a blank line between sentences.
 
     Columns stand between tabs, or between spaces in a line without tabs; a file of one column has words only.
     A line that begins with -DOCSTART- begins a document; a file without any is one document.

@@ -152,7 +152,7 @@ def _question(item: Any, context: str, title: str, where: str, listed: bool) -> 
 
 
 def locate(context: str, text: str, start: int) -> Answer:
-    """Return an answer as it stands in its paragraph at, or by the rule of `stream` about, a place.
+    """Return an answer as it stands in its paragraph at a place, or near it by the rule of `stream`.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def locate(context: str, text: str, start: int) -> Answer:
 
 
 def _occurrences(context: str, begin: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield where some words stand within a part of a text, with any white space between them."""
+    """Yield the places of some words in a part of a text, with any white space between them."""
     # The part with one space between words, and where each character of that stands in the text.
     part = " ".join(context[begin:end].split())
     places: list[int] = []

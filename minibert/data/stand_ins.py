@@ -24,7 +24,7 @@ STAYS_DEV = 5  # one in so many, where a dev file is divided
 
 
 class StandIn(NamedTuple):
-    """Data that take the place of a task of GLUE."""
+    """Data that can replace a task of GLUE."""
 
     task: str  # key of glue.TASKS
     folder: str

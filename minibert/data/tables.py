@@ -41,7 +41,7 @@ SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
-    """A table has no column for a role, an argument of its reader; `header`: whether row 1 has names."""
+    """Report a table without the column of a role; `header`: whether row 1 has names."""
 
     def __init__(
         self, message: str, role: str, path: Path, header: bool | None = None, where: str = ""
@@ -123,7 +123,7 @@ def read_texts(
 
 
 def line_of(example: TextExample, path: str | Path, **options: Any) -> int | None:
-    """Return the line of an example that `read_texts` read, by reading the file once more.
+    """Return the line of an example that `read_texts` has read, by reading the file again.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def _is_table(
 def _read_word_lines(
     path: Path, words: Column | None, tags: Column | None, labelled: bool
 ) -> list[TaggedSentence]:
-    """Read a file with a word a line, as `ner.read` does; its columns have numbers only."""
+    """Read a file with one word per line, as `ner.read` does; its columns have numbers only."""
     word_number = _number(1 if words is None else words)
     tag_number = _number(-1 if tags is None else tags)
     if word_number is None or tag_number is None:
@@ -279,7 +279,7 @@ def _sentence_a_row(
 def _sentence_column(
     path: Path, delimiter: str | None, header: bool | None, others: tuple[Column | None, ...], as_words: bool
 ) -> Column | None:
-    """Return the column that numbers the sentences of a table with a word in each row, if one is named so.
+    """Return the column that numbers the sentences of a table with a word in each row, by its usual names.
 
     Unless the rows are known to be words (`as_words`), it has to be empty, or that of the row before, in some
     row: else each row is a sentence with a number of its own. Every row has at most one tag, then.
@@ -326,7 +326,7 @@ def _sentences_of_rows(
     delimiter: str | None,
     header: bool | None,
 ) -> list[TaggedSentence]:
-    """Read a table with a word in each row; blank rows and the column `sentence` part sentences."""
+    """Read a table with a word in each row; blank rows and the column `sentence` separate sentences."""
     columns = {"words": words, "tags": tags, "sentence": sentence}
     if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists=False)
@@ -460,7 +460,7 @@ def read_questions(
 def _records(
     path: Path, columns: Columns, delimiter: str | None, header: bool | None, lists: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield of every row the line, how errors name it, and wanted columns by role, None without a column.
+    """Yield the line of every row, its place for errors, and its cells by role, None without a column.
 
     With `lists` those of JSON Lines may be lists and objects, else all are strings.
     """
@@ -535,7 +535,7 @@ def _of_table(
 
 
 def _require_own_columns(path: Path, columns: Columns) -> None:
-    """Raise InputError when one column would be two things."""
+    """Raise InputError when two roles have the same column."""
     role_of: dict[Column, str] = {}
     for role, column in columns.items():
         if column is None:
@@ -570,7 +570,7 @@ def _place(
 
 
 def _number(column: Column) -> int | None:
-    """Return the number that a column is given by; None for a name."""
+    """Return the number of a column that is given by number; None for a name."""
     with suppress(ValueError):
         return int(column)
     return None
@@ -582,7 +582,7 @@ def _names(columns: Iterable[Column | None]) -> list[str]:
 
 
 def _delimiter(path: Path, delimiter: str | None, columns: Iterable[Column | None]) -> str:
-    """Return what stands between the columns of a table, as it is given or as suffix and header say.
+    """Return the delimiter of a table: the given one, or that of its suffix and header.
 
     The header is looked at where columns are given by name.
     """
@@ -646,7 +646,7 @@ def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str,
 
 
 def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) -> tuple[str, ...]:
-    """Return the words in a cell, a text or a list; with `numbers` a list may be of whole ones."""
+    """Return the words in a cell, a text or a list; with `numbers`, a list may have whole numbers."""
     if isinstance(cell, list):
         if numbers and all(type(word) is int for word in cell):
             return tuple(map(str, cell))
@@ -665,7 +665,7 @@ def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) 
 
 
 def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
-    """Return the answers that a cell holds: one, a list, or an object of texts and places.
+    """Return the answers in a cell: one, a list, or an object of texts and places.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
 
 
 def _evidence_beside(path: Path) -> Path:
-    """Return where the documents of a file lie as TriviaQA is packed: beside it, or beside its folder."""
+    """Return the folder of a file's documents, beside the file or beside its folder."""
     home = path.resolve().parent
     if (home / "evidence").is_dir():
         return home / "evidence"
@@ -130,7 +130,7 @@ def _documents(item: Any, evidence: Path, where: str) -> Documents:
 
 
 def _list(item: dict[str, Any], key: str) -> list[Any]:
-    """Return a list of an object, empty where there is none."""
+    """Return a list in an object; empty if there is none."""
     value = item.get(key)
     return value if isinstance(value, list) else []
 
@@ -190,7 +190,7 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
 
 
 def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:
-    """Return where each alias first stands in a text as whole words, whatever the case.
+    """Return the first place of each alias in a text, as whole words, ignoring case.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetun
 
 
 class LoadReport(NamedTuple):
-    """Say what a checkpoint and the model did not have in common."""
+    """List what a checkpoint and the model do not have in common."""
 
     # Hugging Face's names of what the file lacks of pooler and head: initial values. The masked-LM head is
     # among it where its decoder is not the word embeddings: only `Bert` can use it, by `params.decoder`.
@@ -54,7 +54,7 @@ class LoadReport(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Hold what a folder has of a model."""
+    """Hold the files of a model's folder."""
 
     path: Path  # of the weights, which errors name
     config_path: Path
@@ -235,7 +235,7 @@ def _full_name(name: str) -> str:
 def _choose_head(
     source: Source, config: BertConfig, tensors: Tensors, wanted: Head | None
 ) -> tuple[Head, Tensors]:
-    """Return the head to load, and what is taken out of `tensors` because it belongs to another."""
+    """Return the head to load, and the tensors of another head, which are removed from `tensors`."""
     stored, is_certain = _stored_head(source, tensors)
     if wanted is None:
         if stored is None:
@@ -255,7 +255,7 @@ def _choose_head(
 
 
 def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
-    """Return the head that was saved, None where minibert has no loss for it, and whether that is certain."""
+    """Return the head that was saved (None if minibert has no loss for it), and whether that is certain."""
     has_lstm = any(name.startswith(LSTM) for name in tensors)
     architecture = _architecture(source.fields)
     if architecture in (KINDS["pretraining"].architecture, *_PRETRAINED):
@@ -328,7 +328,7 @@ def _outputs(source: Source, tensors: Tensors) -> int:
 
 
 def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
-    """Compare with the configuration before memory is taken; return both names of what is missing."""
+    """Compare with the configuration before allocating memory; return both names of missing tensors."""
     path = source.path
     file = source.config_path.name
     count = len(tensors) + len(source.others)

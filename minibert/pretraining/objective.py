@@ -267,7 +267,7 @@ class Pretraining:
 
     @property
     def mask_id(self) -> int | None:
-        """Return the id that scored positions show; None for left-to-right models, which score all targets."""
+        """Return the id that scored positions show; None left to right, where all targets are scored."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
     def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:

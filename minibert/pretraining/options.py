@@ -292,7 +292,7 @@ class PretrainOptions(RunOptions):
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
-        """Return lengths and their shares of the steps, in order; until decided, those of the longest runs."""
+        """Return lengths and their shares of the steps; until decided, those of the longest runs."""
         return parse_lengths(self.seq_length or self.schedule_for(lambda longest: math.inf))
 
     @property

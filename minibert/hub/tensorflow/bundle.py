@@ -26,7 +26,7 @@ _DTYPES = FLOATS | {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17:
 
 
 class Entry(NamedTuple):
-    """Hold what the index says of a tensor."""
+    """Hold the index entry of a tensor."""
 
     dtype: int  # TensorFlow's number of the type
     shape: tuple[int, ...]
@@ -169,7 +169,7 @@ def _entry(message: bytes, files: int) -> Entry:
 
 
 def _require_apart(entries: dict[str, Entry]) -> None:
-    """Refuse tensors in the same bytes: a small file could stand for any number of large ones with them."""
+    """Refuse tensors that share bytes: with them a small file could ask for any amount of memory."""
     places = []
     for name, entry in entries.items():
         if entry.size:

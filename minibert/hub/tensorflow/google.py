@@ -165,7 +165,7 @@ def load_tf(
 
 
 def _hugging_face_name(name: str) -> str | None:
-    """Translate a name; None for what is not a part of a model, such as the moments of an optimizer."""
+    """Translate a name; None for tensors that are not part of a model, such as an optimizer's moments."""
     if name in _OUTPUTS:
         return _OUTPUTS[name]
     if not re.fullmatch(r"(bert|cls|electra|lstm)/.*(kernel|bias|gamma|beta|_embeddings|w_in|w_state)", name):
@@ -189,7 +189,7 @@ def _refuse_others(bundle: Bundle) -> None:
 
 
 class _Product:
-    """Stand for a matrix in two factors, which is multiplied when it is read as an array, not before."""
+    """Represent a matrix as two factors, which are multiplied only when it is read as an array."""
 
     def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
         self.first = first
@@ -202,7 +202,7 @@ class _Product:
 
 
 def _multiplied(bundle: Bundle) -> tuple[Array, str]:
-    """Multiply out a word embedding that is stored as two factors; say so in a sentence."""
+    """Multiply out a word embedding that is stored as two factors; return a sentence about it."""
     first = bundle.read(_WORD)
     second = bundle.read(_WORD_2)
     both = f"{_WORD} {first.shape} and {_WORD_2} {second.shape}"
