@@ -137,7 +137,7 @@ def _array(values: Any) -> np.ndarray:
 
 
 def _is_flat(row: Any) -> bool:
-    """Tell whether something is a row whose parts are not rows."""
+    """Return whether something is a row whose parts are not rows."""
     if hasattr(row, "ndim"):
         return bool(row.ndim == 1)
     if not isinstance(row, list | tuple):

@@ -134,7 +134,7 @@ def page_path(out: str | Path) -> Path:
 
 
 def _temporary_for(path: Path) -> Path:
-    """Return where `path` is filled: known before that begins, so that no signal leaves anything behind."""
+    """Return the temporary name for `path`, known before writing begins, so that it is always removed."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
 
 
@@ -188,7 +188,7 @@ def _move_files(source: Path, folder: Path) -> None:
 
 
 def _has_to_stay(folder: Path) -> bool:
-    """Return whether no other folder can be put in the place of this one."""
+    """Return whether this folder can't be replaced by another."""
     if not folder.is_dir():
         return False
     is_here = os.path.samefile(folder, os.curdir)  # whoever works in it would be left in one that is gone
@@ -196,7 +196,7 @@ def _has_to_stay(folder: Path) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left of `folder`; what another process is filling now stays.
+    """Remove temporary files that killed processes left for `folder`, but not those in use.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return what of a folder and those above it is not there yet, the innermost first."""
+    """Return which of a folder and its parents do not exist yet, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
@@ -223,7 +223,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def nearest_folder(folder: Path, instead: str) -> Path:
-    """Return a folder, or of those above it the innermost that is there.
+    """Return a folder, or its innermost parent that exists.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def nearest_folder(folder: Path, instead: str) -> Path:
 
 
 def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
-    """Check that files could be written into a folder, there yet or not; nothing is left behind.
+    """Check that files could be written into a folder, which may not exist yet; nothing is left behind.
 
     Parameters
     ----------
@@ -402,7 +402,7 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
 
 
 def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
-    """Raise InputError when a file, which stays at its beginning, is a pointer of Git-LFS.
+    """Raise InputError when an open file, which is read from its beginning again, is a Git-LFS pointer.
 
     Parameters
     ----------
@@ -517,7 +517,7 @@ def remove_leftovers(*folders: Path) -> None:
 
 
 def require_inside(folder: str | Path) -> None:
-    """Check that what a run keeps in its folder really is there, and not behind a link.
+    """Check that a run's files are really inside of its folder, and not behind a link.
 
     Parameters
     ----------
@@ -540,7 +540,7 @@ def require_inside(folder: str | Path) -> None:
 
 
 def atomic_text(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8, whole or not at all; half a pair of surrogates as JSON has it.
+    """Write a text as UTF-8, completely or not at all; lone surrogates are escaped as in JSON.
 
     Parameters
     ----------
@@ -553,7 +553,7 @@ def atomic_text(path: str | Path, text: str) -> None:
 
 
 def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
-    """Write a value as JSON, in the letters of its language, whole or not at all.
+    """Write a value as JSON, with letters of all languages as they are, completely or not at all.
 
     Parameters
     ----------
@@ -568,7 +568,7 @@ def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
 
 
 def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    """Write contiguous arrays, and strings beside them, as safetensors, whole or not at all.
+    """Write contiguous arrays, and metadata strings, as safetensors, completely or not at all.
 
     The bytes are those of the library, whose own writer makes a second temporary file, which stays where a
     process is killed, and knows no bfloat16: here that is what uint16 stands for.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Foreign(NamedTuple):
-    """What a name of another library is here."""
+    """A name of another library, and its name here."""
 
     ours: tuple[str, ...] = ()  # names of options, of which the first counts that the function has
     note: str = ""  # what differs beside the name, as a sentence
@@ -111,7 +111,7 @@ FOREIGN_NAMES = {
 
 
 def advice_for(name: str, known: Iterable[str]) -> str:
-    """Say what a name of another library is here.
+    """Explain what a name of another library is called here.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def advice_for(name: str, known: Iterable[str]) -> str:
 
 
 def name_here(name: str, known: Iterable[str]) -> str:
-    """Return what an option of another library is called here.
+    """Return the name here of another library's option.
 
     Parameters
     ----------

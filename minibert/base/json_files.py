@@ -78,7 +78,7 @@ def read_json(
 
 
 def parse_json(text: str) -> Any:
-    """Return the value that a text of JSON stands for, with NaN and infinities as Python writes them.
+    """Parse a JSON text, with NaN and infinities as Python writes them.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
 
 
 def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
-    """Return in words why an object of JSON has not the fields of a dataclass.
+    """Return in words why a JSON object does not have the fields of a dataclass.
 
     Parameters
     ----------

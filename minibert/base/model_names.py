@@ -22,14 +22,14 @@ _SHOWN = 12  # steps in an error
 
 
 class Place(NamedTuple):
-    """Where a model lies."""
+    """The folder and the files of a model."""
 
     folder: Path  # with its vocabulary; it need not be there
     checkpoint: Path | None = None  # whose weights are meant; None: those of the folder
 
 
 def locate(model: str | Path) -> Place:
-    """Return where the model lies that a name stands for; a folder whose own name has an @ comes first.
+    """Return the place of the model that a name stands for; a folder whose name has an @ comes first.
 
     In an older folder of sentence-transformers that is a folder within it.
 
@@ -121,7 +121,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def _encoder_folder(folder: Path) -> Path:
-    """Return where the BERT of a folder lies: in it or, in an old one of sentence-transformers, within it."""
+    """Return the folder of the BERT: this one or, in old ones of sentence-transformers, one inside it."""
     modules = modules_in(folder)
     if not modules:
         return folder
@@ -151,7 +151,7 @@ def folder_of(model: str | Path) -> Path:
 
 
 def kept_steps(folder: str | Path) -> list[tuple[int, Path]]:
-    """List the checkpoints in a folder, in order; one being written is not there yet.
+    """List the checkpoints in a folder, in order, without one that is being written.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Everything that a run is a function of; the options of one kind of run are a dataclass under this."""
+    """The options that determine a run; each kind of run has a dataclass that inherits from this."""
 
     # model
     attention_dropout: float | None = option(
@@ -180,7 +180,7 @@ class RunOptions:
 
     @classmethod
     def about(cls, name: str) -> Mapping[str, Any]:
-        """Return what `option` declares of a field, in this class or the nearest one above.
+        """Return what `option` declares for a field, in this class or its nearest base class.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class RunOptions:
         return {}
 
     def _make_plain(self) -> None:
-        """Turn paths and what is NumPy's into what JSON has; refuse None and other types for strings."""
+        """Convert paths and NumPy's types to those of JSON; refuse None and other types for strings."""
         for field in dataclasses.fields(self):
             name = field.name
             value = _plain(getattr(self, name))
@@ -290,12 +290,12 @@ class RunOptions:
 
     @classmethod
     def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return stored fields by the names of now."""
+        """Return stored fields by their present names."""
         return {cls.RENAMED.get(name, name): value for name, value in stored.items()}
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
+        """Return the fields in a JSON file, which may be any of them, overridden by those that are given.
 
         What has its default value anyway is left out, as if nobody had chosen it.
 
@@ -341,7 +341,7 @@ class RunOptions:
             raise InputError(f"{short(name)} is not an option of this command; {advice}", where=str(path))
 
     def resolved(self) -> Self:
-        """Return the same with every `None` that a recipe answers filled in."""
+        """Return a copy in which a recipe replaces every `None`."""
         return self
 
     @property
@@ -353,19 +353,19 @@ class RunOptions:
 
     @property
     def extras(self) -> dict[str, Any]:
-        """What only one engine knows of."""
+        """The options that only one engine has."""
         return {name: getattr(self, name) for name in EXTRAS}
 
     @property
     def update_rule(self) -> dict[str, Any]:
-        """What the optimizer is made with, beside the parameters."""
+        """The arguments of the optimizer, except the parameters."""
         names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
         rule = {"kind": self.optimizer, "eps": self.adam_eps}
         return rule | {name: getattr(self, name) for name in names}
 
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> Self:
-        """Load the stored options of a run, with a new length or other upkeep where the user gives it.
+        """Load the stored options of a run, with a new length or other allowed changes.
 
         Parameters
         ----------
@@ -395,7 +395,7 @@ class RunOptions:
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Return what is given, and what has to leave because of it."""
+        """Return the given options, with changes to others that they entail."""
         return given
 
     def require_same_run(self, stored: Self) -> None:

@@ -106,14 +106,14 @@ def byte_pieces(
 
 
 def _refuse_otherwise(file: Path, data: bytes) -> None:
-    """Raise InputError when a file begins as one that holds no UTF-8."""
+    """Raise InputError when a file begins like a format that is not UTF-8 text."""
     for begin, what in _OTHERWISE.items():
         if data.startswith(begin):
             raise InputError(f"{file} is {what}.")
 
 
 def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
-    """Return how many bytes of a file may be kept: of a plain one all, as its size is there to see."""
+    """Return how many bytes of a file may be kept in memory: all of a plain file, whose size is visible."""
     status = os.fstat(raw.fileno())
     if not stat.S_ISREG(status.st_mode):
         return LARGEST_WHOLE

@@ -119,7 +119,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    """Yield the files under a folder, also behind links, but no hidden files, vocabularies or folders twice."""
+    """Yield the files under a folder, also behind links, without hidden files, vocabularies or repeats."""
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         inside: dict[str, str] = {}  # the folders in this one: where they lead to, and their names

@@ -160,7 +160,7 @@ class Plan:
         return config, zlib.crc32(np.asarray(params.flat).data)
 
     def brings(self, model: str) -> bool:
-        """Tell whether a row has the shape and vocabulary of the trained BERT that was given.
+        """Return whether a row has the shape and vocabulary of the trained BERT that was given.
 
         Parameters
         ----------

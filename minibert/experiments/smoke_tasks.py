@@ -192,7 +192,7 @@ def _examples(rng: random.Random, author: str, names: dict[str, str], lines: lis
 
 
 def _fits(sentence: str) -> bool:
-    """Tell whether a sentence has the right length, and no mark of a gap in it."""
+    """Return whether a sentence has the right length, and no mark of a gap in it."""
     words = sentence.split()
     return FEWEST <= len(words) <= MOST and "_" not in sentence
 

@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
     @property
     def held_out(self) -> bool:
-        """Tell whether it is the loss on held-out text, and no task's metric."""
+        """Return whether it is the loss on held-out text, and no task's metric."""
         return self.task == "held-out"
 
 

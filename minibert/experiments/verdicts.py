@@ -242,7 +242,7 @@ class Judge:
         return Verdict(answer, *interval)
 
     def _is_above_floor(self, row: str) -> bool:
-        """Tell whether the whole interval of a row lies above the trivial baseline."""
+        """Return whether the whole interval of a row lies above the trivial baseline."""
         _, low, _, _ = self._of_row(self._stacked(row, row) - self._floor)
         return low > 0
 

@@ -499,7 +499,7 @@ def _asked(
 
 
 def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
-    """Tell whether a run has divided these data in two, by their path or as a copy of the file."""
+    """Return whether a run has divided these data in two, by their path or as a copy of the file."""
     if options.split_dev is None:
         return False
     if data.resolve() == Path(options.data).resolve():

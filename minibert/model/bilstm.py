@@ -31,7 +31,7 @@ TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None whe
 
 @dataclass(frozen=True)
 class BilstmConfig:
-    """Everything that fixes the shapes of a tagger.
+    """The configuration of a tagger: all that determines its shapes.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def parameter_table(config: BilstmConfig) -> list[Entry]:
 
 
 def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> BilstmParameters:
-    """Make a tagger that has learnt nothing yet; see `params.reset` for its values.
+    """Make an untrained tagger; see `params.reset` for its initial values.
 
     Parameters
     ----------

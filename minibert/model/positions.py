@@ -15,7 +15,7 @@ TABLE = "embeddings.position"
 # Layers that know what to do with trained rows take others for noise: without this, the loss is half a nat
 # higher at first, and 0.15 after 300 steps ("new positions" in the log). Moments stay 0, so copies soon part.
 def copy_trained_positions(params: FlatParameters, known: int, length: int) -> None:
-    """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others.
+    """Fill the untrained rows `known` to `length` of the positions' table by repeating the others.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def copy_trained_positions(params: FlatParameters, known: int, length: int) -> N
 
 
 def check_extension(config: BertConfig, positions: int, source: str) -> None:
-    """Check that a trained model is to have at least the positions that it has.
+    """Check that an extension does not take positions from a trained model.
 
     Parameters
     ----------

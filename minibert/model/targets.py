@@ -77,7 +77,7 @@ class Targets(NamedTuple):
         return cls(float(values.mean()), scale)
 
     def standardised(self, label: float) -> float:
-        """Return a number at the scale that is learnt.
+        """Return a number at the scale of training.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Targets(NamedTuple):
 
     # scores (..., 1) -> (..., 1) float64
     def restored(self, scores: Any) -> np.ndarray:
-        """Return what a head that has learnt standardised numbers predicts, as numbers.
+        """Convert the predictions of a head that was trained on standardised numbers to numbers.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Targets(NamedTuple):
 
 
 def targets_of(plan: dict[str, Any]) -> Targets | None:
-    """Return how a run scales its numbers, by its plan; None where it learns them as they are.
+    """Return how a run scales its numbers, by its plan; None if it does not.
 
     Parameters
     ----------

@@ -245,7 +245,7 @@ def prepare_text(
 
 
 def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
-    """Tell whether next sentences can be learnt from a text; warn where they can't."""
+    """Return whether next sentences can be learnt from a text; warn where they can't."""
     share = share_in_pairs(shards)
     if share >= LEAST_IN_PAIRS:
         train, _ = split_documents(shards.n_documents, options.held_out, True)

@@ -70,7 +70,7 @@ class Exported:
 
 
 def is_minibert_card(card: str) -> bool:
-    """Tell whether a card is one of minibert's, which the next export renews.
+    """Return whether a card is one of minibert's, which the next export renews.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ PLAIN = ("total", "thresh", *ERRORS)  # how metrics end that are not shares of o
 
 
 def is_share(name: str) -> bool:
-    """Tell whether a metric is best read as a percentage.
+    """Return whether a metric is best read as a percentage.
 
     Parameters
     ----------
@@ -528,7 +528,7 @@ def interval_name(report: Mapping[str, Any]) -> str:
 
 
 def has_head(report: Mapping[str, Any]) -> bool:
-    """Tell whether the first of `metric_rows` says what stands in each column.
+    """Return whether the first of `metric_rows` says what stands in each column.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class Answering(Task):
         )
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions have no answer, by the rules of SQuAD 2.0.
+        """Return whether some of the questions have no answer, by the rules of SQuAD 2.0.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class Squad(Answering):
         return questions
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions have no answer: those of SQuAD 2.0.
+        """Return whether some of the questions have no answer: those of SQuAD 2.0.
 
         Parameters
         ----------
@@ -458,7 +458,7 @@ class OwnQuestions(Answering):
         return {"question": example.question}
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions are said to have no answer.
+        """Return whether some of the questions are said to have no answer.
 
         Parameters
         ----------

@@ -83,7 +83,7 @@ RESCALED = {("sick-score", "stsb"): (1.25, -1.25), ("stsb", "sick-score"): (0.8,
 
 
 def same_answers(name: str, other: str) -> bool:
-    """Tell whether the answers of two tasks mean the same.
+    """Return whether the answers of two tasks mean the same.
 
     Parameters
     ----------

@@ -221,7 +221,7 @@ class Task(ABC):
         return
 
     def is_labelled(self, example: Any) -> bool:
-        """Tell whether the label of an example is known.
+        """Return whether the label of an example is known.
 
         Parameters
         ----------

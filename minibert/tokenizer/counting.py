@@ -42,7 +42,7 @@ Made = TypeVar("Made")
 
 
 class Piece(NamedTuple):
-    """Hold some text on its way to a counter."""
+    """Hold some text for a counter."""
 
     data: bytes
     raw: bool = True  # bytes of unknown origin, otherwise those of a str
@@ -155,7 +155,7 @@ class WordCounts(Mapping[str, int]):
         return int(self.counts[place])
 
     def items(self) -> Any:
-        """Return an iterator over words with their counts, which looks none of them up."""
+        """Return an iterator over words with their counts, without look-ups."""
         return zip(self, self.counts.tolist(), strict=True)
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class WordCounts(Mapping[str, int]):
 
 
 class CountedFiles(NamedTuple):
-    """Hold what `count_files` counted."""
+    """Hold the results of `count_files`."""
 
     words: WordCounts  # to learn from
     held_out: WordCounts  # to measure on; empty with held_out=0
@@ -367,7 +367,7 @@ def _counted(
 
 
 def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -> re.Pattern[bytes] | None:
-    """Return what finds special tokens in UTF-8, but for words that are never split; None without any."""
+    """Return a pattern for special tokens in UTF-8, except words that are never split; None without any."""
     tokens = [token for token in special_tokens if token not in basic_tokenizer.never_split]
     if not tokens:
         return None
@@ -554,7 +554,7 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
 def in_order(
     work: Callable[[Item], Made], items: Iterable[Item], threads: int, ahead: int
 ) -> Generator[tuple[Item, Made], None, None]:
-    """Work off items by threads, and give them back in order.
+    """Process items in threads, and yield the results in order.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ Pieces = list[str] | dict[int, str]  # by id
 
 
 class LongPair(InputError):
-    """Say which pair can't be cut to fit, and why.
+    """Report which pair can't be cut to fit, and why.
 
     Parameters
     ----------
@@ -57,26 +57,26 @@ class _Aligned:
     _alignment: Alignment | None
 
     def __getitem__(self, name: Any) -> Any:
-        """Return what a model reads by its name."""
+        """Return a model's input by its name."""
         raise NotImplementedError
 
     def __contains__(self, name: object) -> bool:
         return name in MODEL_INPUTS
 
     def keys(self) -> tuple[str, ...]:
-        """Return the names of what a model reads."""
+        """Return the names of a model's inputs."""
         return MODEL_INPUTS
 
     def values(self) -> tuple[Array, ...]:
-        """Return what a model reads, in the order of `keys`."""
+        """Return a model's inputs, in the order of `keys`."""
         return tuple(self[name] for name in MODEL_INPUTS)
 
     def items(self) -> tuple[tuple[str, Array], ...]:
-        """Return pairs of a name and what a model reads by it, in the order of `keys`."""
+        """Return pairs of name and model input, in the order of `keys`."""
         return tuple((name, self[name]) for name in MODEL_INPUTS)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return what a model reads by a name, or `default` for another name."""
+        """Return a model's input by its name, or `default`."""
         if name not in self:
             return default
         return self[name]
@@ -87,12 +87,12 @@ class _Aligned:
 
     @property
     def offsets(self) -> Array:
-        """Return where each token stands in its text: (T,2) int32; InputError where it was not asked for."""
+        """Return the offsets of each token in its text, (T,2) int32; InputError if not asked for."""
         return self._aligned[0]
 
     @property
     def word_ids(self) -> Array:
-        """Return the number of each token's word: (T,) int32; InputError where it was not asked for."""
+        """Return the number of each token's word, (T,) int32; InputError if not asked for."""
         return self._aligned[1]
 
     @property
@@ -140,7 +140,7 @@ class Encoding(_Aligned):
         return f"Encoding({' '.join(self.tokens)})"
 
     def __getitem__(self, name: str) -> Array:
-        """Return what a model reads, (n,) int32, by the name that Hugging Face gives it."""
+        """Return a model's input, (n,) int32, by Hugging Face's name of it."""
         return getattr(self, _known_name(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -284,7 +284,7 @@ class BatchEncoding(_Aligned):
     def __getitem__(self, number: slice) -> list[Encoding]: ...
 
     def __getitem__(self, number: int | slice | str) -> Encoding | list[Encoding] | Array:
-        """Return one sequence by its number, or by Hugging Face's name what a model that pads reads.
+        """Return one sequence by its number, or a padded model input by Hugging Face's name.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ def _known_name(name: Any) -> str:
 
 
 class Limit(NamedTuple):
-    """Say how long a sequence may become, and what is done with a longer one; see `Tokenizer.encode_batch`.
+    """Hold the limit of a sequence's length, and how longer ones are cut; see `Tokenizer.encode_batch`.
 
     `odd_to_longer` tells which text keeps the odd piece when both are cut: the longer one (the second, when
     both are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
@@ -488,7 +488,7 @@ class Limit(NamedTuple):
         return (kept, whole) if cuts_first else (whole, kept)
 
     def _shorten_longest(self, first: Array, second: Array, room: int) -> tuple[Array, Array]:
-        """Return the shares where pieces go from the longer text, one by one."""
+        """Return the shares if pieces are removed from the longer text, one by one."""
         first_gets_odd: Any = True
         if self.odd_to_longer:
             first_gets_odd = first > second
@@ -633,7 +633,7 @@ def ranges(begins: Array, lengths: Array) -> Array:
 
 
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`.
+    """Raise InputError unless a value is a whole number of at least `least`.
 
     Parameters
     ----------
@@ -656,5 +656,5 @@ def whole_number(name: str, value: Any, least: int) -> None:
 
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:
-    """Return as much of a vocabulary as some ids need."""
+    """Return the part of a vocabulary that some ids need."""
     return {number: vocab[number] for number in np.unique(ids).tolist()}

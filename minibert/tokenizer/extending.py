@@ -31,7 +31,7 @@ class NewPiece(NamedTuple):
 
 
 class NewWords(NamedTuple):
-    """Hold what a list of words brings to a vocabulary."""
+    """Hold the new pieces from a list of words, and what was left out."""
 
     pieces: list[NewPiece]
     known: list[str]  # words that are pieces already, as they are written in the list
@@ -105,7 +105,7 @@ def checked_words(
 
 
 def checked_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[NewPiece]:
-    """Return special tokens as new pieces, but for those that are pieces already.
+    """Return special tokens as new pieces, except those that are pieces already.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def learn_pieces(
     special: Iterable[str] = (),
     core: str = "auto",
 ) -> list[NewPiece]:
-    """Learn pieces from words and their counts: `learn_vocab`, gone on with from a vocabulary that there is.
+    """Learn pieces from words and their counts, as `learn_vocab` does, starting from an existing vocabulary.
 
     Words begin as the pieces that the tokenizer cuts them into, not as characters; then the two neighbours
     are joined whose merge raises the likelihood of the text most, again and again. Words that are [UNK] are
@@ -235,7 +235,7 @@ def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable
 
 
 def lone_characters(tokenizer: Tokenizer) -> list[str]:
-    """Return characters that go on words inside of pieces, and have no "##" piece of their own.
+    """Return characters that occur within words, inside of pieces, but have no "##" piece.
 
     Without any, no word becomes [UNK] that was not; with some, what follows a new piece may be left over.
 

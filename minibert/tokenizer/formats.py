@@ -41,7 +41,7 @@ _STEPS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
 
 
 class Stored(NamedTuple):
-    """Hold what a file or folder says about a tokenizer."""
+    """Hold the vocabulary and the options of a tokenizer, from a file or folder."""
 
     source: Path  # the file that the vocabulary is from
     vocab: list[str]
@@ -102,7 +102,7 @@ def read(path: Path) -> Stored:
 
 
 def _read_file(path: Path) -> Stored:
-    """Read a vocabulary file: a tokenizer.json by its ending, or else one piece a line."""
+    """Read a vocabulary file: a tokenizer.json by its ending, or else one piece per line."""
     if not path.suffix and not path.exists():
         raise no_such_model(path)
     if path.suffix == ".json":
@@ -144,7 +144,7 @@ def is_cased(vocab: list[str]) -> bool:
 
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`."""
+    """Read the tokens that `transformers`' tokenizers in Python have added to `vocab.txt`."""
     decoder = config.get("added_tokens_decoder")
     if decoder is not None:
         _of_kind(decoder, dict, f"{path / TOKENIZER_CONFIG_FILE}: added_tokens_decoder")
@@ -175,7 +175,7 @@ def _merged(options: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Read the pieces, one a line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece.
+    """Read the pieces, one per line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece.
 
     A line is an id, as in Google's code and Hugging Face's: a blank one has no piece, and of a piece that
     comes twice the last line counts. Blank lines at the end are none.
@@ -331,7 +331,7 @@ def _added_token(fields: Any, path: Path) -> tuple[int, AddedToken]:
 
 
 def _is_plain(token: AddedToken) -> bool:
-    """Return whether a token is a special one that needs nothing else, as BERT's own."""
+    """Return whether a token is a plain special token, like BERT's."""
     if not token.special or token.normalized or token.single_word:
         return False
     return is_found_by_cores(token.content)
@@ -419,7 +419,7 @@ def write(
 
 
 def _config_json(options: dict[str, Any], model_max_length: int) -> dict[str, Any]:
-    """Make what stands in `tokenizer_config.json`, in Hugging Face's names and ours."""
+    """Make the contents of `tokenizer_config.json`, with Hugging Face's names and minibert's."""
     config: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
     for argument, name, _, _ in _OPTIONS:
         config[name] = options[argument]
@@ -437,7 +437,7 @@ def _config_json(options: dict[str, Any], model_max_length: int) -> dict[str, An
 
 
 def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """Make what `tokenizers.Tokenizer.from_file` reads; it has no word for `never_split`."""
+    """Make the contents of tokenizer.json, which can't express `never_split`."""
     ids = {piece: number for number, piece in enumerate(vocab)}
     matching = {piece: number for number, piece in enumerate(pieces) if piece}
     if len(matching) < len(pieces):  # added tokens get the number of pieces as their first id there
@@ -476,7 +476,7 @@ def _flags(token: AddedToken) -> dict[str, Any]:
 
 
 def _template(ids: dict[str, int]) -> dict[str, Any]:
-    """Return what puts [CLS] and [SEP] around a text, or a pair, in a tokenizer.json."""
+    """Return the template of a tokenizer.json that puts [CLS] and [SEP] around a text or a pair."""
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
     special = {}

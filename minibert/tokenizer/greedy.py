@@ -186,7 +186,7 @@ class GreedyCore:
 
 
 class _ChunkMemo(dict[str, list[int]]):
-    """Remember the ids of chunks of text, each computed once; of about 12 MB at most, then it starts anew."""
+    """Cache the ids of chunks of text, up to about 12 MB; then the cache starts again."""
 
     LIMIT = 1 << 16
     LONGEST = 32

@@ -169,7 +169,7 @@ def learn_vocab(
 
 
 def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
-    """Return what any vocabulary begins with: special tokens, unused ones, the user's.
+    """Return the first pieces of any vocabulary: special tokens, unused pieces, the user's tokens.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class _Block(NamedTuple):
 
 
 def _usable_words(words: WordCounts, kept: Array) -> tuple[list[_Block], int]:
-    """Return the words all of whose characters are kept, and how many there are with the others.
+    """Return the words all of whose characters are kept, and the number of all words.
 
     Words that do not occur, are empty or are longer than any tokenizer reads count as neither.
     """

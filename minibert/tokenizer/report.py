@@ -188,7 +188,7 @@ def _held_out_metrics(learned: Segmented, held_out: Segmented) -> dict[str, floa
 
 
 def _is_merged(piece: str) -> bool:
-    """Return whether a piece was put together: neither of the alphabet nor reserved."""
+    """Return whether a piece was merged: neither of the alphabet nor reserved."""
     is_reserved = piece.startswith("[unused") and piece.endswith("]")
     return len(piece.removeprefix("##")) > 1 and not is_reserved
 

@@ -106,7 +106,7 @@ data = cache(UnicodeData)  # the table, read when it is first needed
 
 @lru_cache(1 << 14)
 def flags(code: int) -> int:
-    """Return what there is to know of a code point.
+    """Return the properties of a code point.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def ends_word(text: str, at: int) -> bool:
 
 
 def lower_character(character: str) -> str:
-    """Return the lower case of a character, whatever stands beside it.
+    """Return the lower case of a character, ignoring its neighbours.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def in_order(marks: Iterable[str]) -> str:
 
 
 def nfc(text: str) -> str:
-    """Decompose a text, then put it together as far as it goes (NFC).
+    """Decompose a text, then compose it as far as possible (NFC).
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def segments(text: str) -> Iterable[tuple[int, int]]:
 
 
 def compose(text: str) -> str:
-    """Put decomposed text together: each character with the last starter, if nothing stands in between.
+    """Compose decomposed text: join each character with the last starter, if nothing stands in between.
 
     Parameters
     ----------

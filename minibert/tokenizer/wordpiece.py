@@ -26,7 +26,7 @@ CASED = {"lower_case": False, "strip_accents": False}
 
 
 def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool = False) -> dict[str, Any]:
-    """Return arguments of `Tokenizer` that count for more than what a folder says.
+    """Return arguments of `Tokenizer` that override those of a folder.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Tokenizer:
                 raise InputError(f"additional_special_tokens={token!r} is not a piece; add it to vocab.")
 
     def _make_core(self) -> native.Core | GreedyCore | AddedTokensCore:
-        """Make what cuts words; it finds special tokens itself, if all are of the kind that cores find."""
+        """Make the core that splits words; it finds special tokens itself, if it can find all of them."""
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
         pieces = _that_match(self._pieces, self.vocab_size)
         # Where one special token begins another, the longer one is found.
@@ -207,7 +207,7 @@ class Tokenizer:
 
     @property
     def unmatched(self) -> list[int]:
-        """Return ids that words are never cut into: of added tokens, of no piece, of one that comes again."""
+        """Return ids that no word is split into: those of added tokens, of no piece, of a repeated piece."""
         matching = _that_match(self._pieces, self.vocab_size)
         return [number for number, piece in enumerate(matching) if not piece]
 
@@ -503,7 +503,7 @@ class Tokenizer:
         formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
-        """Return every argument of `Tokenizer` that goes with the vocabulary."""
+        """Return every argument of `Tokenizer` other than the vocabulary."""
         return {
             "lower_case": self.basic_tokenizer.lower_case,
             "strip_accents": self.basic_tokenizer.strip_accents,
@@ -570,7 +570,7 @@ def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
 
 
 def can_be_special(token: str) -> bool:
-    """Return whether a token can be told from words around it: it begins with a punctuation mark.
+    """Return whether a token can be recognised beside words, because it begins with a punctuation mark.
 
     Parameters
     ----------

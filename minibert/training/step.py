@@ -32,7 +32,7 @@ class Steps(Protocol):
         """
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Tell whether `step` would have to compile first, which may take a minute.
+        """Return whether `step` would have to compile first, which may take a minute.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ _last_words: list[str] = []  # the sentence to print when JAX aborts
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
-    """Wait for the other processes of a training, and be one of them from here on; see `registry.join`.
+    """Connect to the other processes of a training; see `registry.join`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 
 def _require_free(coordinator: str) -> None:
-    """Raise InputError where the first process can't listen: JAX has died of that at times."""
+    """Raise InputError if the first process can't listen, since JAX may crash then."""
     _, _, port = coordinator.rpartition(":")
     try:
         socket.create_server(("", int(port))).close()
@@ -99,7 +99,7 @@ def _require_free(coordinator: str) -> None:
 
 
 def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
-    """Wait for the other processes, which come here as well.
+    """Wait until all other processes reach this point.
 
     Parameters
     ----------

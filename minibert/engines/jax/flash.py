@@ -36,7 +36,7 @@ LOG2_E = math.log2(math.e)
 
 
 class Blocks(NamedTuple):
-    """How a kernel is cut."""
+    """The block sizes of a kernel."""
 
     queries: int
     keys: int
@@ -77,7 +77,7 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
 
 
 class Plan(NamedTuple):
-    """How attention is to be computed: everything that is known when compiling, and hashable."""
+    """The settings of an attention kernel: everything that is known when compiling, and hashable."""
 
     causal: bool
     rate: float  # of dropout on the probabilities
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
 
 
 class _Site(NamedTuple):
-    """What a kernel knows when it is compiled."""
+    """The constants of a kernel at compile time."""
 
     causal: bool
     rate: float
@@ -353,7 +353,7 @@ def _backward_kernel(
 
 
 def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
-    """Tell whether the queries at i attend to the keys at j."""
+    """Return whether the queries at i attend to the keys at j."""
     if site.causal:
         return (j < length) & (j <= i)
     return j < length
@@ -375,7 +375,7 @@ def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
 
 
 def _drop(x: Array, kept: Any) -> Array:
-    """Return x where it is kept, 0 elsewhere; all of it where nothing is dropped."""
+    """Return x where dropout keeps it, 0 elsewhere; all of x without dropout."""
     return x if kept is None else jnp.where(kept, x, 0)
 
 
@@ -423,7 +423,7 @@ def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[An
 
 
 def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
-    """Describe what a kernel gives: on each device of a mesh another one if x is, as shard_map asks."""
+    """Describe the output of a kernel, which varies over the devices of a mesh if x does, for shard_map."""
     return jax.eval_shape(lambda x: jnp.full(shape, x.ravel()[0].astype(dtype)), x)
 
 

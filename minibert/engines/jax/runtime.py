@@ -72,7 +72,7 @@ class JaxRuntime(Runtime):
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:
-        """Tell whether a flag is set in any of the processes, all of which have to ask.
+        """Return whether a flag is set in any of the processes, all of which have to ask.
 
         Parameters
         ----------

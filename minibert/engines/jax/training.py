@@ -295,7 +295,7 @@ class JaxSteps:
         return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), by_device)
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Tell whether a step on these would be compiled first.
+        """Return whether a step on these would be compiled first.
 
         Parameters
         ----------

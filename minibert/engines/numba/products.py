@@ -235,7 +235,7 @@ def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any
 # rows (n,D) -> x (T,A,D), of one head from row `first` on
 @inline
 def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: int) -> None:
-    """Put what was computed of one head of a sequence where it belongs.
+    """Copy the result of one head of a sequence to its place.
 
     Parameters
     ----------

@@ -299,7 +299,7 @@ def activations(
 
 # -> (T,) bool
 def _seen(features: Sequence[Feature]) -> np.ndarray:
-    """Tell whether each word that is asked about has a piece."""
+    """Return whether each word that is asked about has a piece."""
     seen = [feature.rows != NO_PIECE for feature in features]
     return np.concatenate([np.empty(0, bool), *seen])
 

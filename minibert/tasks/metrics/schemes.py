@@ -214,7 +214,7 @@ def unknown_scheme(tags: Sequence[str]) -> str:
 
 
 def is_typed(tag: str) -> bool:
-    """Tell whether a tag looks like one of an entity.
+    """Return whether a tag looks like one of an entity.
 
     Parameters
     ----------
@@ -429,5 +429,5 @@ def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
 
 
 def _is_border(before: str, tag: str) -> bool:
-    """Tell whether the letters of two tags part them."""
+    """Return whether the letters of two tags part them."""
     return letter_of(tag) in {"", "B"} | _SINGLES or letter_of(before) in _ENDS | _SINGLES
