@@ -154,11 +154,11 @@ def test_only_a_link_out_of_a_run_is_refused(tmp_path, name):
     (tmp_path / "link").symlink_to(tmp_path / "run", target_is_directory=True)
     require_inside(tmp_path / "link")
     (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.raises(InputError, match=f"link.{name} is a link to .*elsewhere, outside the run's folder"):
+    with pytest.raises(InputError, match=f"link.{name} is a link to '.*elsewhere', outside the run's folder"):
         require_inside(tmp_path / "link")
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to("../nowhere")
-    with pytest.raises(InputError, match=f"run.{name} is a link to .*nowhere, outside"):
+    with pytest.raises(InputError, match=f"run.{name} is a link to '.*nowhere', outside"):
         require_inside(tmp_path / "run")
 
 

@@ -179,7 +179,7 @@ def test_texts_come_as_words_or_from_files_or_the_standard_input(run, tmp_path, 
     assert printed("--file", "-") == expected
     both = ends_badly(capsys, 2, "fill-mask", "--model", str(run), "a", "--file", "one.txt")
     assert "Texts and --file were both given" in both
-    assert "one.txt is a file" in ends_badly(capsys, 2, "fill-mask", "--model", str(run), "one.txt")
+    assert "one.txt' is a file" in ends_badly(capsys, 2, "fill-mask", "--model", str(run), "one.txt")
 
 
 # What the flags of pretrain mean
@@ -606,7 +606,7 @@ def test_vocab_finds_a_file_in_place_of_its_folder_before_it_counts(corpus, tmp_
     file.write_text("mine")
     for out in (file, file / "deeper"):
         line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(out))
-        assert f"{file} is a file, not a folder; choose another --out." in line
+        assert f"'{file}' is a file, not a folder; choose another --out." in line
     assert file.read_text() == "mine"
 
 
@@ -651,7 +651,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
     monkeypatch.setattr("minibert.base.files.tempfile.mkdtemp", closed)
     words = [word.format(run=run) for word in words]
     line = ends_badly(capsys, 2, *words, str(corpus), "--out", str(tmp_path / "new"))
-    assert f"new can't be made in {tmp_path} (Permission denied); choose another --out" in line
+    assert f"new' can't be made in '{tmp_path}' (Permission denied); choose another --out" in line
 
 
 @pytest.mark.parametrize(
@@ -672,7 +672,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(
     file = tmp_path / "file"
     file.touch()
     line = ends_badly(capsys, 2, *words.format(run=run, taken=file / below).split())
-    assert f"{file} is a file, not a folder; choose another {instead}." in line
+    assert f"'{file}' is a file, not a folder; choose another {instead}." in line
 
 
 def test_a_proof_sheet_is_a_file(tmp_path, monkeypatch, capsys):

@@ -279,7 +279,7 @@ def test_what_curves_are_drawn_over_is_asked_for_with_a_page_alone(pretrained, c
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (("one", "nothing"), r"nothing is not a folder; name that of a run\."),
+        (("one", "nothing"), r"nothing' is not a folder; name that of a run\."),
         (("one", "."), r"holds no run \(neither training.json nor finetune.json is there\)"),
         (("one", "../../one"), r"is not a folder"),
         (("one", "one"), r"A run is named twice"),

@@ -474,7 +474,7 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
         f"^{data}/dev.tsv, line 2: the label 'c' is not one of the training examples",
     )
     data = own(two, [("the film", "c")])  # a text of train.tsv, too
-    fails(small_options(model, data, "classify"), out, "Line 2 of dev.tsv has the label 'c'")
+    fails(small_options(model, data, "classify"), out, "dev.tsv, line 2: the label 'c'")
     data = own([*two, (" ", "a")], two)
     fails(small_options(model, data, "classify"), out, "has no text")
     data = own([*two, ("\u200b", "a")], two)

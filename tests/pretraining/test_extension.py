@@ -306,7 +306,7 @@ def test_what_can_not_be_extended_is_refused(model, corpus, tmp_path, capsys):
     assert "tuned' was fine-tuned and has no masked-LM head, from which new" in told(*learn, of=tuned)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    assert "full exists and is not empty; choose another --out." in told(*learn, out="full")
+    assert "full' exists and is not empty; choose another --out." in told(*learn, out="full")
     (tmp_path / "a.txt").write_text("a a a in the ca")
     assert "no two pieces side by side in a word twice; give more" in told("--learn-from", tmp_path / "a.txt")
     assert "No new pieces are given" in told()

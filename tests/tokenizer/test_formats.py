@@ -96,7 +96,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     file = tmp_path / "vocabulary"
     file.write_text("mine")
     for folder in (file, file / "deeper"):
-        with pytest.raises(InputError, match="vocabulary is a file, not a folder; choose another folder"):
+        with pytest.raises(InputError, match="vocabulary' is a file, not a folder; choose another folder"):
             Tokenizer(VOCAB).save_pretrained(folder)
     assert file.read_text() == "mine"
 

@@ -135,6 +135,8 @@ def shell(value: Any) -> str:
         return ",".join(map(shell, value))
     if isinstance(value, str) and value and " " not in value:
         return value
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
     return repr(value)
 
 
