@@ -133,7 +133,7 @@ def _tags(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _most_frequent(counts: Counter[str]) -> str:
-    """Return what is counted most often, of several the one that came first."""
+    """Return the most frequent item, of several the first."""
     return counts.most_common(1)[0][0]
 
 

@@ -67,7 +67,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What all cells of an experiment share."""
+    """The things that all cells of an experiment share."""
 
     out: Path
     scale: Scale
@@ -138,7 +138,7 @@ class Plan:
         return PretrainOptions(**options).resolved()
 
     def folder(self, model: str, seed: int) -> Path:
-        """Return where a model is pre-trained.
+        """Return the folder of a pre-training.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Plan:
         return bool(self.model) and model in (BERT, UNTRAINED)
 
     def source(self, column: Column) -> Source | None:
-        """Return where a column's task is.
+        """Return the source of a column's task.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class Plan:
         return FinetuneOptions(source.task, str(source.data), start, seed=seed, **options)
 
     def columns(self, table: Table) -> list[Column]:
-        """Return the columns of a table that there are files for; of those with the same files the first.
+        """Return the columns of a table whose files exist; of columns with the same files, the first.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class Plan:
         return [column for column in table.columns if column.name not in left_out]
 
     def left_out(self, table: Table) -> dict[str, str]:
-        """Say of the other columns why they are left out.
+        """Explain why the other columns are left out.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class Plan:
                 yield self._finetuning_cell(row, column, seed)
 
     def finetuning_name(self, row: Row, column: Column, seed: int) -> str:
-        """Name the cell of a fine-tuning by what makes it differ from others.
+        """Name the cell of a fine-tuning by its settings.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class Plan:
         return f"{self.row_name(row, column)}/{self._key(column)}/seed{seed}"
 
     def row_name(self, row: Row, column: Column) -> str:
-        """Name what of a fine-tuning is the row's, and how it is done.
+        """Name the row's part of a fine-tuning, and its method.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ class Plan:
         return name
 
     def baseline_name(self, column: Column) -> str:
-        """Name the cell of what needs no model.
+        """Name the cell of a baseline that needs no model.
 
         Parameters
         ----------
@@ -350,7 +350,7 @@ class Plan:
         return f"baseline/{self._key(column)}"
 
     def title(self, column: Column) -> str:
-        """Say what the examples of a column are.
+        """Describe the examples of a column.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class Plan:
         return source.key if source else column.task
 
     def _settings_of(self, model: str, seed: int) -> dict[str, Any]:
-        """Return what a pre-trained model is a function of: its options and its text, or the one given."""
+        """Return all that determines a pre-trained model: its options and its text, or the given model."""
         if self.brings(model):
             config, checksum = self.given
             return {"model": model, "given": checksum, "config": config.to_dict()}
@@ -470,7 +470,7 @@ class Plan:
         return Cell(name, "fine-tuning", settings, work, run, needs)
 
     def _baseline_cell(self, column: Column) -> Cell:
-        """Return the cell of what needs no model."""
+        """Return the cell of a baseline that needs no model."""
         options = self.finetuning(Row("", BERT), column._replace(finetuning={}), 0)
         source = self.source(column)
         settings = {
@@ -506,13 +506,13 @@ def pretraining_name(model: str, seed: int) -> str:
 
 
 def _settings(options: Any, *places: str) -> dict[str, Any]:
-    """Return what a training is a function of, without where its files are."""
+    """Return all that determines a training, without the places of its files."""
     free = RunOptions.FREE | RunOptions.MACHINE | set(places)
     return {name: value for name, value in asdict(options).items() if name not in free}
 
 
 def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
-    """Pre-train; of checkpoints on the way only those that Figure 5 looks at stay."""
+    """Pre-train, and keep only the checkpoints that Figure 5 needs."""
     stored = folder / "training.json"
     report = pretrain(options, folder, resume=stored.exists(), show=show)
     result: Result = {}
@@ -533,7 +533,7 @@ def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
 def _finetuned(
     options: FinetuneOptions, folder: Path, with_test: bool, submission: Path | None, show: bool
 ) -> Result:
-    """Fine-tune, keep what the metric is computed from and GLUE's answers, and nothing else."""
+    """Fine-tune, and keep only the values of the metric and GLUE's answers."""
     options = options.resolved()  # at the recipe's rate, whatever the width: what the cell's settings say
     report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
     model = open_model(folder)
@@ -552,7 +552,7 @@ def _finetuned(
 
 
 def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
-    """Answer without a model; keep what the metric is computed from, and the name of the rule."""
+    """Predict without a model, and keep the values of the metric and the name of the rule."""
     task = registry.create(options.task, dict(options.columns))
     train, _ = read_examples(task, options)
     result: Result = {}

@@ -46,7 +46,7 @@ NO_LOSSES = (
 
 @dataclass(frozen=True)
 class Compared:
-    """A run, finished or on its way."""
+    """A run, finished or still training."""
 
     letter: str
     folder: Path
@@ -56,14 +56,14 @@ class Compared:
 
     @property
     def kind(self) -> str:
-        """Return what it was trained for; only runs of one kind have metrics in common."""
+        """Return the kind of the run; only runs of one kind have metrics in common."""
         if isinstance(self.options, FinetuneOptions):
             return f"fine-tuning for {self.options.task}"
         return "pre-training"
 
     # -> (n,2)
     def points(self, name: str, by: str) -> np.ndarray:
-        """Return what was recorded under a name, over steps, tokens or minutes.
+        """Return the values recorded under a name, over steps, tokens or minutes.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Compared:
         return np.stack([reached / unit, values[:, 1]], 1)
 
     def length(self) -> dict[str, float | None]:
-        """Return how far it has come: steps, tokens and minutes; on its way, as far as was recorded."""
+        """Return its steps, tokens and minutes; of a run that is still training, those recorded so far."""
         if self.report:
             steps, tokens = self.report["steps"], self.report["tokens"]
             seconds = self.report["training_seconds"]
@@ -164,7 +164,7 @@ def _read(letter: str, folder: Path) -> Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found: `to_json`, `text` for a terminal and `write` for a browser."""
+    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser."""
 
     runs: Sequence[Compared]
     by: str
@@ -190,7 +190,7 @@ class Comparison:
 
     @cached_property
     def figures(self) -> dict[str, dict[str, float | None]]:
-        """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
+        """Final metrics of each run by its letter, None if it has none, and how long it was trained."""
         return {run.letter: self._measured(run) | run.length() for run in self.runs}
 
     def _measured(self, run: Compared) -> dict[str, float | None]:
@@ -206,7 +206,7 @@ class Comparison:
 
     @cached_property
     def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Differences to the first run with their paired bootstrap intervals, and why some are missing."""
+        """Differences from the first run with their paired bootstrap intervals, and why some are missing."""
         if self.task is None:
             floors = {figures["floor"] for figures in self.figures.values()} - {None}
             return [], [NO_LOSSES if len(floors) <= 1 else OTHER_TARGETS]
@@ -325,7 +325,7 @@ class Comparison:
         return sentences + notes
 
     def text(self) -> str:
-        """Write it for a terminal, within 80 columns."""
+        """Format it for a terminal, within 80 columns."""
         lines = []
         for run in self.runs:
             name = printable(str(run.folder))

@@ -41,7 +41,7 @@ class Scale(NamedTuple):
 
 
 def _shrunk(*shapes: str) -> dict[str, str]:
-    """Return what each of the paper's SHAPES is at a scale, in their order."""
+    """Return the paper's SHAPES at a scale, in their order."""
     return dict(zip(SHAPES, shapes, strict=True))
 
 
@@ -131,7 +131,7 @@ SCALES = {
 
 
 class Source(NamedTuple):
-    """Where the examples of a column's task are."""
+    """The files of a column's task."""
 
     key: str  # its name in the results
     task: str  # of the registry
@@ -143,7 +143,7 @@ class Source(NamedTuple):
 
 
 def find_source(role: str, data: Path | None, made: Path, known: bool = True) -> Source | None:
-    """Return the first task of a role whose files are there.
+    """Return the first task of a role whose files exist.
 
     Parameters
     ----------

@@ -141,7 +141,7 @@ def _names(text: str) -> dict[str, str]:
 
 
 def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[str, list[Any]]:
-    """Look at lines of chapters, from each pool in turn, until there are enough examples of each task."""
+    """Read lines of chapters, from each pool in turn, until each task has enough examples."""
     # Dictionaries as ordered sets: the same line may be drawn again.
     examples: dict[str, dict[Any, None]] = {
         "pair": {},
@@ -160,7 +160,7 @@ def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[s
 
 
 def _examples(rng: random.Random, author: str, names: dict[str, str], lines: list[str]) -> Iterator[Any]:
-    """Yield what a line of a chapter is good for, each with the name of its task."""
+    """Yield the examples that a line of a chapter gives, each with the name of its task."""
     at = rng.randrange(len(lines))
     other = rng.randrange(len(lines))
     line = lines[at]

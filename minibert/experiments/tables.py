@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """What is measured of each row."""
+    """A measurement of each row."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
     @property
     def held_out(self) -> bool:
-        """Return whether it is the loss on held-out text, and no task's metric."""
+        """Return whether it is the loss on held-out text, rather than a task's metric."""
         return self.task == "held-out"
 
 

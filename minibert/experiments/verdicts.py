@@ -28,7 +28,7 @@ NORMAL_80 = 0.841621  # and of a power of 80%
 
 
 class Outcomes(NamedTuple):
-    """What a metric is computed from, example by example, of one training."""
+    """The values that a metric is computed from, for each example of one training."""
 
     kind: str  # "mean": the metric is the mean of the values; "f1": micro F1 of counts
     values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, predicted, expected
@@ -84,7 +84,7 @@ class Outcomes(NamedTuple):
         return mean + sums * (len(self.groups) / len(parts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads: small whole numbers as one string of digits, others as a list."""
+        """Return what `from_json` reads: small whole numbers as a string of digits, others as a list."""
         digits = DIGITS[self.kind]
         flat = self.values.ravel().tolist()
         values: Any = flat
@@ -97,7 +97,7 @@ class Outcomes(NamedTuple):
 
     @classmethod
     def from_json(cls, stored: Any) -> Self:
-        """Return the outcomes that `to_json` was given.
+        """Return the outcomes from the result of `to_json`.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Outcomes(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """How good a row is: the mean over seeds and its 95% interval, without ends for one seed."""
+    """The result of a row: the mean over seeds and its 95% interval, without ends for one seed."""
 
     value: float
     low: float
@@ -194,7 +194,7 @@ class Judge:
         self._within, self._residual = _noise_of_seeds(rows if pool is None else pool)
 
     def estimate(self, row: str) -> Estimate:
-        """Return how good a row is.
+        """Return the estimate of a row.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Judge:
         return low > 0
 
     def _stacked(self, row: str, other: str) -> np.ndarray:
-        """Return (S,n), a row's trainings with the seeds that another has, or all where it has none."""
+        """Return (S,n), a row's trainings with the seeds of another row, or all without another row."""
         seeds = self._parts[row]
         common = seeds.keys() & self._parts[other].keys()
         return np.stack([seeds[seed] for seed in sorted(common or seeds)])
@@ -270,7 +270,7 @@ class Judge:
 
 
 def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
-    """Return what seeds change: the squares within rows, and what the model rows + seeds leaves of these.
+    """Return the variation over seeds: the squares within rows, and the residual of the model rows + seeds.
 
     A row that has collapsed to one answer has no noise, and would hide that of the others: it is left out,
     where the others alone say something.
@@ -292,7 +292,7 @@ def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
 
 
 def _squares_of(cells: list[tuple[str, int, float]]) -> tuple[Squares, Squares]:
-    """Return what the rows leave of the scores of (row, seed, score), and what rows and seeds leave."""
+    """Return the residuals of scores (row, seed, score) after rows, and after rows and seeds."""
     columns = zip(*cells, strict=True)
     rows, seeds, scores = map(np.array, columns)
     within = _unexplained(scores, rows)

@@ -39,7 +39,7 @@ def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
 
 @cache
 def _environment(folder: Path) -> Any:
-    """Return what fills in the templates of a folder, and knows how numbers are written."""
+    """Return the environment of a folder's templates, which formats numbers."""
     import jinja2
     from markupsafe import Markup
 
@@ -81,7 +81,7 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
 
 
 def shown(value: Any) -> str:
-    """Write a value in words, without what no page may hold.
+    """Write a value in words, without characters that HTML forbids.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report says; what is empty is left out of it."""
+    """The contents of a report; empty parts are left out."""
 
     report: Mapping[str, Any]  # `title`, `task`, `metric`, `scores`, and what else `report_of` measures
     model: str = ""  # what was started from
@@ -258,7 +258,7 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
 def facts_of(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
 ) -> Facts:
-    """Return what the page of a run says.
+    """Return the contents of a run's page.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def _heights(
     band: tuple[float, float, str] | None,
     lines: Sequence[tuple[float, str]],
 ) -> list[float]:
-    """Return round numbers for the upright axis, which holds all that is drawn."""
+    """Return round numbers for the vertical axis, which covers everything that is drawn."""
     values = [value for _, points in drawn for value in points[:, 1]]
     if band:
         values += band[:2]
@@ -163,7 +163,7 @@ def _heights(
 
 
 def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], axis: str) -> str:
-    """Say in a sentence what a picture shows, for who does not see it."""
+    """Describe a picture in a sentence, for screen readers."""
     ends = []
     for curve in curves:
         first = words(curve.points[0, 1])
@@ -173,7 +173,7 @@ def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], a
 
 
 def _dot_name(curve: Curve, axis: str, place: float, value: str) -> str:
-    """Return what is read at a dot: its curve where there are several, its place and its value."""
+    """Return the label of a dot: its curve if there are several, its place and its value."""
     where = f"{axis} {_tick(place)}: {value}"
     if curve.name:
         return f"{curve.name}, {where}"
@@ -181,7 +181,7 @@ def _dot_name(curve: Curve, axis: str, place: float, value: str) -> str:
 
 
 def _parts(curve: Curve) -> list[np.ndarray]:
-    """Divide the points of a curve where its smoothing begins anew."""
+    """Divide the points of a curve where its smoothing restarts."""
     borders = np.searchsorted(curve.points[:, 0], curve.breaks, side="right")
     return [part for part in np.split(curve.points, borders) if len(part)]
 

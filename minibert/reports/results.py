@@ -364,7 +364,7 @@ def _wrong(report: dict[str, Any]) -> str | None:
 
 
 def finished_report(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished run; remove what it was made with, if that is still there.
+    """Return the report of a finished run; remove its temporary files, if any are left.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def finished_report(folder: Path) -> dict[str, Any] | None:
 
 
 def remove_spent(folder: Path) -> None:
-    """Remove what a run needs only on its way; warn where the system refuses.
+    """Remove files that a run needs only while it trains; warn if that fails.
 
     Parameters
     ----------
@@ -437,7 +437,7 @@ def measured_text(report: Mapping[str, Any]) -> str:
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return a line for each metric; of classes also the metrics of the majority, and the counts of each.
+    """Return a line for each metric; for classes also those of the majority, and the counts of each class.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return names and metrics as text, under a head where others stand beside them.
+    """Return names and metrics as text, with a head if baselines stand beside them.
 
     Parameters
     ----------
@@ -501,13 +501,13 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _with_macro_f1(part: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores of a report, or of a part of it, with the macro F1 that stands beside them."""
+    """Return the scores of a report, or of a part of it, with the macro F1."""
     scores: dict[str, float] = part["scores"] | {"macro_f1": part["macro_f1"]}
     return scores
 
 
 def interval_name(report: Mapping[str, Any]) -> str:
-    """Return what the interval of a report is.
+    """Describe the interval of a report.
 
     Parameters
     ----------
@@ -528,7 +528,7 @@ def interval_name(report: Mapping[str, Any]) -> str:
 
 
 def has_head(report: Mapping[str, Any]) -> bool:
-    """Return whether the first of `metric_rows` says what stands in each column.
+    """Return whether the first of `metric_rows` is a head.
 
     Parameters
     ----------
@@ -543,7 +543,7 @@ def has_head(report: Mapping[str, Any]) -> bool:
 
 
 def remarks(report: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the metrics: that what is simpler is as good, and what baselines reach.
+    """Return sentences about the metrics: whether a simple baseline is as good, and what baselines reach.
 
     Parameters
     ----------
@@ -561,7 +561,7 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
 
 
 def trivial_remark(report: Mapping[str, Any]) -> str:
-    """Return a sentence where a model is no better than one and the same answer to everything.
+    """Return a sentence if a model is no better than a constant answer.
 
     Of classes, that is one whose interval does not lie above the majority's metric; of numbers, one whose
     squared errors are not smaller than those of the mean.
@@ -590,7 +590,7 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:
-    """Return a sentence where a bag of words does as well as the model, or better, within the interval.
+    """Return a sentence if a bag of words is as good as the model, or better, within the interval.
 
     Parameters
     ----------
@@ -706,7 +706,7 @@ def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
 
 
 def trained_together(report: Mapping[str, Any]) -> list[str]:
-    """Say of a run that has learnt several tasks together how many examples of each it had.
+    """Say how many examples of each task a run had that was trained on several tasks together.
 
     Parameters
     ----------
@@ -782,7 +782,7 @@ def sweep_text(report: Mapping[str, Any]) -> str:
 
 
 def _setting(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return the setting of a run as text, by what its columns are called."""
+    """Return the setting of a run as text, by the titles of its columns."""
     return {metric_name(name): f"{run[name]:.12g}" for name in SETTING if name in run}
 
 

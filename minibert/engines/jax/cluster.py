@@ -142,7 +142,7 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
 
 
 def leave(error: BaseException) -> None:
-    """Tell the other processes why this one stops; it exits by the error's status, and waits for none.
+    """Tell the other processes why this one stops, and exit with the error's status, without waiting.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def leave(error: BaseException) -> None:
 
 
 def _exit(status: int, seconds: float) -> None:
-    """End this process without JAX's own way out, which waits for the others."""
+    """End this process without JAX's exit handler, which waits for the others."""
     time.sleep(seconds)  # in which the others read what is lost with this process
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -172,13 +172,13 @@ def _exit(status: int, seconds: float) -> None:
 
 
 def _sentence(rank: int, what: str) -> str:
-    """Say that this process stops because of what happened to another one."""
+    """Return a sentence that says that this process stops because of another one."""
     state = distributed.global_state
     return f"Process {rank} of {state.num_processes} {what}, so this one, {state.process_id}, stops as well."
 
 
 def _watch() -> None:
-    """End this process, with a sentence, when another one of the training has gone.
+    """End this process, with a sentence, when another process of the training has ended.
 
     A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
     stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
@@ -211,7 +211,7 @@ def _watch() -> None:
 
 
 def _watch_no_longer() -> None:
-    """Let the watcher end, and wait until it has, for a moment."""
+    """Stop the watcher, and wait briefly until it has ended."""
     _over.set()
     _watcher.join(BEAT)
 

@@ -458,7 +458,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         return jnp.sqrt(squares)
 
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
-        """Return what makes a gradient at most so long, as `Updates.clip_factor` does.
+        """Return the factor that clips a gradient's norm, as `Updates.clip_factor` does.
 
         Parameters
         ----------
