@@ -1,4 +1,4 @@
-"""What a notebook shows of encoded texts: how far each token's vector has moved, and all attention maps."""
+"""Show encoded texts in a notebook: how far each token's vector has moved, and all attention maps."""
 
 import base64
 import struct

@@ -1,4 +1,4 @@
-"""What other tokenizers return, as sequences of token ids: dictionaries of arrays, padded or not.
+"""Read the output of other tokenizers as sequences of token ids: dictionaries of arrays, padded or not.
 
 `transformers` returns a `BatchEncoding`, a mapping of `input_ids`, `attention_mask` and `token_type_ids` to
 lists or arrays whose rows are filled up to one length. A `Batch` has no padding, so tokens that the mask

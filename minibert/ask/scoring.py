@@ -1,4 +1,4 @@
-"""How likely a pre-trained model finds texts: the pseudo-log-likelihood of every piece, word and sentence."""
+"""Score how likely texts are to a pre-trained model: the pseudo-log-likelihood of pieces and words."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed.
+"""Write files completely or not at all: beside their place, flushed to the disk, then renamed.
 
 And what opens them for reading: only what is a file, and whole only what has the size of one.
 """

@@ -1,4 +1,4 @@
-"""What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours."""
+"""The names of options in transformers, scikit-learn, Keras and other libraries, and here."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

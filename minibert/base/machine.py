@@ -1,4 +1,4 @@
-"""What this process may use of the machine that it runs on."""
+"""The share of the machine that this process may use."""
 
 import math
 import os

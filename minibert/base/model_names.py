@@ -1,4 +1,4 @@
-"""What a model is named by: its folder, or `RUN@STEP`, a checkpoint that a pre-training run has kept."""
+"""The names of models: a folder, or `RUN@STEP`, a checkpoint of a pre-training run."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Check, store and compare the options of a run: what all kinds of run have in common."""
+"""Check, store and compare the options of a run, whatever its kind."""
 
 import dataclasses
 import math

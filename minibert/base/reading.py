@@ -1,4 +1,4 @@
-"""Files as pieces of bytes or of text, compressed or not: a file needs no memory for its length.
+"""Read files as pieces of bytes or of text, compressed or not, in memory that does not grow with the file.
 
 What a compressed file unfolds to, or a pipe gives, is bounded where it is kept in memory, a line everywhere.
 """

@@ -1,4 +1,4 @@
-r"""Text on its way to a person: characters that a terminal obeys, or that hide, are shown as their numbers.
+r"""Print text safely: characters that control a terminal, or are invisible, are shown as escapes.
 
 Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands of
 the terminal, U+202E turns the rest of a line around, a line end begins a row that is none. All that the

@@ -73,7 +73,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
-    """Read HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
+    """Read HellaSwag's JSON Lines (Zellers et al. 2019), which can replace SWAG.
 
     `ctx_b`, which may be "", begins the endings. The id counts lines from 0: `ind` occurs more than once.
 

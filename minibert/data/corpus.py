@@ -1,4 +1,4 @@
-"""Text in any of several layouts, read as one stream of sentences with a mark between documents.
+"""Read text in any of several layouts as one stream of sentences, with a mark between documents.
 
 Next-sentence prediction and long spans need documents whose sentences are in order (section 3.1 and
 appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow with a file, nor with a line.

@@ -1,4 +1,4 @@
-"""Files that say where their documents begin and end, as text: JSON lines, tables, dumps of Wikipedia."""
+"""Read files that mark their documents themselves: JSON lines, tables, dumps of Wikipedia."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files of rows, one line after another and each with its number: tables, quoted or not, and JSON lines."""
+"""Read files line by line, with line numbers: tables, quoted or not, and JSON lines."""
 
 import csv
 import re

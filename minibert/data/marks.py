@@ -1,4 +1,4 @@
-"""What the rules of a tokenizer do to a text in other scripts, in one sentence where they do much of it.
+"""Warn of what a tokenizer strips from a text in other scripts, if that is much.
 
 Uncased BERT strips accents by the rule that takes the nonspacing marks of a decomposed text away: the accent
 of "é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the voicing of Japanese kana.

@@ -1,4 +1,4 @@
-"""Which positions are to be predicted, and what stands there instead (section 3.1 of the paper, Table 8).
+"""Choose the positions to predict, and what the model sees there (section 3.1 of the paper, Table 8).
 
 Many sequences at once: N sequences with C candidate positions altogether, those that are not [CLS] or [SEP].
 """

@@ -1,4 +1,4 @@
-"""CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word a line, its tag last.
+"""CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word per line, its tag last.
 
 The original files are tagged IOB1: an entity begins with I-, and with B- only directly after another of the
 same type. What is learnt and scored is BIO: every entity begins with B-.

@@ -1,4 +1,4 @@
-"""Which tokens make a sequence: pairs of spans for next-sentence prediction, or contiguous spans.
+"""Choose the tokens of a sequence: pairs of spans for next-sentence prediction, or contiguous spans.
 
 Section 3.1 and appendix A.2 of the paper, with the habits of Google's create_pretraining_data.py that shape
 the data. A span is known by where it begins among all tokens and how long it is; nothing is copied here.

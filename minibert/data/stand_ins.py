@@ -1,4 +1,4 @@
-"""Other data in the place of tasks of GLUE whose files are hard to come by, with the labels of those tasks.
+"""Data that replace tasks of GLUE whose files are hard to get, with the labels of those tasks.
 
     quora    for QQP: pairs of the same questions, in the division of Wang et al. 2017 (BiMPM)
     snli     for MNLI: Bowman et al. 2015

@@ -1,4 +1,4 @@
-"""What the machine has for an engine: threads, memory, instruction sets, and the speed that none exceeds."""
+"""Describe the machine for engines: threads, memory, instruction sets, and the peak speed."""
 
 import ctypes
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Engines by name: what each is, in which precision it computes, how it is made, which is fastest here."""
+"""Engines by name: their precisions, how to make them, and which is fastest on this machine."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""How functions are run and batches come in, and the processes that train together.
+"""Runtimes: how an engine runs functions and lays out batches, and the processes that train together.
 
 On a host there is next to nothing to it: functions are called, batches are what they are, and one process is
 alone. An engine that compiles, that wants other shapes, or that spreads a batch over many devices carries a

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: operation by operation, with what each computed and moved.
+"""Measure where the time of a run goes: by operation, with the arithmetic and the bytes of each.
 
 `watch` lays itself around the public operations of an engine, and around the kernels under them where there
 are any, and takes itself off again; an engine that is not watched pays nothing. Time is exclusive: what runs

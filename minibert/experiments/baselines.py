@@ -1,4 +1,4 @@
-"""The strongest trivial baseline of a task, for the metrics of models to be read beside.
+"""Compute the strongest trivial baseline of a task, to compare models with.
 
 Of a few rules the one that is best on dev by what is judged is taken, which favours it, and is meant to.
 """

@@ -1,4 +1,4 @@
-"""What an experiment consists of: pre-trainings, fine-tunings and baselines, each a cell with its result.
+"""The cells of an experiment: pre-trainings, fine-tunings and baselines, each with its result.
 
 A `Plan` lists the cells of some tables, each once and what others need first; `Cell.run` returns the result.
 """

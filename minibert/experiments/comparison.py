@@ -1,4 +1,4 @@
-"""Runs side by side: their curves, the options that differ, and how far apart their final metrics are."""
+"""Compare runs: their curves, the options that differ, and the differences of their final metrics."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""From results to what a table says: a mean with its interval for each row and column, and the verdicts."""
+"""From results to tables: a mean with its interval for each row and column, and the verdicts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a metric of the paper's tables is computed from, example by example: for tests of differences."""
+"""The values of each example that a metric is computed from, for tests of differences."""
 
 from itertools import groupby
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the experiments found, for people: `tables.txt` for a terminal, `index.html` for any browser.
+"""Write the results of experiments: `tables.txt` for a terminal, `index.html` for any browser.
 
 Times and the machine stand on the page alone: the same results make the same `tables.txt`.
 """

@@ -1,4 +1,4 @@
-"""Where everything of a picture stands in `templates/experiment.svg.j2`: a row each, or curves."""
+"""Compute the positions in the picture of `templates/experiment.svg.j2`: a row each, or curves."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Run the cells that are not done yet, and keep their results in one file that grows.
+"""Run the cells that are not done yet, and append their results to one file.
 
 A folder of experiments holds `text/` (vocabulary and shards), `models/` (what was pre-trained),
 `submission/` (answers to GLUE's test sets, zipped for each seed), `results.jsonl` (a line for each cell),

@@ -1,4 +1,4 @@
-"""How large the experiments are: the model, its text, the tasks and their examples, and how many seeds."""
+"""The scales of experiments: the model, its text, the tasks and their examples, and the number of seeds."""
 
 from collections.abc import Mapping
 from pathlib import Path

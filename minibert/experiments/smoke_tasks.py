@@ -1,4 +1,4 @@
-"""Four small tasks made from the books in the package, for where no real ones are at hand.
+"""Make four small tasks from the books in the package, in place of real ones.
 
     pair       does the second sentence come next in the book, or elsewhere in the chapter
     sentence   which of four authors wrote it; no name stands in it

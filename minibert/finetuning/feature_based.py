@@ -1,4 +1,4 @@
-"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs on what a frozen BERT makes of words.
+"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs on a frozen BERT's vectors of words.
 
     windows -> hidden states at first pieces, once -> some layers -> two BiLSTMs over a sentence -> tags
 

@@ -1,4 +1,4 @@
-"""Models that were fine-tuned with transformers: `config.json` says what they are asked, not `task.json`."""
+"""Models that were fine-tuned with transformers: `config.json` says what their task is, not `task.json`."""
 
 from pathlib import Path
 from typing import NamedTuple

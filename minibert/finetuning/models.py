@@ -1,4 +1,4 @@
-"""Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
+"""Fine-tuned models on disk: a folder that Hugging Face reads, with the task in `task.json`."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`FinetuneOptions`: everything a fine-tuning run is a function of, and the recipes of the paper's tasks."""
+"""`FinetuneOptions`: everything that determines a fine-tuning run, and the recipes of the paper's tasks."""
 
 import dataclasses
 import math
@@ -105,7 +105,7 @@ def _each(rules: Rules) -> Rules:
 
 @dataclass(frozen=True)
 class FinetuneOptions(RunOptions):
-    """Everything a fine-tuning run is a function of; stored in its folder as `finetune.json`.
+    """Everything that determines a fine-tuning run; stored in its folder as `finetune.json`.
 
     `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
     numbers of epochs or restarts are a sweep: a run for each of them with each seed. Two runs with equal

@@ -1,4 +1,4 @@
-"""What fine-tuned models say of examples: one model, or several whose outputs are averaged."""
+"""Predict with fine-tuned models: one, or several whose outputs are averaged."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -102,7 +102,7 @@ def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
 
 
 def check_ensemble(models: Sequence[Finetuned]) -> None:
-    """Check that the outputs of several models stand for the same things.
+    """Check that the outputs of several models have the same meanings.
 
     Parameters
     ----------

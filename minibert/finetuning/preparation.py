@@ -1,4 +1,4 @@
-"""Before the first step: read the data, see that model and data fit, make features of the examples."""
+"""Prepare a run: read the data, check that model and data fit, make features of the examples."""
 
 import warnings
 import zlib

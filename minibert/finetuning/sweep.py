@@ -27,7 +27,7 @@ def sweep(
     show: bool,
     began: float,
 ) -> dict[str, Any]:
-    """Do every run in a folder of its own, skip finished ones, and copy the best to the top.
+    """Do every run in its own folder, skip finished ones, and copy the best to the top.
 
     A run that diverges is noted in its folder, and the others go on.
 

@@ -1,4 +1,4 @@
-"""Classes that a model was never shown: hypotheses that a model of entailment judges (Yin et al. 2019)."""
+"""Classify into classes that a model never saw: a model of entailment judges hypotheses (Yin et al. 2019)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

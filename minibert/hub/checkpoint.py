@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on exactly, in one safetensors file that is whole or not there.
+"""Checkpoints: everything that a run needs to resume exactly, in one safetensors file, complete or absent.
 
 Tensors `params`, `m`, `v` are the flat buffers; the header carries the rest as JSON (the model's
 configuration, step, place in the data, options) and a checksum of each buffer and of itself.

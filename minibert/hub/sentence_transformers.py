@@ -1,4 +1,4 @@
-"""How sentence-transformers makes vectors of texts: its files beside a BERT, read and written.
+"""The files of sentence-transformers beside a BERT, which say how to make vectors of texts.
 
 A folder lists modules in `modules.json`. The first is the BERT; it says how texts are read (most tokens,
 lower case, a prompt before each). Those after it make a vector of the hidden states of a text: a pool, dense
@@ -122,7 +122,7 @@ class LayerNorm:
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """Say how a folder of sentence-transformers has texts read, and what it makes of their hidden states.
+    """Describe how a folder of sentence-transformers reads texts and pools their hidden states.
 
     Attributes
     ----------

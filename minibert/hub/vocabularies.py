@@ -1,4 +1,4 @@
-"""The vocabulary that goes with a model: where it lies, and whether it is the right one."""
+"""Find the vocabulary of a model, and check that it is the right one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table of positions of a trained model: rows that nothing has trained, and more of them."""
+"""Extend the position table of a trained model, and fill its untrained rows."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Targets of regression at a common scale: what a head learns has mean 0 and standard deviation 1.
+"""Standardise regression targets: a head learns numbers of mean 0 and standard deviation 1.
 
 A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart,
 such as prices or years, would take it thousands of steps to come near. A run learns

@@ -1,4 +1,4 @@
-"""How many steps a run takes: a number that was given, or as many as fit into a number of minutes.
+"""Decide the number of steps: as given, or as many as fit into a number of minutes.
 
 The plan for minutes is made once, before the first step:
 

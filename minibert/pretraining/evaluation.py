@@ -1,4 +1,4 @@
-"""How good a masked language model is on text it has not seen, measured the same way everywhere.
+"""Evaluate a masked language model on text that it has not seen, the same way everywhere.
 
 The held-out loss is the mean negative log-likelihood, in nats, of the tokens that were replaced by [MASK],
 and of those only: a model that merely copies its input can be right about a target that is left visible.
@@ -73,7 +73,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class HeldOutBatch(Batch):
-    """A batch that knows which document each of its targets stands in."""
+    """A batch that knows the document of each target."""
 
     documents: np.ndarray  # (M,) int64, numbers of documents in the shards
 

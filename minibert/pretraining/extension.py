@@ -238,7 +238,7 @@ def _grown(
 
 
 def _measured(tokenizer: Tokenizer, longer: Tokenizer, words: WordCounts) -> dict[str, Any]:
-    """Return what two vocabularies make of some words, before and after, and which words are cut anew."""
+    """Compare how two vocabularies split some words, and return which words are split differently."""
     both = [segmented(tokenizer, words), segmented(longer, words)]
     changed = extending.changed_words(tokenizer, longer, words)
     several = [word for word in changed if len(word["after"]) > 1]

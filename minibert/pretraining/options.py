@@ -1,4 +1,4 @@
-"""`PretrainOptions`: everything a pre-training run is a function of."""
+"""`PretrainOptions`: everything that determines a pre-training run."""
 
 import dataclasses
 import math
@@ -34,7 +34,7 @@ IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", 
 
 @dataclass(frozen=True)
 class PretrainOptions(RunOptions):
-    """Everything a pre-training run is a function of; stored in its folder as `training.json`.
+    """Everything that determines a pre-training run; stored in its folder as `training.json`.
 
     `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
     `model` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:

@@ -1,4 +1,4 @@
-"""`report.html` of a pre-training: how it goes while it trains, and in the end what came of it, and why."""
+"""`report.html` of a pre-training: its progress while it trains, and its results at the end."""
 
 import dataclasses
 import math

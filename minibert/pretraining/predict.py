@@ -1,4 +1,4 @@
-"""What a trained run predicts: its metrics on a text, and the gaps that its report shows guesses for."""
+"""Evaluate a trained run on a text, and make the guesses that its report shows."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -200,7 +200,7 @@ def _measured(
     threads: int | None,
     documents: Callable[[Iterable[str | None]], Iterable[str | None]] = iter,
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
-    """Load a run and the text that it is to be measured on, for as long as a block takes."""
+    """Load a run and the text to evaluate it on, for the duration of a block."""
     name = run
     run = folder_of(run)
     corpus, layout, column = text

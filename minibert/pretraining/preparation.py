@@ -1,4 +1,4 @@
-"""From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
+"""Prepare a corpus for pre-training: vocabulary, token shards, and the split by document."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in t
 
 
 def name_of_texts(texts: Sequence[str]) -> str:
-    """Return what stands for texts in memory in the options of a run: their number and their hash.
+    """Return the name of texts in memory in the options of a run: their number and their hash.
 
     Parameters
     ----------

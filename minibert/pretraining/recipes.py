@@ -1,4 +1,4 @@
-"""What goes with a size when the user does not say otherwise, and schedules of sequence lengths."""
+"""Recipes: the default options of each size, and schedules of sequence lengths."""
 
 import math
 from collections.abc import Callable

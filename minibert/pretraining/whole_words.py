@@ -1,4 +1,4 @@
-"""The masked-LM loss of whole words in nats per byte, by which models of different vocabularies compare.
+"""The masked-LM loss of whole words in nats per byte, which compares models of different vocabularies.
 
 The loss at a [MASK] is that of one piece, and a vocabulary of longer pieces has more to guess there. Here all
 pieces of a word are [MASK], and it is the same words whatever the vocabulary: text is cut into windows of

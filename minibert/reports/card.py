@@ -1,4 +1,4 @@
-"""The model card: what a folder to hand on says about its model, as `README.md` in Hugging Face's form."""
+"""The model card: `README.md` of an exported model, in Hugging Face's form."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Pages from templates, in which whatever comes from data is text and nothing else."""
+"""Fill in templates of pages, in which data is always escaped."""
 
 import html
 import json

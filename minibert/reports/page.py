@@ -1,4 +1,4 @@
-"""`report.html`: what came of a fine-tuning, as one file that any browser shows, without network or scripts.
+"""`report.html` of a fine-tuning, one file for any browser, without network or scripts.
 
 What it looks like stands in `templates/`; here is what it says.
 """

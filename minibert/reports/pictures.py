@@ -1,4 +1,4 @@
-"""Where everything of some curves stands in `templates/picture.svg.j2`."""
+"""Compute the positions of curves in `templates/picture.svg.j2`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

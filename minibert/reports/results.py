@@ -1,4 +1,4 @@
-"""What came of a run or a measurement: metrics with intervals, as JSON, as text and as a page to look at."""
+"""The results of a run or an evaluation: metrics with intervals, as JSON, as text and as a page."""
 
 import shutil
 import statistics

@@ -1,4 +1,4 @@
-"""From the scores of tokens to answers: the best spans of all windows of a question, and "no answer".
+"""Choose answers by the scores of tokens: the best spans of all windows of a question, and "no answer".
 
 The score of a span is S.Ti + E.Tj with j >= i (Devlin et al. 2019, section 4.2), that of no answer
 S.C + E.C at [CLS] (section 4.3). Google's run_squad combines the 20 best starts with the 20 best ends; here
@@ -16,7 +16,7 @@ MARGIN = 4  # times as many spans as are wanted, since some have the same text
 
 
 class Candidate(NamedTuple):
-    """A possible answer, as it stands in its paragraph; no answer is "" at no place."""
+    """A possible answer, as its paragraph has it; no answer is "", without a place."""
 
     text: str
     start_logit: float

@@ -1,4 +1,4 @@
-"""Where the windows lie through which a document's words are tagged (Devlin et al. 2019, section 5.3).
+"""Choose the windows in which a document's words are tagged (Devlin et al. 2019, section 5.3).
 
 A document that fits into one sequence is one window: the maximal document context. A longer one gets windows
 that overlap by a third at least, spread evenly. Two neighbours meet in the middle of what they share, for

@@ -1,4 +1,4 @@
-"""Texts longer than a model reads as overlapping windows, each a sequence, in place of a cut.
+"""Read texts that are longer than a sequence as overlapping windows, in place of cutting them.
 
 Every window has [CLS] and [SEP] and begins with the last pieces of the one before. Of a pair the longer text
 is windowed, with the whole shorter one beside it in every window.

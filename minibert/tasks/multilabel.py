@@ -1,4 +1,4 @@
-"""Any number of classes for a text or a pair of texts, from custom tables: a yes or no for each class.
+"""Multi-label classification of texts or pairs of texts, from custom tables.
 
 The model answers at [CLS] as for one class; each of its outputs goes through a logistic function by itself.
 A class is predicted where its probability reaches a threshold, the one that gave the best F1 on dev.

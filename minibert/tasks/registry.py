@@ -1,4 +1,4 @@
-"""The tasks by name. What a task is made of is loaded when it is asked for."""
+"""The tasks by name. The code of a task is loaded when it is created."""
 
 from collections.abc import Mapping
 from importlib import import_module

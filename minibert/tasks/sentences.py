@@ -1,4 +1,4 @@
-"""A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and custom tables.
+"""Classify, or score, sentences and pairs of sentences: GLUE, its stand-ins, and custom tables.
 
 The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
 there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it reads windows of a
@@ -537,7 +537,7 @@ class Sentences(Task):
 
 
 class Glue(Sentences):
-    """A task of GLUE from its official files, or from data that stand in for it.
+    """A task of GLUE from its official files, or from data that replace it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How alike two texts are, each read by itself: the cosine of their vectors, to compare and to search by.
+"""Similarity of texts that are read one by one: the cosine of their vectors, for comparison and search.
 
 Two texts are two sequences, `[CLS] first [SEP]` and `[CLS] second [SEP]`. From pairs with a score the model
 learns the score (`similarity`, `stsb-similarity`); from pairs that belong together (`similar-pairs`) it

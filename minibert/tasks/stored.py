@@ -1,4 +1,4 @@
-"""What lies beside a model and says what it is for: `task.json`, or `tagger.json` beside LSTMs."""
+"""The file beside a model that describes its task: `task.json`, or `tagger.json` beside LSTMs."""
 
 import dataclasses
 import math
@@ -46,7 +46,7 @@ class Stored:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the file that lies beside a model.
+        """Read the file beside a model.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3): `ner`, and own files.
+"""Tag every word by its first piece (Devlin et al. 2019, section 5.3): `ner`, and custom files.
 
 The words around a sentence that are not its own are those of its document, as many as fit; see `contexts`.
 There is no CRF: tags are chosen word by word, and one that contradicts its neighbours is left to the scorer.

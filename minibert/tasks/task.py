@@ -1,4 +1,4 @@
-"""What every downstream task answers: how it reads, asks, decodes, scores and writes.
+"""The interface of a downstream task: reading, features, decoding, scoring and writing.
 
     files -> examples -> features -> (the model) -> outputs -> predictions -> scores, files, mistakes
 

@@ -1,4 +1,4 @@
-"""Texts longer than a model reads: how many are cut, how much of them is not read, and where they are cut."""
+"""Warn of texts longer than a model reads: how many are cut, how much of them, and where."""
 
 from collections.abc import Mapping
 from typing import Any

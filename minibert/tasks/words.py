@@ -1,4 +1,4 @@
-"""Plain text to words, and to what is named in it, by a model that tags words."""
+"""Tag the words of plain text, and list its entities."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

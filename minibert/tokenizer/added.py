@@ -1,4 +1,4 @@
-"""Added tokens: strings that are one piece wherever they stand in a text, before words are cut.
+"""Added tokens: strings that are one piece wherever they occur in a text, found before words are split.
 
 The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`): first the strings that are found
 in the text as it is written, special tokens among them, then in what lies between them those that are found

@@ -1,4 +1,4 @@
-"""Count words: any amount of text to its different words and how often each occurs.
+"""Count the words of any amount of text.
 
 Text comes in pieces of a few megabytes, each counted by the next free thread; memory grows with the number of
 different words, not with the text. The result depends on the text alone: words stand in the order of their

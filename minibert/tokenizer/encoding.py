@@ -1,4 +1,4 @@
-"""What a tokenizer returns: ids, where they stand in the text, and how long texts are cut or windowed.
+"""The output of a tokenizer: ids and their offsets, with long texts cut or in windows.
 
 A core gives the pieces of many texts end to end. Everything here is arithmetic on where texts begin and
 end in that row: no loop over texts, and the same for every core.

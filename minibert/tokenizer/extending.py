@@ -1,4 +1,4 @@
-"""More pieces for a vocabulary that a model was trained with: words that are given, or learned from text.
+"""Extend the vocabulary of a trained model: with given words, or pieces learned from text.
 
 New pieces stand behind the old ones, whose ids stay. A word is cut otherwise than before only if one of its
 pieces then is new: at each place the longest piece is taken, and where that is an old one, it was the longest

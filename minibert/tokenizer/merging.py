@@ -1,4 +1,4 @@
-"""Make the merges of `core/wordpiece.py` without counting the text anew for each of them.
+"""Make the merges of `core/wordpiece.py` without counting the text again for each of them.
 
 `native.Merger` is the twin in C. Gains are kept and serve as bounds, only words that hold a pair are visited,
 and logarithms are made of + - * / alone, which have the same bits everywhere.

@@ -1,4 +1,4 @@
-"""What a vocabulary does to text: how many pieces a word takes, what is unknown, how many nats a byte costs.
+"""Measure a vocabulary on text: pieces per word, unknown words, nats per byte.
 
 Text is words with counts, so a report costs as much as the different words, however long the text is.
 """

@@ -1,4 +1,4 @@
-"""What one version of Unicode says about characters: classes, lower-casing, canonical (de)composition.
+"""The properties of characters in one version of Unicode: classes, lower case, (de)composition.
 
 The facts come from `unicode-15.0.0.txt` beside this file, never from the running Python, so that words and
 ids are the same on every Python. `csrc/wordpiece/unicode.c` is the twin in C, made from the same file.

@@ -1,4 +1,4 @@
-"""Special tokens of BERT that are written out in data: how often, and a sentence about it.
+"""Count BERT's special tokens that are written out in data, and warn of them.
 
 A "[SEP]" in a text is the piece [SEP], as in Hugging Face's tokenizers. In text that was scraped, or that is
 about BERT, that is seldom meant: whoever reads data counts such tokens here, and warns once.

@@ -1,4 +1,4 @@
-"""The training loop, the same for every task: batches, and what is minimised, are given to it.
+"""The training loop, the same for every task, which gives it batches and a loss.
 
 What a step does is in `core/step.py`. A run stops at the end of a step only, and a checkpoint holds all that
 the next step depends on, so a resumed run is exactly the same run.

@@ -448,7 +448,10 @@ def test_classes_of_ones_own_are_in_natural_order():
 
     assert labels("10", "9", "-1", "9") == ("-1", "9", "10")
     assert labels("spam", "ham", "eggs") == ("eggs", "ham", "spam")
-    with pytest.raises(InputError, match=r"All training examples have the label 'spam'; give examples of at least two classes"):
+    with pytest.raises(
+        InputError,
+        match=r"All training examples have the label 'spam'; give examples of at least two classes",
+    ):
         labels("spam", "spam")
 
 

@@ -1,4 +1,4 @@
-"""What JAX makes of batches, functions and processes: rows on devices, compiled code, a mesh."""
+"""The runtime of JAX: rows on devices, compiled functions, a mesh."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

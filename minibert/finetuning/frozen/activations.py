@@ -1,4 +1,4 @@
-"""What a frozen BERT makes of words, computed once for all that is learnt from it (Table 7 of the paper).
+"""Compute a frozen BERT's vectors of words once, for all training on them (Table 7 of the paper).
 
 The vector of a word is that of its first piece, in the window in which the word is asked about.
 """

@@ -1,4 +1,4 @@
-"""What a BERT makes of texts, as it is: vectors of tokens or of whole texts, from any layers.
+"""Compute a BERT's vectors of tokens or of whole texts, from any layers.
 
     texts -> pieces -> batches of neighbours in length -> hidden states -> pool -> vectors in order
 

@@ -121,7 +121,7 @@ def both_schemes(
 
 
 def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) -> None:
-    """Name tags that may be meant as those of entities, and count gold ones that lie in no whole entity."""
+    """Name tags that may be meant as those of entities, and count gold tags of no complete entity."""
     odd: set[str] = set()
     for sentences in (gold, predicted):
         odd.update(looks_odd({tag for tags in sentences for tag in tags}))

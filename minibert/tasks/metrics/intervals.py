@@ -24,7 +24,7 @@ WILSON, BOOTSTRAP, ALIKE = "wilson", "bootstrap", "alike"  # how an interval was
 
 
 class Interval(NamedTuple):
-    """Where a metric would lie with other examples."""
+    """The interval of a metric over other samples of examples."""
 
     low: float
     high: float

@@ -319,7 +319,7 @@ class Kept(NamedTuple):
 
 
 def kept(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Kept:
-    """Count the tags of a scheme, and those of them that lie in no whole entity.
+    """Count the tags of a scheme, and those that belong to no complete entity.
 
     Parameters
     ----------
