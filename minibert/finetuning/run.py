@@ -32,6 +32,7 @@ from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.model.ops import Ops
 from minibert.reports import results
+from minibert.reports.contents import Evaluation, Prediction, Truncated
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.stored import OPTIONS_FILE
@@ -190,7 +191,7 @@ class _EvaluationRequest:
         """Yield the prediction of each example."""
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
 
-    def truncated(self) -> dict[str, Any]:
+    def truncated(self) -> Truncated:
         """Warn of texts that were cut, and return their counts for the report; {} if none were."""
         truncated = warn_of_truncation({self.split: self.cuts}, self.first.config.P)
         return {"truncated": truncated} if truncated else {}
@@ -206,7 +207,7 @@ def evaluate(
     threads: int | None = None,
     dtype: str = "float32",
     show: bool = False,
-) -> dict[str, Any]:
+) -> Evaluation:
     """Compute the official metrics of one fine-tuned model, or of several that are averaged.
 
     Parameters
@@ -248,7 +249,7 @@ def evaluate(
     bag = bag_of_words_in(first.folder, first.labels)
     measured = Measured(first.task, first.labels, asked.examples, predictions, bag)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
-    return report | asked.truncated() | {"split": split, "models": asked.folders}
+    return {**report, **asked.truncated(), "split": split, "models": asked.folders}
 
 
 def predict(
@@ -361,7 +362,7 @@ def classify(
     engine: str = "auto",
     threads: int | None = None,
     cuts: Truncation | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Prediction]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
 
     Parameters

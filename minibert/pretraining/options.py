@@ -32,7 +32,7 @@ PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it i
 IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", "keep_accents", "segmented")
 
 
-@dataclass(frozen=True)
+@dataclass
 class PretrainOptions(RunOptions):
     """Everything that determines a pre-training run; stored in its folder as `training.json`.
 
@@ -136,7 +136,7 @@ class PretrainOptions(RunOptions):
     max_predictions_per_seq: int | None = option(
         None, "most tokens to predict in a sequence", AT_MOST, default="`masked_lm_prob` of `seq_length`"
     )
-    whole_word_mask: bool = option(False, "mask all pieces of a word or none")
+    whole_word_mask: bool = option(False, "mask all pieces of a word, or none")
     dupe_factor: int = option(
         0, "0: new masks in every pass over the text; N: N fixed copies in turn, as in Google's code", COUNT
     )

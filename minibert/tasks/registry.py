@@ -143,7 +143,7 @@ def create(
     name : str
         One of `TASKS`.
     columns : mapping, optional
-        Of a custom table: the name or number of each column that is needed; also "delimiter" and "header"
+        Columns of a custom table, each by name or number; also "delimiter" and "header"
         (yes or no).
     long : LongTexts, optional
         How long texts become windows; cut by default.
