@@ -390,9 +390,9 @@ def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     assert "step-000000006" in before.name
     last.unlink()  # as if the run had been killed in its last steps
     shards.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="shards is not there, .* or name their folder with `shards`"):
+    with pytest.raises(InputError, match="shards' is not there, .* or name their folder with `shards`"):
         evaluate(run, targets=50, engine="numpy")
-    with pytest.raises(InputError, match="shards is not there, .* or name their folder with `shards`"):
+    with pytest.raises(InputError, match="shards' is not there, .* or name their folder with `shards`"):
         pretrain(PretrainOptions.resumed(run / "training.json"), run, resume=True, show=False)
     resumed = PretrainOptions.resumed(run / "training.json", shards=str(tmp_path / "moved"))
     pretrain(resumed, run, resume=True, show=False)
