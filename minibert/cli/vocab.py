@@ -92,7 +92,10 @@ def run(arguments: Namespace) -> None:
 
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
-        what = f"--report-on learns no vocabulary, so {' and '.join(map(flags.flag_of, given))} has no effect"
+        have = "has" if len(given) == 1 else "have"
+        what = (
+            f"--report-on learns no vocabulary, so {' and '.join(map(flags.flag_of, given))} {have} no effect"
+        )
         raise InputError(f"{what}; leave that out, or learn one with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])

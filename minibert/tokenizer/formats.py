@@ -363,7 +363,7 @@ def _part(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
 def _of_kind(value: Any, kind: Any, where: str) -> Any:
     """Return a value; raise InputError when it is of another type."""
     if not fits(value, kind):
-        raise InputError(f"{short(value)} is not {words(kind)}; restore the file.", where=where)
+        raise InputError(f"{where} is {short(value)}; expected {words(kind)}.")
     return value
 
 

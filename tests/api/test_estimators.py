@@ -859,7 +859,7 @@ def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
 
 def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
     tags = [["O"] * len(row) for row in WORDS]
-    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give dev"):
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another share, or give dev"):
         minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
     pairs = [("the same", text) for text in FEW]
     with pytest.raises(
