@@ -142,6 +142,10 @@ class RunError(RuntimeError):
     """
 
 
+class StopTraining(Exception):
+    """Raise this in `on_log`: the run ends with that step, and is finished like any other."""
+
+
 class OutOfMemory(MemoryError):
     """Report that a device has too little memory for a computation."""
 
