@@ -417,9 +417,9 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
 
 
 def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
-    with pytest.raises(InputError, match="^Row 1 of X has an empty sentence, or one without a piece"):
+    with pytest.raises(InputError, match="^row 1 of X: a text is empty, or has no piece"):
         minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
-    with pytest.raises(InputError, match="^The training examples have 1 label"):
+    with pytest.raises(InputError, match="^All training examples have the label"):
         minibert.TextClassifier(model).fit(["a", "the"] * 9, ["x"] * 18)
     with pytest.raises(TypeError, match=r"TextClassifier\(\) has no argument 'epoch'; did you mean epochs\?"):
         minibert.TextClassifier(model, epoch=2)
@@ -430,7 +430,7 @@ def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
 
 
 def test_a_warning_about_rare_classes_names_rows(model):
-    rare = r"'once' with 1 to learn from \(row 3 of X\) and 0 to measure on"
+    rare = r"'once' has 1 in train \(row 3 of X\) and 0 in dev"
     labels = ["x", "y", "x", "once", *"yx" * 8]
     with pytest.warns(UserWarning, match=rare):
         minibert.TextClassifier(model, max_steps=1, engine="numpy").fit(TEXTS[:20], labels)
@@ -764,7 +764,7 @@ def test_an_error_of_dev_names_dev_and_that_of_a_share_its_argument(model):
     with pytest.raises(InputError, match="dev: Row 1 of X is missing"):
         classifier.fit(FEW, alternating("x", "y"), dev=(["a", None], ["x", "y"]))
     (few := minibert.TextClassifier(model, **STEP)).split_dev = 0.01
-    with pytest.raises(InputError, match="split_dev=0.01 of 12 examples leaves one part empty"):
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 examples leaves train or dev empty"):
         few.fit(FEW, alternating("x", "y"))
 
 
@@ -868,18 +868,18 @@ def test_questions_about_one_paragraph_need_others_and_no_docstart(model):
         minibert.QuestionAnswerer(model, **STEP).fit(rows, ["the whale"] * 12)
     assert "DOCSTART" not in str(found.value)
     with pytest.raises(
-        InputError, match="split_dev=0.01 of 12 examples leaves one part empty; give another, or"
+        InputError, match="split_dev=0.01 of 12 examples leaves train or dev empty; give another share, or"
     ):
         minibert.QuestionAnswerer(model, **STEP, split_dev=0.01).fit(QUESTIONS, ["the whale"] * 12)
 
 
 def test_what_leaves_a_part_empty_is_said_of_tags_and_pairs(model):
     tags = [["O"] * len(row) for row in WORDS]
-    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another, or give dev"):
+    with pytest.raises(InputError, match="split_dev=0.01 of 12 .* empty; give another share, or give dev"):
         minibert.TokenTagger(model, **STEP, split_dev=0.01).fit(WORDS, tags)
     pairs = [("the same", text) for text in FEW]
     with pytest.raises(
-        InputError, match="Pairs with one first text are not divided: add pairs with other first"
+        InputError, match="Pairs with the same first text are not divided: add pairs with other first"
     ):
         minibert.TextRegressor(model, **STEP).fit(pairs, range(12))
 

@@ -232,9 +232,7 @@ def _write(path, data):
 def test_a_line_of_more_than_16_mib_is_refused_by_its_number(tmp_path, monkeypatch, capsys):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\r\ntwo\n" + b"a " * (LONGEST_LINE // 2 + 40_000))
-    expected = (
-        "line 3 has more than 16 MiB; a file of lines is expected: break it into lines, e.g. with fold -s."
-    )
+    expected = "line 3: the line has more than 16 MiB; a file of lines is expected: break it into lines"
     for read in (numbered_lines, lambda path: text_lines(str(path))):
         with pytest.raises(InputError, match=re.escape(f"{path}, {expected}")):
             list(read(path))

@@ -293,7 +293,7 @@ def test_a_missing_config_or_one_beside_resume_is_refused(tmp_path, capsys):
     words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
     assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
     line = ends_badly(capsys, 2, *words, "--resume")
-    assert "--config is for a new run, and --resume has the options of its own; leave one out." in line
+    assert "--config is for a new run, and --resume keeps the old ones; leave one of them out." in line
 
 
 def test_options_in_python_come_from_a_file_as_well(tmp_path):

@@ -55,10 +55,13 @@ def test_a_vocabulary_counts_the_texts_and_not_the_json(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"txt": "a", "id": 1}, "line 2 has no column 'text', but txt, id; did you mean column='txt'?"),
+        (
+            {"txt": "a", "id": 1},
+            "line 2: there is no column 'text', only txt, id; did you mean column='txt'?",
+        ),
         (
             {"body": "a"},
-            "line 2 has no column 'text', but body; name the one that has the text with `column`.",
+            "line 2: there is no column 'text', only body; name the one that has the text with `column`.",
         ),
         ({"text": ["a"]}, "line 2: 'text' is ['a'], expected a text or null."),
     ],
@@ -72,7 +75,7 @@ def test_a_line_without_a_text_says_what_it_has(row, said, tmp_path):
 
 def test_a_line_that_is_no_json_is_told_by_its_number(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\nplain text\n')
-    with pytest.raises(InputError, match=r"a\.jsonl, line 2 is not JSON \(.*\); one object a line"):
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON \(.*\); each line has to be"):
         list(sentences(tmp_path / "a.jsonl"))
 
 
@@ -251,7 +254,7 @@ def test_numbered_column_reads_a_table_without_header(tmp_path):
 def test_table_with_another_delimiter_is_read_by_its_header(tmp_path, sign):
     (tmp_path / "a.csv").write_text(f'id{sign}body\n1{sign}"One, two."\n2{sign}Three.\n')
     assert list(sentences(tmp_path / "a.csv", column="body")) == ["One, two.", None, "Three."]
-    with pytest.raises(InputError, match="no column 'text', but id, body; name the one"):
+    with pytest.raises(InputError, match="no column 'text', only id, body; name the one"):
         list(sentences(tmp_path / "a.csv"))
 
 
@@ -264,7 +267,7 @@ def test_a_paragraph_a_line_stays_one_document_in_a_cell(tmp_path):
 
 def test_unquoted_commas_are_refused_by_their_line(tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,One.\n2,Well, no.\n")
-    with pytest.raises(InputError, match=r"a\.csv, line 3 has 3 columns where the first row has 2; write a"):
+    with pytest.raises(InputError, match=r"a\.csv, line 3: 3 columns where the first row has 2; put texts"):
         list(sentences(tmp_path / "a.csv"))
 
 

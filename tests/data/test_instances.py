@@ -506,7 +506,7 @@ def test_texts_that_give_no_instances_are_refused(shards, tmp_path):
     lines = write_shards(numbered_text([5], [6], [7]), NUMBERED, tmp_path / "lines")
     with pytest.raises(InputError, match="No document has two sentences"):
         made_from(lines)
-    with pytest.raises(InputError, match="belong to another vocabulary"):
+    with pytest.raises(InputError, match="were made with another vocabulary"):
         Instances(shards, [0, 1], Tokenizer([*SPECIAL_TOKENS, "a"]))
 
 
@@ -531,9 +531,7 @@ def test_a_split_holds_out_documents_evenly_and_never_too_few():
     ):
         with pytest.raises(InputError, match=rf"^The text is {text}, which is too few.* {advice}\.$"):
             split_documents(int(text[0]))
-    with pytest.raises(
-        InputError, match="1 document, which is too few: 1 to learn from and 1 to hold out are"
-    ):
+    with pytest.raises(InputError, match="1 document, which is too few: 1 to train on and 1 to hold out are"):
         split_documents(1, next_sentence=False)
     with pytest.raises(InputError, match="held_out=1"):
         split_documents(100, 1)

@@ -131,13 +131,13 @@ def test_other_tags_are_taken_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     "text, options, sentence",
     [
-        ("a O\nb X O\n", {}, r"line 2 has 3 columns and the lines before have 2; one word a line"),
+        ("a O\nb X O\n", {}, r"line 2: 3 columns where the lines before have 2; each line has"),
         ("a O\nb NN\n", {}, r"line 2: the tag 'NN' is neither O nor B-TYPE nor I-TYPE"),
         ("a O\nb B-\n", {}, r"line 2: the tag 'B-' is neither"),
         ("sentence\tlabel\nfine\t1\n", {}, r"line 1: the tag 'label' is neither"),
-        ("a O\n", {"words": 3}, r"line 1 has no column 3, only 2; give another"),
-        ("a O\n", {"tags": 0}, r"line 1 has no column 0, only 2; give another"),
-        ("\n-DOCSTART- O\n\n# a\n", {}, r"holds no sentence"),
+        ("a O\n", {"words": 3}, r"line 1: there is no column 3, only 2; give another"),
+        ("a O\n", {"tags": 0}, r"line 1: there is no column 0, only 2; give another"),
+        ("\n-DOCSTART- O\n\n# a\n", {}, r"no sentence was found"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path, text, options, sentence):

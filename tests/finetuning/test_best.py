@@ -84,7 +84,7 @@ def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
     damage(out / "best" / name)
     there = names_in(out)
     with pytest.raises(
-        InputError, match=rf"best/{name} .*; put an intact copy there and go on with resume=True"
+        InputError, match=rf"best/{name} .*; put an intact copy there and continue with resume=True"
     ):
         finetune(options, out, resume=True, show=False)
     assert names_in(out) == there and "goes on" not in capsys.readouterr().err  # no epoch is left
@@ -231,7 +231,7 @@ def test_a_sweep_does_not_deliver_a_finished_run_that_was_damaged(model, sst2, t
     sound = (folder / "model.safetensors").read_bytes()
     damage(folder / "model.safetensors")
     with pytest.raises(
-        InputError, match=f"model.safetensors is .*; remove {folder} and go on with resume=True"
+        InputError, match=f"model.safetensors is .*; remove {folder} and continue with resume=True"
     ):
         finetune(options, out, resume=True, show=False)
     assert not (out / "model.safetensors").exists()

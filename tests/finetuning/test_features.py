@@ -285,15 +285,13 @@ def test_vectors_are_those_of_the_encoder_whatever_stands_on_it(model, tokenizer
 def test_a_model_without_a_pooler_has_no_pooled_vectors(folder, model, tmp_path, capsys):
     bare = Bert.from_pretrained(folder, "numpy")
     bare.missing = ("bert.pooler.dense.weight", "bert.pooler.dense.bias")
-    with pytest.raises(
-        InputError, match="pool='pooled' needs a pooler, which this model does not have; choose"
-    ):
+    with pytest.raises(InputError, match="pool='pooled' needs a pooler, which this model lacks; choose"):
         Extractor(bare, pool="pooled")
     np.testing.assert_array_equal(vectors_of(bare, TEXTS), vectors_of(model, TEXTS))
     bare.save_pretrained(tmp_path / "bare")
     words = ["features", "rome", "--model", tmp_path / "bare", "--out", tmp_path / "v.npy"]
     line = ends_badly(capsys, 2, *map(str, words), "--pool", "pooled")
-    assert "--pool pooled needs a pooler, which this model does not have; choose another pool." in line
+    assert "--pool pooled needs a pooler, which this model lacks; choose another pool." in line
 
 
 # The command

@@ -134,8 +134,8 @@ def test_tasks_with_other_answers_are_refused(rte, task, other, message, monkeyp
 def test_a_joint_run_measures_its_own_task_and_tells_the_shares(model, rte, snli, tmp_path, capsys):
     options = small_options(model, rte, "rte", epochs=1, also={"snli": snli}, also_examples=50)
     report = finetune(options, tmp_path, show=True)
-    shares = "90 examples to learn from (40 of rte, 50 of snli)"
-    assert f"{shares}, 40 to measure on" in capsys.readouterr().err
+    shares = "90 training examples (40 of rte, 50 of snli)"
+    assert f"{shares}, 40 in dev" in capsys.readouterr().err
     assert report["train_tasks"] == {"rte": 40, "snli": 50} and report["train_examples"] == 90
     assert report["examples"] == 40 and report["steps"] == 6  # of 16 examples
     assert sum(report["train_classes"].values()) == 90

@@ -276,7 +276,9 @@ def test_a_model_of_texts_and_one_of_pairs_make_no_ensemble(run, tmp_path):
     said = json.loads((pair / "task.json").read_text())
     (pair / "task.json").write_text(json.dumps(said | {"columns": {"second": "b"}}))
     models = [Finetuned.from_pretrained(folder, "numpy") for folder in (single, pair)]
-    with pytest.raises(InputError, match="single and .*pair can't be averaged.* texts, single or in pairs"):
+    with pytest.raises(
+        InputError, match="single' and '.*pair' can't be averaged.* texts, single or in pairs"
+    ):
         predicting.check_ensemble(models)
     predicting.check_ensemble(models[:1] * 2)
 

@@ -284,7 +284,9 @@ def test_options_that_fit_nothing_are_refused(given, message):
 
 
 def test_a_stride_as_long_as_the_room_is_refused(model, data):
-    with pytest.raises(InputError, match=r"stride=10 leaves no new piece to a window that has room for 10"):
+    with pytest.raises(
+        InputError, match=r"stride=10 is not less than the 10 pieces that a window has room for"
+    ):
         prepare(options(model, data, stride=10))
     assert prepare(options(model, data, stride=9)).task.long.stride == 9
     assert prepare(options(model, data, stride=None)).task.long.stride == 2  # a quarter
@@ -293,15 +295,15 @@ def test_a_stride_as_long_as_the_room_is_refused(model, data):
 @pytest.mark.parametrize(
     ("task", "why"),
     [
-        ("ner", "has windows already"),
-        ("squad1", "has windows already"),
-        ("swag", "reads each of its choices"),
+        ("ner", "has its own windows"),
+        ("squad1", "has its own windows"),
+        ("swag", "reads each choice"),
         ("similarity", "compares vectors of"),
     ],
 )
 def test_tasks_without_a_text_of_any_length_are_refused(task, why, model, tmp_path):
     write_swag(tmp_path)
-    with pytest.raises(InputError, match=rf"long='windows' is for tasks .* and {task} {why}"):
+    with pytest.raises(InputError, match=rf"long='windows' is for tasks .* but {task} {why}"):
         prepare(FinetuneOptions(task, tmp_path, model, long="windows"))
 
 

@@ -506,7 +506,7 @@ def test_invalid_bytes_in_words_that_are_not_split_count_too(core, compat):
         (
             ["w1"],
             {"stride": 7, "max_length": 9},
-            "stride=7 leaves no new piece to a window that has room for 7",
+            "stride=7 is not less than the 7 pieces that a window has room for",
         ),
         (["w1"], {"stride": 1, "max_length": 9, "pairs": ["w1"]}, "stride=1 makes windows of one text"),
         (["w1"], {"threads": 0}, "threads=0 is not possible; give a whole number, at least 1"),

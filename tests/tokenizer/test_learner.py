@@ -423,7 +423,7 @@ def test_progress_ends_at_the_vocabulary_size(core):
         (LOW, {"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
         ({"a": 2**63}, {}, "the count of 'a' is 9223372036854775808; give integers below 2\\*\\*63"),
         ({"a": 2, 7: 2}, {}, "the word 7 is not a string; give strings with their counts"),
-        (["a"], {}, "'a'. tells no counts of words; give what count_words gives"),
+        (["a"], {}, "'a'. has no counts of words; give what count_words returns"),
         ({"a": 1.5}, {}, "the count of 'a' is 1.5; give integers"),
         ({"a": 2**60, "b": 2**60}, {}, "word_counts adds up to more than 2\\*\\*60 characters"),
     ],

@@ -354,7 +354,7 @@ def test_score_cola_prints_matthews(tmp_path, capsys):
     [
         ([("id", "label"), ("0", "1")], "begins with id, label; the columns index and prediction"),
         ([], "begins with nothing"),
-        ([("index", "prediction"), ("0", "1", "1")], "line 2 has 3 columns"),
+        ([("index", "prediction"), ("0", "1", "1")], "line 2: 3 columns"),
         ([("index", "prediction"), ("0", "1"), ("0", "1")], "line 3: the index '0' has a prediction"),
         (
             [("index", "prediction"), ("0", "yes")],
