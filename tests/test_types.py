@@ -37,6 +37,7 @@ def silenced(settings: dict) -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_type_checker_is_silenced_at_most_forty_times():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
     assert settings["strict"]
@@ -85,6 +86,7 @@ def errors_of_user(folder, *flags, **variables):
     return errors
 
 
+@pytest.mark.thorough
 def test_a_misspelt_option_is_reported_to_whoever_uses_the_package(tmp_path):
     errors = errors_of_user(tmp_path, PYTHONPATH=str(ROOT))
     assert '"setps"' in errors[0]

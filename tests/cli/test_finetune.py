@@ -231,6 +231,7 @@ def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_p
         assert {line.partition("%  ")[2] for line in printed.splitlines()} == {"é", r"\u20ac \ud83d\ude00"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 def test_half_a_character_is_written_as_json_has_it_in_the_locales_of_containers(model, tmp_path, locale):
     lines = [

@@ -57,6 +57,7 @@ def report_of(folder):
 # metrics and options
 
 
+@pytest.mark.thorough
 def test_of_the_options_only_those_that_differ_are_listed(tuned, pretrained):
     found = compare([tuned / "long", tuned / "short"]).to_json()["options"]
     assert {name: found[name][1] for name in ("seed", "epochs", "learning_rates")} == {

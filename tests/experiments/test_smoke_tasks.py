@@ -38,6 +38,7 @@ def read(made, name, split):
     return create(task, columns).read(made / name, split)
 
 
+@pytest.mark.representatives(name="pair")
 @pytest.mark.parametrize("name", TASKS)
 def test_tasks_read_as_many_examples_as_were_asked_for_and_none_twice(made, name):
     for split, count in SIZES.items():
@@ -47,6 +48,7 @@ def test_tasks_read_as_many_examples_as_were_asked_for_and_none_twice(made, name
         assert len(set(examples)) == len(examples) == count
 
 
+@pytest.mark.thorough
 def test_the_same_arguments_give_the_same_bytes_and_another_seed_others(made, tmp_path):
     smoke_tasks.make(tmp_path / "again", **SIZES)
     smoke_tasks.make(tmp_path / "other", seed=1, **SIZES)
@@ -73,6 +75,7 @@ def where(chapters, text):
     return {number for number, lines in enumerate(chapters) if f"\n{text}\n" in "\n".join(["", *lines, ""])}
 
 
+@pytest.mark.thorough
 def test_half_of_the_pairs_follow_and_the_others_are_of_the_same_chapter(made, chapters):
     for split in SIZES:
         pairs = read(made, "pair", split)
@@ -83,6 +86,7 @@ def test_half_of_the_pairs_follow_and_the_others_are_of_the_same_chapter(made, c
             assert where(chapters, one.first) & where(chapters, one.second), one
 
 
+@pytest.mark.thorough
 def test_no_chapter_is_in_train_and_dev_and_both_are_of_all_authors(made, chapters):
     found = {}
     for split in SIZES:
@@ -95,6 +99,7 @@ def test_no_chapter_is_in_train_and_dev_and_both_are_of_all_authors(made, chapte
         assert len(set(of)) >= 8
 
 
+@pytest.mark.thorough
 def test_sentences_are_by_the_author_who_is_their_label(made, chapters):
     first = {
         "Austen": (0, 129),

@@ -178,6 +178,7 @@ def test_a_text_of_several_classes_counts_as_its_rarest():
     assert balance.groups(options("multilabel"), examples) is None
 
 
+@pytest.mark.representatives(bilstm=False)
 @pytest.mark.parametrize("bilstm", [False, True])
 def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, tmp_path, monkeypatch, bilstm):
     given = dict(sampling="balanced", class_weights="balanced", bilstm=bilstm, max_steps=9, epochs=3)
@@ -209,6 +210,7 @@ def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, t
 # LSTMs
 
 
+@pytest.mark.thorough
 def test_lstms_are_trained_saved_and_loaded_again(model, sst2, tmp_path, capsys):
     out = tmp_path / "run"
     finetune(small_options(model, sst2, bilstm=True, epochs=6), out)

@@ -220,6 +220,7 @@ def test_a_model_of_pairs_is_asked_for_scores_too(together, tmp_path):
     assert found["scores"].keys() == {"spearman", "pearson"}
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_cut_off_ends_with_the_same_bytes(model, tmp_path, monkeypatch):
     data = write_pairs(tmp_path / "data", scored=False)
     options = small_options(model, data, "similar-pairs", epochs=1, checkpoint_steps=4)

@@ -89,6 +89,7 @@ def test_classes_of_characters_are_those_of_unicode():
     assert len(refiled) <= MAY_DIFFER, refiled
 
 
+@pytest.mark.thorough
 def test_every_character_has_the_lower_case_of_unicode():
     different = [
         hex(code)
@@ -99,6 +100,7 @@ def test_every_character_has_the_lower_case_of_unicode():
     assert len(different) <= MAY_DIFFER, different
 
 
+@pytest.mark.thorough
 def test_every_character_decomposes_and_composes_as_unicode_says():
     """Stable from version to version: no Python may differ on what both know."""
     for code in known_to_both():
@@ -110,6 +112,7 @@ def test_every_character_decomposes_and_composes_as_unicode_says():
         assert (unicode.flags(code) & unicode.DECOMPOSES > 0) == (decomposed != character), hex(code)
 
 
+@pytest.mark.thorough
 def test_cased_and_ignorable_characters_decide_where_a_sigma_is_final():
     wrong = []
     for code in known_to_both():

@@ -119,6 +119,7 @@ def test_dropout_multiplies_with_the_mask_of_the_reference_to_the_bit(columns, d
     assert np.array_equal(NUMBA._dropout_backward(x, saved), expected)
 
 
+@pytest.mark.representatives(dtype="float32")
 @every_dtype
 def test_updates_are_those_of_the_reference(dtype):
     decayed = np.array([[3, 70], [70, 71], [90, 200]])
@@ -168,6 +169,7 @@ def test_attention_of_a_packed_batch_is_that_of_each_sequence_alone(lengths, cau
         assert np.array_equal(y[part], alone)
 
 
+@pytest.mark.representatives(dtype="float32")
 @every_dtype
 def test_attention_with_extreme_scores_picks_one_key(dtype):
     q, k, v = draw(3, 6, 2, 4, dtype=dtype)
@@ -188,6 +190,7 @@ def test_what_is_hidden_may_be_anything():
 # Matmul
 
 
+@pytest.mark.representatives(dtype="float32")
 @every_dtype
 @pytest.mark.parametrize(
     ("M", "N", "K"), [(1, 1, 1), (61, 99, 37), (3, 200, 24), (8, 4, 64), (5, 7, 0), (128, 300, 600)]
@@ -258,6 +261,7 @@ def test_200_steps_with_dropout_stay_within_the_rounding_of_float32():
         assert relative(mine, truth) < 1e-12
 
 
+@pytest.mark.representatives(dtype="float32")
 @every_dtype
 def test_the_number_of_threads_changes_no_bit(dtype, many_ranges):
     one, *others = (trained(engines.create("numba", threads=count), dtype, 3) for count in (1, 2, 3, 7))
