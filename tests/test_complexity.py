@@ -174,6 +174,7 @@ def _longer(scan, pattern, number, n):
 FOUND = list(expressions())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("file", "method", "pattern"), [one for one in FOUND if one[2]])
 def test_regular_expression_takes_linear_time(file, method, pattern):
     assert is_linear_expression(pattern, method)
@@ -467,6 +468,7 @@ def test_time_grows_with_the_input(name, tmp_path):
     assert is_linear(lambda n: CASES[name](n, tmp_path))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "planted",
     [
