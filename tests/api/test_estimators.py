@@ -106,8 +106,11 @@ def test_labels_come_back_as_they_were_given(model, labels, tmp_path):
     "table",
     [
         lambda **columns: Table(**columns),
-        lambda **columns: UserDict(columns),
-        lambda **columns: {name: np.array(values) for name, values in columns.items()},
+        pytest.param(lambda **columns: UserDict(columns), marks=pytest.mark.thorough),
+        pytest.param(
+            lambda **columns: {name: np.array(values) for name, values in columns.items()},
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_table_is_read_by_the_names_of_its_columns(model, fitted, table):

@@ -118,6 +118,7 @@ def test_documents_of_wikitext_begin_at_titles_and_not_at_blank_lines(tmp_path):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "layout", "documents"),
     [

@@ -115,6 +115,7 @@ def test_sentences_are_by_the_author_who_is_their_label(made, chapters):
         assert not re.search(r"Emma|Ahab|Turnbull|Piedro", one.first)
 
 
+@pytest.mark.thorough
 def test_the_answer_fills_the_gap_with_a_name_of_the_sentences_before(made, chapters):
     whole = [" ".join(lines) for lines in chapters]
     for one in read(made, "spans", "dev"):
@@ -125,6 +126,7 @@ def test_the_answer_fills_the_gap_with_a_name_of_the_sentences_before(made, chap
         assert any(printed in chapter for chapter in whole), printed
 
 
+@pytest.mark.thorough
 def test_names_have_the_types_a_reader_would_give(made, chapters):
     printed = {re.sub(r"\s", "", line.lower()) for lines in chapters for line in lines}
     known = {
@@ -144,6 +146,7 @@ def test_names_have_the_types_a_reader_would_give(made, chapters):
     assert len(seen) > 2 and seen == {word: known[word] for word in seen}
 
 
+@pytest.mark.thorough
 def test_files_are_in_the_official_layouts(made):
     first = (made / "names/eng.train").read_text().split("\n")[:3]
     assert first[:2] == ["-DOCSTART- -X- O O", ""] and re.fullmatch(

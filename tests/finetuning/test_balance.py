@@ -139,6 +139,7 @@ def test_weights_of_no_class_and_of_no_classes_are_refused(model, sst2, tmp_path
     assert not (tmp_path / "run" / "finetune.json").exists()
 
 
+@pytest.mark.thorough
 def test_weights_change_what_a_step_learns_and_what_is_unknown_still_weighs_nothing(model, sst2, tmp_path):
     head, sequence = Head("classify", 2), Sequence([2, 3], [0, 0])
     batch = TaskBatch.pack_features([Feature((sequence,), label, None) for label in (1, None, 0, 1)], head)
@@ -178,7 +179,7 @@ def test_a_text_of_several_classes_counts_as_its_rarest():
     assert balance.groups(options("multilabel"), examples) is None
 
 
-@pytest.mark.representatives(bilstm=False)
+@pytest.mark.thorough
 @pytest.mark.parametrize("bilstm", [False, True])
 def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, tmp_path, monkeypatch, bilstm):
     given = dict(sampling="balanced", class_weights="balanced", bilstm=bilstm, max_steps=9, epochs=3)

@@ -74,7 +74,7 @@ FILES = [
 ]
 
 
-@pytest.mark.representatives(approach="whole", damage=flip)
+@pytest.mark.representatives(approach="whole", name="model.safetensors", damage=flip)
 @pytest.mark.parametrize("damage", [flip, halve, os.unlink], ids=["flipped", "cut", "missing"])
 @pytest.mark.parametrize(("approach", "name"), FILES)
 def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
@@ -201,7 +201,7 @@ def test_an_epoch_replaced_after_the_checkpoint_counts_as_sound(model, sst2, tmp
     assert "damaged" not in capsys.readouterr().err
 
 
-@pytest.mark.representatives(later=0.95)
+@pytest.mark.thorough
 @pytest.mark.parametrize("later", [0.95, 0.7])
 def test_a_better_epoch_saves_a_run_whose_best_is_damaged(model, sst2, tmp_path, monkeypatch, capsys, later):
     options, out = small_options(model, sst2, epochs=3, checkpoint_steps=4), tmp_path / "run"

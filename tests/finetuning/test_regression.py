@@ -52,6 +52,7 @@ def test_numbers_of_any_size_are_learnt(model, tmp_path, low, high):
     assert asked(tmp_path / "run", "the film is dull") == pytest.approx(low, abs=0.4 * (high - low))
 
 
+@pytest.mark.thorough
 def test_reports_hold_errors_beside_those_of_the_mean(run):
     report = report_in(run)
     predictions = [one["value"] for one in json.loads((run / "dev_predictions.json").read_text())]

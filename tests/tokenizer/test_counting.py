@@ -254,7 +254,7 @@ def test_ctrl_c_ends_the_counting(tmp_path):
 # One result, whatever happens around it
 
 
-@pytest.mark.representatives(objective="likelihood")
+@pytest.mark.thorough
 @needs_c
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_threads_and_the_order_of_files_change_no_byte_of_the_vocabulary(tmp_path, objective):

@@ -16,6 +16,7 @@ def test_c_and_python_agree_on_a_round_of_random_texts(number):
     assert str(run_round(20181011, number)) == "None"
 
 
+@pytest.mark.thorough
 def test_rounds_depend_on_seed_and_number_alone():
     assert run_round(7, 3, core="python") is None
     draws = [fuzz_tokenizer.random_text(fuzz_tokenizer.random.Random("7 3")) for _ in range(2)]

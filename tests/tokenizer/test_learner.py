@@ -253,7 +253,7 @@ def test_the_order_of_the_words_does_not_matter(word_counts, random, objective):
     )
 
 
-@pytest.mark.representatives(objective="likelihood")
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_hash_seed_does_not_matter(objective):
     text = "the cat sat on the mat and the rat ate the fat hat that the bat spat at"
@@ -345,6 +345,7 @@ def test_words_that_become_unknown_are_told_of_where_they_are_many(rare, told):
     assert [str(one.message)[:17] for one in said] == ["1.0% of the words"] * told
 
 
+@pytest.mark.thorough
 def test_alphabets_of_thousands_of_characters_are_learned_from():
     words = {"a" + chr(code): 2 for code in range(0x4E00, 0x4E00 + 3000)}
     vocab = learn_vocab(words, 10_000, alphabet_limit=5000)

@@ -80,6 +80,7 @@ def from_the_running_python(character):
     return flags
 
 
+@pytest.mark.thorough
 def test_classes_of_characters_are_those_of_unicode():
     refiled = [
         hex(code)
@@ -234,6 +235,7 @@ def test_the_official_test_of_normal_forms_passes():
     assert n_lines > 18_000
 
 
+@pytest.mark.thorough
 def test_the_c_header_is_made_without_the_package(tmp_path):
     header = tmp_path / "unicode_tables.h"
     command = [sys.executable, "-I", "-S", SCRIPTS / "unicode_tables.py", unicode.TABLE, header]

@@ -482,7 +482,7 @@ def batches(head=None, masked=4):
     return [random_task_batch(size, head, rng) for size in sizes]
 
 
-@pytest.mark.representatives(masked=4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("masked", [0, 1, 4])
 def test_what_rows_hold_comes_back_in_the_order_of_the_batch(masked):
     ops = JaxOps()
