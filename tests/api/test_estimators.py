@@ -135,6 +135,7 @@ def test_dev_of_its_own_is_measured_on_instead(model):
     )
 
 
+@pytest.mark.thorough
 def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
     pairs, same = (
         list(zip(TEXTS, TEXTS[1:], strict=False)),

@@ -417,8 +417,8 @@ def engine_in(dtype):
     return engines.create("cpp", 2, dtype)
 
 
-@pytest.mark.representatives(engine="numpy")
-@pytest.mark.representatives(engine=["numba", "cpp"], head=HEADS["classify"])
+@pytest.mark.representatives(head=HEADS["classify"])
+@pytest.mark.representatives(engine="numpy", head=[HEADS["span"], HEADS["tag"], HEADS["regress"]])
 @every_engine
 @every_head
 def test_every_head_learns_a_batch_by_heart(head, engine):

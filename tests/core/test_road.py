@@ -97,6 +97,7 @@ def test_road_refuses_in_one_sentence(alone, arguments, sentence):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_road_runs_in_this_process(alone, tmp_path, monkeypatch, capsys):
     words = ["core", alone / "text.txt", "--steps", 6, "--out", tmp_path / "m"]
     monkeypatch.setattr(sys, "argv", list(map(str, words)))

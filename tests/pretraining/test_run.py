@@ -354,7 +354,6 @@ def unusual(run):
     return Pretraining(options, prepare_text(options, run, False), Ops())
 
 
-@pytest.mark.thorough
 def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     state = unusual.start()
     config, optimizer = state.params.config, state.optimizer
