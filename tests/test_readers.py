@@ -478,6 +478,7 @@ def place(genuine, request, tmp_path) -> Path:
     return at
 
 
+@pytest.mark.representatives(reader=READERS[::3])  # a copy of all files takes a tenth of a second
 @pytest.mark.parametrize(
     "count",
     [
