@@ -68,6 +68,7 @@ def test_reports_hold_errors_beside_those_of_the_mean(run):
     assert evaluate(run)["constant"] == constant
 
 
+@pytest.mark.thorough
 def test_predictions_of_the_folder_are_those_of_the_run(run):
     predictions = [one["value"] for one in json.loads((run / "dev_predictions.json").read_text())]
     found = classify(run, [text for text, _ in reviews(40, 2)], engine="numpy")

@@ -190,6 +190,7 @@ def test_scores_of_sts_b_become_cosines(tmp_path):
 # a run
 
 
+@pytest.mark.thorough
 def test_a_model_learns_scores_and_answers_with_a_cosine(scored):
     report = json.loads((scored / "report.json").read_text())
     assert report["scores"]["spearman"] > 0.6
