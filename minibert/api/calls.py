@@ -10,12 +10,12 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from minibert.base.errors import did_you_mean
 from minibert.base.foreign_names import advice_for
-from minibert.base.options import TrainingArguments, metadata_of
+from minibert.base.options import metadata_of
 
 P = ParamSpec("P")
 A = TypeVar("A")
 R = TypeVar("R")
-Kind = TypeVar("Kind", bound=TrainingArguments)
+Kind = TypeVar("Kind")
 
 
 def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
@@ -55,7 +55,7 @@ def documented(estimator: type[Kind]) -> type[Kind]:
     Parameters
     ----------
     estimator : type
-        A dataclass under `TrainingArguments`; the section goes before its "Attributes", or to the end.
+        A dataclass whose fields `option` declares; the section goes before its "Attributes", or to the end.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def documented(estimator: type[Kind]) -> type[Kind]:
     """
     estimator.__doc__ = with_parameters(estimator.__doc__, estimator, "Attributes")
     # Not by `__new__` or a metaclass, whose arguments `help` would show in place of the fields.
-    type.__setattr__(estimator, "__init__", refusing_unknown(estimator.__init__))
+    type.__setattr__(estimator, "__init__", refusing_unknown(vars(estimator)["__init__"]))
     return estimator
 
 
@@ -103,8 +103,8 @@ def with_parameters(text: str | None, kind: Any, before: str) -> str:
     text : str or None
         The docstring.
     kind : type
-        A dataclass under `TrainingArguments`. Positional fields come first, then those of the class itself
-        before those of its bases.
+        A dataclass whose fields `option` declares. Positional fields come first, then those of the class
+        itself before those of its bases.
     before : str
         Heading of the section that the new one goes before; without it, the new one goes to the end.
 
@@ -132,13 +132,13 @@ def with_parameters(text: str | None, kind: Any, before: str) -> str:
     return f"{about.rstrip()}\n\n{section}\n{heading}{rest}"
 
 
-def description(kind: type[TrainingArguments], name: str) -> str:
+def description(kind: type, name: str) -> str:
     """Say what an option is: as its flag does, in the words of Python.
 
     Parameters
     ----------
     kind : type
-        A dataclass under `TrainingArguments`.
+        A dataclass whose fields `option` declares.
     name : str
         Of the field.
 
@@ -150,7 +150,7 @@ def description(kind: type[TrainingArguments], name: str) -> str:
     about = metadata_of(kind, name)
     default = getattr(kind, name, dataclasses.MISSING)
     text = about.get("in_python") or about.get("help", "")
-    in_words = kind.UNDECIDED if default is None else repr(default)
+    in_words = getattr(kind, "UNDECIDED", "") if default is None else repr(default)
     usual = about.get("default", in_words)
     if usual and default is not dataclasses.MISSING:
         return f"{text} (default: {usual})."

@@ -2,18 +2,20 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from minibert import engines
+from minibert.api.calls import documented
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
+from minibert.base.options import option
 from minibert.finetuning.frozen.features import Extractor, Texts
 from minibert.training.runlog import Progress
 
@@ -21,6 +23,7 @@ OUTPUTS = ("default", "pandas", "polars")
 LOADING = ("model", "engine", "threads", "dtype")  # the parameters that a loaded model depends on
 
 
+@documented
 @dataclass(eq=False, repr=False)
 class TextEncoder(Parameterised):
     """Turn texts, or pairs of texts, into vectors by a trained BERT, which stays as it is.
@@ -28,34 +31,6 @@ class TextEncoder(Parameterised):
     It goes into a pipeline of scikit-learn like any transformer. `fit` has nothing to learn: it only loads
     the model, which `transform` does as well. Texts are read a chunk at a time and sorted by length within
     it, so beside the vectors themselves little memory is needed, however many texts there are.
-
-    Parameters
-    ----------
-    model : str, path or Bert
-        A run folder, a BERT of Hugging Face's or sentence-transformers', a fine-tuned model; or one that is
-        loaded already, whose engine and precision count then.
-    text : str, default "text"
-        Column of the texts in a table.
-    second : str, optional
-        Column of the second texts; None for single texts.
-    layers : int, str or sequence of int, default -1
-        Which hidden states, side by side: 0 is what leaves the embeddings, -1 the last layer.
-    pool : str, optional
-        What stands for a text: "cls", "mean", "max" or "pooled". None: what a folder of sentence-transformers
-        makes of the last layer, and the mean otherwise.
-    normalize : bool, default False
-        Make each vector of length 1, so that a product of two is their cosine.
-    max_length : int, optional
-        Most tokens of a text, [CLS] and [SEP] included; longer texts lose their end, and a warning counts
-        them. None: as many as the model reads.
-    engine : str, default "auto"
-        The engine by name.
-    threads : int, optional
-        Of the engine; one for each core when left out.
-    dtype : str, default "float32"
-        In which to compute; see `Bert.from_pretrained`.
-    verbose : bool, default False
-        Show a bar with the rate and the time left.
 
     Examples
     --------
@@ -67,18 +42,34 @@ class TextEncoder(Parameterised):
     >>> make_pipeline(encoder, LogisticRegression()).fit(texts, labels)  # doctest: +SKIP
     """
 
-    model: str | os.PathLike[str] | Bert
+    model: str | os.PathLike[str] | Bert = field(
+        metadata={
+            "help": "a run folder, a BERT of Hugging Face's or sentence-transformers', a fine-tuned model; "
+            "or a Bert that is loaded already, whose engine and precision count then"
+        }
+    )
     _: KW_ONLY
-    text: str = "text"
-    second: str | None = None
-    layers: Any = -1
-    pool: str | None = None
-    normalize: bool = False
-    max_length: int | None = None
-    engine: str = "auto"
-    threads: int | None = None
-    dtype: str = "float32"
-    verbose: bool = False
+    text: str = option("text", "column of the texts in a table")
+    second: str | None = option(None, "column of the second texts, where there are pairs", default="")
+    layers: int | str | Sequence[int] = option(
+        -1, "which hidden states, side by side: 0 is what leaves the embeddings, -1 the last layer"
+    )
+    pool: str | None = option(
+        None,
+        "what stands for a text: cls, mean, max or pooled",
+        default="what a folder of sentence-transformers makes of the last layer, and the mean otherwise",
+    )
+    normalize: bool = option(False, "make each vector of length 1, so that a product of two is their cosine")
+    max_length: int | None = option(
+        None,
+        "most tokens of a text, [CLS] and [SEP] included; longer texts lose their end, and a warning counts "
+        "them",
+        default="as many as the model reads",
+    )
+    engine: str = option("auto", "what computes: auto, cpp, numba, numpy or jax")
+    threads: int | None = option(None, "number of threads", default="one for each core")
+    dtype: str = option("float32", "in which to compute; see `Bert.from_pretrained`")
+    verbose: bool = option(False, "show a bar with the rate and the time left")
 
     _output: ClassVar[str] = "default"  # of `transform`; an encoder may have another
 
@@ -225,7 +216,8 @@ class TextEncoder(Parameterised):
         if getattr(self, "_loaded", (None, None))[0] != wanted:
             model = self.model
             if not isinstance(model, Bert):
-                model = Bert.from_pretrained(model, self.engine, threads=self.threads, dtype=self.dtype)
+                name = os.fspath(model)
+                model = Bert.from_pretrained(name, self.engine, threads=self.threads, dtype=self.dtype)
             self._loaded = wanted, model
         model = self._loaded[1]
         return Extractor(model, self.layers, self._pool(), self.max_length, self.normalize)

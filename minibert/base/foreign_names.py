@@ -18,6 +18,7 @@ class Foreign(NamedTuple):
 
 _HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
 _BEST = Foreign((), "The best epoch on dev is kept in any case; leave it out.")
+_PATIENCE = Foreign(("patience",), "It is a number of epochs.")
 _RATE = Foreign(("learning_rates", "learning_rate"))
 _EPOCHS = Foreign(("epochs", "minutes", "steps"))
 _BATCH = Foreign(("batch_size",))
@@ -80,6 +81,9 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), Foreign(("lower_case",))),
     "num_labels": Foreign((), "The classes are those of the data; leave it out."),
     **dict.fromkeys(("num_frozen_layers", "freeze_layers", "freeze_encoder"), Foreign(("freeze",))),
+    # vectors
+    **dict.fromkeys(("normalize_embeddings", "normalise"), Foreign(("normalize",))),
+    **dict.fromkeys(("pooling", "pooling_mode"), Foreign(("pool",))),
     # data
     **dict.fromkeys(("max_seq_length", "max_seq_len", "max_len", "maxlen", "model_max_length"), _LENGTH),
     **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), _LENGTH),
@@ -98,7 +102,10 @@ FOREIGN_NAMES = {
     # the run
     **dict.fromkeys(("output_dir", "out_dir", "outdir", "save_dir", "logging_dir", "output"), _OUT),
     **dict.fromkeys(("random_state", "random_seed", "seed", "rng"), _SEED),
-    **dict.fromkeys(("verbose", "verbosity", "show", "progress", "disable_tqdm", "quiet", "silent"), _SHOW),
+    **dict.fromkeys(
+        ("verbose", "verbosity", "show", "progress", "show_progress_bar", "disable_tqdm", "quiet", "silent"),
+        _SHOW,
+    ),
     **dict.fromkeys(
         ("n_jobs", "num_threads", "n_threads", "num_workers", "dataloader_num_workers"), _THREADS
     ),
@@ -108,9 +115,8 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("save_steps", "checkpoint_every"), Foreign(("checkpoint_steps",))),
     "save_total_limit": Foreign(("keep",)),
     **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
-    **dict.fromkeys(
-        ("early_stopping", "early_stopping_patience", "patience", "load_best_model_at_end"), _BEST
-    ),
+    **dict.fromkeys(("early_stopping", "early_stopping_patience", "n_iter_no_change"), _PATIENCE),
+    "load_best_model_at_end": _BEST,
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
 

@@ -1,5 +1,6 @@
 """`TextEncoder`: the vectors of `Bert.encode`, as a transformer of scikit-learn's protocol."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -98,6 +99,14 @@ def test_texts_that_are_cut_are_counted_in_one_warning(folder):
     encoder = minibert.TextEncoder(folder, max_length=5, engine="numpy")
     with pytest.warns(InputWarning, match="27 texts have more than 5 tokens; the ends were cut"):
         encoder.transform(TEXTS)
+
+
+def test_names_of_other_libraries_are_answered_and_help_shows_every_parameter():
+    with pytest.raises(TypeError, match="no argument 'normalize_embeddings'; did you mean normalize"):
+        minibert.TextEncoder("model", normalize_embeddings=True)
+    names = list(inspect.signature(minibert.TextEncoder).parameters)
+    assert names == list(minibert.TextEncoder("model").get_params())
+    assert all(f"\n{name} : " in minibert.TextEncoder.__doc__ for name in names)
 
 
 @pytest.mark.parametrize(

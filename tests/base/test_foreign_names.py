@@ -16,15 +16,16 @@ from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_NAMES, advice
 
 FINETUNE = {field.name for field in fields(FinetuneCall)}
 PRETRAIN = {field.name for field in fields(PretrainCall)}
+ENCODER = {field.name for field in fields(minibert.TextEncoder)}
 CLASSIFIER = {field.name for field in fields(minibert.TextClassifier)}
 
 
 @pytest.mark.parametrize("name", FOREIGN_NAMES)
 def test_what_a_foreign_name_is_answered_with_exists(name):
     foreign = FOREIGN_NAMES[name]
-    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER
+    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER | ENCODER
     assert foreign.ours or foreign.note
-    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER)]
+    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER, ENCODER)]
     assert any(answered), "no function has anything of the kind"
 
 
@@ -81,11 +82,10 @@ def test_runs_answer_a_foreign_name_with_theirs(function, name, ours):
 
 
 def test_what_is_done_in_any_case_is_left_out():
-    with pytest.raises(
-        TypeError, match="'patience'; the best epoch on dev is kept in any case; leave it out"
-    ):
-        minibert.TextClassifier("model", patience=3)
-    assert advice_for("patient", CLASSIFIER) == ""
+    kept = "'load_best_model_at_end'; the best epoch on dev is kept in any case; leave it out"
+    with pytest.raises(TypeError, match=kept):
+        minibert.TextClassifier("model", load_best_model_at_end=True)
+    assert advice_for("best_model", CLASSIFIER) == ""
 
 
 def test_a_configuration_file_is_answered_alike(tmp_path):
