@@ -106,8 +106,11 @@ def test_labels_come_back_as_they_were_given(model, labels, tmp_path):
     "table",
     [
         lambda **columns: Table(**columns),
-        lambda **columns: UserDict(columns),
-        lambda **columns: {name: np.array(values) for name, values in columns.items()},
+        pytest.param(lambda **columns: UserDict(columns), marks=pytest.mark.thorough),
+        pytest.param(
+            lambda **columns: {name: np.array(values) for name, values in columns.items()},
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_table_is_read_by_the_names_of_its_columns(model, fitted, table):
@@ -132,6 +135,7 @@ def test_dev_of_its_own_is_measured_on_instead(model):
     )
 
 
+@pytest.mark.thorough
 def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
     pairs, same = (
         list(zip(TEXTS, TEXTS[1:], strict=False)),
@@ -177,6 +181,7 @@ def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
         assert list(loaded.predict(rows[:5])) == list(estimator.predict(rows[:5]))
 
 
+@pytest.mark.thorough
 def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp_path):
     labels = [
         sorted({"good" if word in GOOD else "short" for word in text.split() if word in (*GOOD, "a", "it")})
@@ -499,6 +504,7 @@ def alternating(one, other):
     return [one, other] * 6
 
 
+@pytest.mark.representatives(kind=minibert.MultilabelClassifier)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "kind, given, equal",
@@ -656,6 +662,7 @@ def test_what_was_fitted_stays_so_until_it_is_fitted_anew(model):
         classifier.predict(FEW)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 def test_an_interrupted_fit_goes_on_with_the_seed_that_was_drawn_or_begins_anew(model, monkeypatch):
     y, resumed, real = alternating("x", "y"), [], base.finetune
@@ -941,6 +948,7 @@ def test_numbers_of_classes_without_names_are_tags(model):
     assert {tag for row in tagger.predict(words) for tag in row} <= {"0", "3"}
 
 
+@pytest.mark.representatives(letters="BLU")
 @pytest.mark.parametrize("letters", ["BLU", "BES"])
 def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
     begin, end, single = letters

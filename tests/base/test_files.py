@@ -162,6 +162,7 @@ def test_only_a_link_out_of_a_run_is_refused(tmp_path, name):
         require_inside(tmp_path / "run")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", ["file", "folder"])
 def test_a_signal_after_any_call_leaves_nothing_or_all_of_it(tmp_path, make):
     """What handles a signal runs between two calls, so that Ctrl-C may raise after each of them."""

@@ -167,6 +167,7 @@ KEPT = {
 }
 
 
+@pytest.mark.representatives(case="json lines")
 @pytest.mark.parametrize("case", KEPT)
 def test_what_is_kept_of_a_small_compressed_file_is_bounded(case, tmp_path):
     read, name, *content = KEPT[case]
@@ -177,6 +178,7 @@ def test_what_is_kept_of_a_small_compressed_file_is_bounded(case, tmp_path):
         read(path)
 
 
+@pytest.mark.thorough
 def test_commands_bound_what_they_keep_of_a_small_compressed_file(tmp_path, capsys):
     path = str(bomb(tmp_path / "a.xz", "word " * 4000))
     gold = tmp_path / "gold.json"
@@ -191,6 +193,7 @@ def test_commands_bound_what_they_keep_of_a_small_compressed_file(tmp_path, caps
         assert message.endswith("write them to a plain file and give that.\n")
 
 
+@pytest.mark.thorough
 def test_large_compressed_text_is_kept_and_any_that_is_read_in_pieces(tmp_path):
     books = embedded_corpus()
     assert sum(map(len, byte_pieces(books, in_memory=True))) > 3 * books.stat().st_size

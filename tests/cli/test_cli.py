@@ -330,6 +330,7 @@ def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
         cli.main(["info"])
 
 
+@pytest.mark.thorough
 def test_output_cut_short_by_its_reader_makes_no_noise():
     process = start("info")
     process.stdout.close()
@@ -377,6 +378,7 @@ def test_signals_save_and_say_how_to_go_on_and_the_run_goes_on(corpus, tmp_path,
     assert json.loads((out / "report.json").read_text())["steps"] == done + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="such terminals are POSIX")
 def test_a_run_whose_terminal_is_closed_saves(corpus, tmp_path):
     import fcntl
@@ -417,6 +419,7 @@ def test_pretrain_prints_its_report_and_leaves_a_run_folder(corpus, tmp_path, ca
     assert f"<title>{out.name}</title>" in (out / "explorer.html").read_text()
 
 
+@pytest.mark.thorough
 def test_pretrain_writes_no_explorer_of_a_large_model(corpus, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pretrain_command, "MOST_EXPLORED", 100)
     out = tmp_path / "run"
@@ -424,6 +427,7 @@ def test_pretrain_writes_no_explorer_of_a_large_model(corpus, tmp_path, capsys, 
     assert "Explorer" not in capsys.readouterr().out and not (out / "explorer.html").exists()
 
 
+@pytest.mark.thorough
 def test_a_model_that_no_page_can_hold_still_has_its_report(corpus, tmp_path, capsys, monkeypatch):
     def refused(*_):
         raise InputError("a weight has numbers beyond float16.")
@@ -554,6 +558,7 @@ def test_vocab_stopped_while_learning_leaves_nothing(corpus, tmp_path, monkeypat
     assert {signal.getsignal(number) for number, _ in STOPS[1:]} == {signal.SIG_DFL}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="such signals are POSIX")
 def test_sigterm_stops_features_that_wait_for_text_and_nothing_is_left(run, tmp_path):
     out = tmp_path / "new" / "v.npy"
@@ -835,6 +840,7 @@ def test_an_instruction_set_of_the_environment_that_there_is_not_is_refused(caps
     assert "MINIBERT_ISA='mmx' can't run here; choose from" in ends_badly(capsys, 2, "info")
 
 
+@pytest.mark.thorough
 def test_closed_streams_are_no_failure(run):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = (

@@ -211,6 +211,7 @@ def test_features_are_not_written_over_the_text_that_is_read(model, tmp_path, ca
     assert "texts.jsonl is the file that is read; name another." in said and text.read_text() == "a film\n"
 
 
+@pytest.mark.representatives(json_too=True)
 @pytest.mark.parametrize("json_too", [False, True])
 def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_path, json_too):
     rows = [(f"the film is {word}", label) for word in ("warm", "cold") for label in ("é", "€ 😀")]
@@ -231,6 +232,7 @@ def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_p
         assert {line.partition("%  ")[2] for line in printed.splitlines()} == {"é", r"\u20ac \ud83d\ude00"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 def test_half_a_character_is_written_as_json_has_it_in_the_locales_of_containers(model, tmp_path, locale):
     lines = [
@@ -260,6 +262,7 @@ def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypat
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1"]
 
 
+@pytest.mark.representatives(stream=0)
 @pytest.mark.parametrize(("stream", "words"), [(0, ()), (1, ("the film",))])
 def test_a_stream_that_is_closed_is_an_empty_one(run, stream, words):
     process = start("classify", "--model", run, *words, preexec_fn=lambda: os.close(stream))

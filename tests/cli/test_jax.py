@@ -303,6 +303,7 @@ def starved(ops, params, grads, part, step):
     raise MemoryError
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ops, gradients, accumulate, advice",
     [
@@ -329,6 +330,7 @@ def test_a_step_without_memory_says_how_large_it_is_and_what_would_fit(
     assert now.step == 0
 
 
+@pytest.mark.thorough
 def test_what_is_compiled_in_a_rehearsal_does_for_the_run():
     now, trial, ops, objective = state(), state(), JaxOps(), OfFunction(counting)
     rehearsal = start(ops, trial.params, trial.optimizer, objective)

@@ -170,6 +170,7 @@ def messages_of(path):
                     yield part.lineno, part.value
 
 
+@pytest.mark.thorough
 def test_library_names_no_flags_but_those_of_whole_commands():
     texts = [(path, *message) for path in LIBRARY for message in messages_of(path)]
     assert len(texts) > 1000

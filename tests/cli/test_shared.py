@@ -151,6 +151,7 @@ def ended(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **variables)
     return done.returncode, done.stderr
 
 
+@pytest.mark.representatives(words=["--help", "fill-mask --model nowhere text"])
 @has_full_disk
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
 def test_full_disk_is_told_in_one_line(words, status):
@@ -169,6 +170,7 @@ def test_full_disk_is_told_where_nothing_is_buffered():
     assert errors.startswith("minibert: ") and errors.count("\n") == 1
 
 
+@pytest.mark.representatives(words="--help")
 @has_full_disk
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
 def test_full_error_stream_changes_no_status(words, status):
@@ -179,6 +181,7 @@ def test_full_error_stream_changes_no_status(words, status):
             assert ended(words, stdout=full, stderr=full) == (1, None)
 
 
+@pytest.mark.representatives(words=["--help", "fill-mask --model nowhere text"])
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
 def test_closed_pipe_is_no_error_to_tell(words, status):
     reading, writing = os.pipe()
@@ -189,6 +192,7 @@ def test_closed_pipe_is_no_error_to_tell(words, status):
     assert errors == "" or status == 2
 
 
+@pytest.mark.thorough
 def test_commands_need_no_environment(tmp_path):
     """Neither a locale nor a terminal, nor a home that can be written to, nor `PATH`."""
     command = [sys.executable, "-m", "minibert", "info", "--json"]

@@ -211,7 +211,11 @@ def test_deep_nesting_that_is_closed_is_parsed(tmp_path):
         ("<html><page/></html>", "is XML, but no dump of a Wikipedia"),
         ('<!DOCTYPE m [<!ENTITY a "aaaa">]><mediawiki>&a;</mediawiki>', "is XML, but no dump of a Wikipedia"),
         ("<mediawiki>" + "<a>" * 99, "is XML, but no dump of a Wikipedia"),
-        ('<mediawiki><page a="' + "a" * (1 << 25), "is XML, but no dump of a Wikipedia"),
+        pytest.param(
+            '<mediawiki><page a="' + "a" * (1 << 25),
+            "is XML, but no dump of a Wikipedia",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_other_xml_is_refused(text, said, tmp_path):
@@ -220,6 +224,7 @@ def test_other_xml_is_refused(text, said, tmp_path):
         list(sentences(tmp_path / "a.xml"))
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_dump(tmp_path):
     def peak(pages):
         file = dump(tmp_path / f"{pages}.xml", *["A passage of some words. " * 2000] * pages)
@@ -304,6 +309,7 @@ def test_bare_quotation_marks_between_tabs_are_text(tmp_path):
     assert list(sentences(tmp_path / "a.tsv")) == ['"No," he said.', None, 'She "left".']
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cell", ["A passage of some words.", '"A ""passage"" of\nsome words."'])
 def test_memory_does_not_grow_with_the_table(tmp_path, cell):
     def peak(rows):

@@ -34,6 +34,7 @@ def raw(path):
     return [block for block in blocks if block and block[0][0] != "-DOCSTART-"]
 
 
+@pytest.mark.representatives(name="eng.testa")
 @pytest.mark.parametrize(
     "name, sentences, words, entities, documents",
     [
@@ -69,6 +70,7 @@ def test_real_entities_by_type():
     assert counts == {"B-LOC": 7140, "B-MISC": 3438, "B-ORG": 6321, "B-PER": 6600}
 
 
+@pytest.mark.thorough
 def test_real_sentences_first_last_and_neighbouring_entities():
     train = ner.read(real_data("ner/eng.train"))
     assert train[0].words[:4] == ("EU", "rejects", "German", "call")

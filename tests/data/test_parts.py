@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command import ends_badly
 from hypothesis import HealthCheck, given, settings, strategies as st
+from marks import examples
 from small_corpus import write_corpus
 
 from minibert import cli
@@ -120,7 +121,9 @@ def test_files_go_to_the_part_in_whose_share_their_middle_lies(tmp_path):
     assert files_of_part(files, Part()) == files
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(1, 9))
 def test_every_file_is_in_one_part_and_their_order_is_kept(tmp_path_factory, sizes, parts):
     folder = tmp_path_factory.mktemp("files")
@@ -298,7 +301,7 @@ def test_parts_without_any_text_are_refused_when_they_are_opened(vocabulary, tmp
         open_shards(out)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_arrays_end_to_end_are_one_array(lengths, rng):
     whole = np.arange(100, 100 + sum(lengths), dtype=np.uint16)
@@ -375,6 +378,7 @@ def test_a_link_to_shards_that_can_not_be_one_is_refused(tmp_path):
         open_shards(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     thirds, straight, options, tmp_path, monkeypatch
 ):

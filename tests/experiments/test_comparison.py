@@ -58,6 +58,7 @@ def report_of(folder):
 # metrics and options
 
 
+@pytest.mark.thorough
 def test_of_the_options_only_those_that_differ_are_listed(tuned, pretrained):
     found = compare([tuned / "long", tuned / "short"]).to_json()["options"]
     assert {name: found[name][1] for name in ("seed", "epochs", "learning_rates")} == {
@@ -68,6 +69,7 @@ def test_of_the_options_only_those_that_differ_are_listed(tuned, pretrained):
     assert found == {"held_out": [0.2, 0.3], "steps": [8, 12]}
 
 
+@pytest.mark.thorough
 def test_final_metrics_are_those_of_the_reports(tuned, pretrained):
     for folder, one in zip(
         ("long", "short"), compare([tuned / "long", tuned / "short"]).figures.values(), strict=True

@@ -49,6 +49,7 @@ def parts(run):
     return read_examples(registry.create("classify"), FinetuneOptions.load(run / "finetune.json"))
 
 
+@pytest.mark.thorough
 def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, table):
     for run, data in ((of_a_file, table), (of_a_folder, table.parent), (of_a_folder, table)):
         train, dev = parts(run)

@@ -143,6 +143,7 @@ def test_weights_of_no_class_and_of_no_classes_are_refused(model, sst2, tmp_path
     assert not (tmp_path / "run" / "finetune.json").exists()
 
 
+@pytest.mark.thorough
 def test_weights_change_what_a_step_learns_and_what_is_unknown_still_weighs_nothing(model, sst2, tmp_path):
     head, sequence = Head("classify", 2), Sequence([2, 3], [0, 0])
     batch = TaskBatch.pack_features([Feature((sequence,), label, None) for label in (1, None, 0, 1)], head)
@@ -182,6 +183,7 @@ def test_a_text_of_several_classes_counts_as_its_rarest():
     assert balance.groups(options("multilabel"), examples) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bilstm", [False, True])
 def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, tmp_path, monkeypatch, bilstm):
     given = dict(sampling="balanced", class_weights="balanced", bilstm=bilstm, max_steps=9, epochs=3)
@@ -213,6 +215,7 @@ def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, t
 # LSTMs
 
 
+@pytest.mark.thorough
 def test_lstms_are_trained_saved_and_loaded_again(model, sst2, tmp_path, capsys):
     out = tmp_path / "run"
     finetune(small_options(model, sst2, bilstm=True, epochs=6), out)

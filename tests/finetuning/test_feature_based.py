@@ -309,6 +309,7 @@ def test_command_finetunes_on_frozen_layers(options, tmp_path, capsys):
     assert (tmp_path / "r/tagger.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(options, tmp_path, monkeypatch):
     options = dataclasses.replace(options, epochs=3.0, checkpoint_steps=1, feature_based="sum-all")
     whole = finetune(options, tmp_path / "whole", show=False)

@@ -247,6 +247,7 @@ def test_a_file_is_whole_or_not_there(model, tokenizer, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("pool", "room"), [("mean", 256), ("none", 2048)])
 def test_a_full_disk_is_no_finished_array(folder, tmp_path, pool, room):
     resource = pytest.importorskip("resource")

@@ -146,6 +146,7 @@ def test_a_joint_run_measures_its_own_task_and_tells_the_shares(model, rte, snli
     assert evaluate([tmp_path], engine="numpy")["scores"] == report["scores"]
 
 
+@pytest.mark.thorough
 def test_a_joint_run_goes_on_to_the_same_bytes_with_the_same_data_alone(model, rte, snli, tmp_path):
     copy = shutil.copytree(snli, tmp_path / "snli")
     options = small_options(model, rte, "rte", epochs=1, also={"snli": copy}, checkpoint_steps=2)

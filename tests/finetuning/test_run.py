@@ -53,6 +53,7 @@ from minibert.training.runlog import read_metrics
 # what a run starts from
 
 
+@pytest.mark.thorough
 def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp_path):
     def start(folder, head, task, labels):
         return start_from(FinetuneOptions(task, folder, folder, seed=3), head, labels)
@@ -572,6 +573,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(model, sst2, tmp_path,
         assert [path for path in out.rglob("*") if path.is_file()] == [file] and file.read_text() == "mine"
 
 
+@pytest.mark.thorough
 def test_going_on_with_other_data_is_refused(model, tmp_path, monkeypatch):
     data, out = write_sst2(tmp_path / "data"), tmp_path / "run"
     options = small_options(model, data, checkpoint_steps=2)
@@ -607,6 +609,7 @@ def test_a_folder_without_a_finished_model_says_so(model, run, tmp_path):
         Finetuned.from_pretrained(tmp_path / "half", "numpy")
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_no_half_file(model, sst2, tmp_path, monkeypatch):
     out, real = tmp_path / "run", files._flush_to_disk
 
@@ -659,6 +662,7 @@ def test_a_last_step_that_leaves_the_numbers_is_a_failed_run(model, sst2, tmp_pa
     assert not (out / "model.safetensors").exists() and not (out / "best").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_cut_off_while_it_is_finished_is_finished_later(model, sst2, run, tmp_path, monkeypatch):
     out = tmp_path / "run"
     options = small_options(model, sst2)

@@ -59,6 +59,7 @@ def swept(model, sst2, tmp_path_factory):
     return out, report
 
 
+@pytest.mark.thorough
 def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
     out, report = swept
     assert [Path(one["folder"]).name for one in report["runs"]] == [

@@ -42,6 +42,7 @@ def test_an_unseen_class_is_a_mistake_everywhere(run, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["scores"] == found["scores"]
 
 
+@pytest.mark.thorough
 def test_an_unseen_label_of_several_is_a_mistake(tmp_path):
     options = small_options(
         write_model(tmp_path / "model"), write_several(tmp_path / "d"), "multilabel", epochs=1

@@ -52,6 +52,7 @@ def words_in(tmp_path, *words):
     return path
 
 
+@pytest.mark.representatives(engine="numpy")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_old_texts_have_the_same_ids_hidden_states_and_logits_of_old_pieces(engine, model, tmp_path):
     extend(model, tmp_path / "out", words=words_in(tmp_path, "house", "", " dog "), show=False)
@@ -148,6 +149,7 @@ def test_nothing_is_measured_per_byte_that_fills_no_gaps(model, corpus, tmp_path
         evaluate_words(model, (str(tmp_path / "text.txt"),), engine="numpy")
 
 
+@pytest.mark.thorough
 def test_a_model_with_new_pieces_trains_further(corpus, tmp_path):
     small = dict(layout="sentences", seq_length="16", batch_size=2, evaluations=0, engine="numpy")
     run, further = tmp_path / "run", tmp_path / "further"

@@ -192,6 +192,7 @@ def test_the_query_is_read_from_tensorflow_s_format(trained, tmp_path):
     assert again.head == params.head and np.array_equal(again["head.query"], params["head.query"])
 
 
+@pytest.mark.representatives(pool="max")
 @pytest.mark.parametrize("pool", ["mean", "max"])
 def test_pooling_without_weights_leaves_the_tensors_of_a_classifier(model, data, tmp_path, pool):
     finetune(options(model, data, pool=pool, max_steps=1), tmp_path / "run", show=False)
@@ -202,6 +203,7 @@ def test_pooling_without_weights_leaves_the_tensors_of_a_classifier(model, data,
     assert Finetuned.from_pretrained(tmp_path / "run", "numpy").head.pool == pool
 
 
+@pytest.mark.thorough
 def test_the_run_is_the_same_after_a_stop(model, data, tmp_path):
     asked = options(model, data, pool="attention", max_steps=4, checkpoint_steps=2, keep=0)
     finetune(asked, tmp_path / "whole", show=False)
@@ -210,6 +212,7 @@ def test_the_run_is_the_same_after_a_stop(model, data, tmp_path):
     assert weights[0] == weights[1]
 
 
+@pytest.mark.thorough
 def test_micro_batches_change_no_more_than_rounding(model, data, tmp_path):
     for parts in (1, 3):
         asked = options(model, data, max_steps=3, accumulate=parts, dtype="float64")

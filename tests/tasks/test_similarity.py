@@ -190,6 +190,7 @@ def test_scores_of_sts_b_become_cosines(tmp_path):
 # a run
 
 
+@pytest.mark.thorough
 def test_a_model_learns_scores_and_answers_with_a_cosine(scored):
     report = json.loads((scored / "report.json").read_text())
     assert report["scores"]["spearman"] > 0.6
@@ -220,6 +221,7 @@ def test_a_model_of_pairs_is_asked_for_scores_too(together, tmp_path):
     assert found["scores"].keys() == {"spearman", "pearson"}
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_cut_off_ends_with_the_same_bytes(model, tmp_path, monkeypatch):
     data = write_pairs(tmp_path / "data", scored=False)
     options = small_options(model, data, "similar-pairs", epochs=1, checkpoint_steps=4)

@@ -430,6 +430,7 @@ def _written(folder, text):
 # Real data
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("split", "n_words", "n_sentences"), [("dev", 51362, 3250), ("test", 46435, 3453)])
 def test_real_documents_are_asked_about_word_by_word(split, n_words, n_sentences):
     tokenizer = Tokenizer.from_pretrained(real_data("vocab/bert-base-uncased/vocab.txt"))

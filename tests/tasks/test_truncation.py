@@ -93,6 +93,7 @@ def test_mistakes_show_where_the_model_stopped_reading(long_run):
         assert mistake["text"] in page
 
 
+@pytest.mark.thorough
 def test_where_nothing_is_cut_nothing_is_told(run, sst2):
     assert "truncated" not in report_in(run)
     with warnings.catch_warnings():

@@ -198,6 +198,7 @@ def test_interval_of_a_mean_is_that_of_the_normal_distribution():
     assert high == pytest.approx(values.mean() + 1.96 * spread, abs=0.2 * spread)
 
 
+@pytest.mark.thorough
 def test_ninety_five_percent_intervals_hold_the_truth_about_so_often():
     held = 0
     for trial in range(200):
