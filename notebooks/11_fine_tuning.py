@@ -1022,8 +1022,7 @@ for name, tags in same.items():
 # $$ F_1 = \frac{2}{f/c + g/c} = \frac{2c}{f + g} . $$
 #
 # Counting single *words* instead, F1 rewards half a name and takes a long one several times. And there is a mistake that
-# no metric shows: **leakage**. If
-# sentences of dev are in the training set, almost alike, a table of words will do.
+# no metric shows: **leakage**. If sentences of dev are in the training set, almost alike, a table of words will do.
 #
 # ### Exercise 11.6 (hard): which one?
 #
