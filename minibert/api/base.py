@@ -84,7 +84,8 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     )
     on_log: OnLog | None = option(
         None,
-        "called with the number of a step and what is recorded of it, by names such as train/loss",
+        "called with the number of a step and what is recorded of it, by names such as train/loss; it may "
+        "raise minibert.StopTraining, and the run ends with that step, finished like any other",
         default="",
     )
     split_dev: float = option(0.1, "share of the examples to measure on, of each class where there are some")

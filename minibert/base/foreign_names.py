@@ -18,6 +18,7 @@ class Foreign(NamedTuple):
 
 _HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
 _BEST = Foreign((), "The best epoch on dev is kept in any case; leave it out.")
+_PATIENCE = Foreign(("patience",), "It is a number of epochs.")
 _RATE = Foreign(("learning_rates", "learning_rate"))
 _EPOCHS = Foreign(("epochs", "minutes", "steps"))
 _BATCH = Foreign(("batch_size",))
@@ -114,9 +115,8 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("save_steps", "checkpoint_every"), Foreign(("checkpoint_steps",))),
     "save_total_limit": Foreign(("keep",)),
     **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
-    **dict.fromkeys(
-        ("early_stopping", "early_stopping_patience", "patience", "load_best_model_at_end"), _BEST
-    ),
+    **dict.fromkeys(("early_stopping", "early_stopping_patience", "n_iter_no_change"), _PATIENCE),
+    "load_best_model_at_end": _BEST,
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
 

@@ -63,7 +63,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(group, "--out DIR", "the run folder", required=True)
     flags.add_switches(group, resume="continue the run in --out")
     flags.add_config(group, "finetune.json")
-    flags.add_options(group, options, "epochs max_steps seed restarts")
+    flags.add_options(group, options, "epochs patience max_steps seed restarts")
     flags.add_engine(group, default=None)
     flags.add_options(group, options, "checkpoint_steps checkpoint_seconds keep")
     flags.add_switches(group, quiet=flags.QUIET_REPORT, json=flags.JSON)

@@ -183,6 +183,9 @@ class FinetuneArguments(TrainingArguments):
         _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
         numbers="number of epochs",
     )
+    patience: int | None = option(
+        None, "stop when so many epochs in a row were no better on dev than the best one", WHOLE, default=""
+    )
     max_steps: int | None = option(
         None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
     )
