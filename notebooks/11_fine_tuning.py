@@ -779,10 +779,11 @@ course.say(
 
 # %% [markdown]
 # Had we stopped at the first floor, this section could have ended with a claim of understanding. The second floor costs
-# three more lines and asks a better question: how much of the task is in the words at the seams? Whoever reports only the
-# weaker of two floors has chosen the result. So state what the task shows. It shows that beginnings and ends of English
-# sentences differ, that much of this can be counted, and how much of it a model this small finds. It does not show that
-# anything understands a sentence.
+# three more lines and asks a better question: how much of the task is in the words at both ends and at the cut? Whoever
+# reports only the weaker of two floors has chosen the result. So state what the task shows. It shows that beginnings and
+# ends of English sentences differ, that much of this can be counted, and how much of it a model this small finds. It does
+# not show that anything understands a sentence. Nor is the last verdict one on pre-training at large: this BERT has read
+# for less than a minute, and labels cost nothing here, while pre-training pays where they are few.
 #
 # Is pairing worth the care? Here is the width of the interval when both models get the same drawn set, and when each gets
 # one of its own:
@@ -1517,14 +1518,14 @@ course.say(f"minibert's classifier is **{word}** your loop, and **{again}** the 
 
 # %% [markdown]
 # The interval answers for other *pairs*, not for another seed. Before you believe in a gain of a point or two, train
-# several times; the paper's GLUE scores are the best of several runs on dev.
+# several times; for BERT-LARGE the paper did so on the small sets of GLUE, and kept what was best on dev.
 #
 # ## What we saw
 #
 # * One output layer on `[CLS]`, at first pieces, or over all tokens: three losses, one derivative, $p - [k = y]$.
 # * A loop of twenty lines fine-tunes a whole BERT under any of them, with a schedule and clipping.
 # * Which floor is chosen decides what a score seems to prove. We drew two, and reported the stronger one.
-# * Paired intervals are narrower, since what is hard is hard for both.
+# * The paired interval was the narrower one: what is hard for one model tends to be hard for the other.
 # * A score can be right in every digit and still mislead: by counting words outside, by counting half names, by a leak.
 # * Counts are hard to beat where they know the answer. A gain has to be looked for where they can't: on words never seen.
 #
