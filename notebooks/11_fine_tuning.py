@@ -783,7 +783,7 @@ course.say(
 # reports only the weaker of two floors has chosen the result. So state what the task shows. It shows that beginnings and
 # ends of English sentences differ, that much of this can be counted, and how much of it a model this small finds. It does
 # not show that anything understands a sentence. Nor is the last verdict one on pre-training at large: this BERT has read
-# for less than a minute, and labels cost nothing here, while pre-training pays where they are few.
+# for less than a minute, and labels cost nothing here, so there was nothing to save.
 #
 # Is pairing worth the care? Here is the width of the interval when both models get the same drawn set, and when each gets
 # one of its own:
