@@ -41,9 +41,9 @@ def small(monkeypatch, tmp_path):
         yield
 
 
-def test_there_are_35_exercises_with_five_mistakes_each():
+def test_there_are_71_exercises_with_five_mistakes_each():
     every = [one for path in notebooks() for one in exercises(path)]
-    assert len(every) >= 35
+    assert len(every) >= 71
     assert len({one.number for one in every}) == len(every)
     for one in every:
         assert len(one.mistakes) >= 5, one.number
