@@ -239,25 +239,25 @@ class Lesson:
         """
         return quick if QUICK else full
 
-    def tool(self, name: str, instead: Any) -> Any:
-        """Return what the reader wrote in some chapter, or minibert's own; and say which.
+    def tool(self, name: str) -> FunctionType | None:
+        """Return what the reader wrote in some chapter for the last run, and say whether it is there.
 
         Parameters
         ----------
         name : str
             One of `mine.TOOLS`.
-        instead : function
-            Minibert's, with the same parameters.
 
         Returns
         -------
         function
+            None where it has not passed: minibert's own has to stand in.
         """
+        exercise = mine.TOOLS[name]
         if name in self.tools:
-            print(f"{name}: yours, from exercise {mine.TOOLS[name]}.")
-            return self.tools[name]
-        print(f"{name}: minibert's own, since exercise {mine.TOOLS[name]} is not in {mine.FILE}.")
-        return instead
+            print(f"{name}: yours, from exercise {exercise}.")
+        else:
+            print(f"{name}: minibert's own stands in, for exercise {exercise} is not in {mine.FILE}.")
+        return self.tools.get(name)
 
     def engine(self) -> Ops:
         """Make the reader's engine, and say which operations of pre-training minibert stands in for."""
