@@ -1,4 +1,4 @@
-"""What goes into the last run: vocabulary, masks and batches of the reader; and where routes of checks stand."""
+"""What goes into the last run: the reader's vocabulary, masks and batches; and where routes stand."""
 
 import ast
 from collections import Counter
