@@ -24,7 +24,9 @@
 # **After this chapter you can**
 #
 # * measure a derivative exactly, by stepping into the complex plane, and say which functions that works for;
-# * push derivatives back through a matrix product, a softmax with cross-entropy, and the curves tanh and GELU;
+# * push derivatives back through a matrix product, a softmax with cross-entropy, and the curves tanh and GELU, one small
+#   step after the other;
+# * train a first small network with them, and say what its loss is worth;
 # * write a judge that finds a wrong derivative among right ones;
 # * look at where errors appear, and tell from that which line of a program is broken.
 #
@@ -1753,6 +1755,7 @@ lesson.keep()
 # * Softmax and cross-entropy together give $p - \text{onehot}$, which is bounded and needs no division.
 # * The backward of a curve multiplies by its slope; both forms of GELU need only $x$ and the factor beside
 #   it.
+# * Linear, GELU and cross-entropy are enough to learn from real text: four neighbours tell more than a table of one.
 # * A fault spoils what comes after it on the way back. Training hides small errors, and only an exact judge on
 #   irregular inputs sees them.
 #
