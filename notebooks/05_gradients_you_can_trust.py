@@ -1256,9 +1256,9 @@ for place in places[:3]:
     print("  ", *shown[:2], "[ ? ]", *shown[3:], "     it was", shown[2])
 
 # %% [markdown]
-# Before we train, the opponents. Who knows nothing but how frequent each piece is has the **unigram** loss. The strongest
-# we can have for free is a table of counts: which piece follows which. (Pairs that were seen rarely are mixed with the
-# frequencies, as chapter 10 explains.)
+# Before we train, the opponents. Who knows nothing but how frequent each piece is has the **unigram** loss. Much better,
+# and still without any training, is a table of counts: which piece follows which. (Pairs that were seen rarely are mixed
+# with the frequencies, as chapter 10 explains.)
 
 # %%
 hidden_pieces, on_the_left = held_out[places], held_out[places - 1]

@@ -105,11 +105,10 @@ rate_of = lesson.tool("learning_rate") or warmup_linear
 # ## 2. A corpus, and what can be known without reading it
 #
 # The way from text to numbers is chapters 01 to 03 in twenty lines. (With your own two functions, which are plain Python,
-# the pieces are learnt from the most frequent words alone, and before each join only the most frequent pairs are asked for
-# their gain.) **For a corpus of your own**, put the path of a text
-# file, or of a folder of them, in place of `embedded_corpus()`: plain text, blank lines between documents. A few
-# megabytes are plenty. Documents at regular intervals are **held out**: training never sees them, and
-# everything measured below is measured on them.
+# the pieces are learnt from the most frequent words alone, and before each join only the most frequent pairs are asked
+# for their gain.) **For a corpus of your own**, put the path of a text file, or of a folder of them, in place of
+# `embedded_corpus()`: plain text, blank lines between documents. A few megabytes are plenty. Documents at regular
+# intervals are **held out**: training never sees them, and everything measured below is measured on them.
 
 # %%
 corpus = embedded_corpus()
