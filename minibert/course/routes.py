@@ -262,7 +262,12 @@ def _layer_loss(u: Any, scale: float, x: Any, weight: Any, bias: Any, unused: An
 def _elementwise(f: Any, arguments: Arrays) -> Iterator[Any]:
     """Measure every entry of every gradient, one at a time."""
     for place, x in enumerate(arguments):
-        yield _gradient(lambda x, at=place: f(*arguments[:at], x, *arguments[at + 1 :]), x)
+        before, after = arguments[:place], arguments[place + 1 :]
+
+        def alone(one: Any, before: Arrays = before, after: Arrays = after) -> Any:
+            return f(*before, one, *after)
+
+        yield _gradient(alone, x)
 
 
 def _draw_suspects(rng: np.random.Generator) -> Arrays:
