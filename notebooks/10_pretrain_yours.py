@@ -224,7 +224,8 @@ lesson.check(neighbour_losses)
 # </details>
 
 # %%
-train_ids = np.concatenate([shards.document(int(number))[0] for number in text.train_ids]).astype(np.int64)
+learnt_from = text.train_ids[: lesson.scale(len(text.train_ids), 60)]
+train_ids = np.concatenate([shards.document(int(number))[0] for number in learnt_from]).astype(np.int64)
 V = tokenizer.vocab_size
 
 

@@ -5,8 +5,10 @@ law. They stand here and not in the notebooks: a route is nearly always half of 
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -502,18 +504,14 @@ def counted_losses(ids: Any, left: Any, target: Any, V: int, strength: float) ->
     (n,) float64
         Of each pair -ln p(target | left), in nats.
     """
-    single: dict[int, int] = {}
-    pair: dict[tuple[int, int], int] = {}
-    before: dict[int, int] = {}
-    for here in ids.tolist():
-        single[here] = single.get(here, 0) + 1
-    for u, v in zip(ids[:-1].tolist(), ids[1:].tolist(), strict=True):
-        pair[u, v] = pair.get((u, v), 0) + 1
-        before[u] = before.get(u, 0) + 1
+    pieces = ids.tolist()
+    single = Counter(pieces)
+    before = Counter(pieces[:-1])
+    pair = Counter(pairwise(pieces))
     losses = []
     for u, v in zip(left.tolist(), target.tolist(), strict=True):
-        p = (single.get(v, 0) + 1) / (len(ids) + V)
-        mixed = (pair.get((u, v), 0) + strength * p) / (before.get(u, 0) + strength)
+        p = (single[v] + 1) / (len(ids) + V)
+        mixed = (pair[u, v] + strength * p) / (before[u] + strength)
         losses.append(-math.log(mixed))
     return np.array(losses)
 
