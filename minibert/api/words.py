@@ -1,14 +1,21 @@
 """`TokenTagger` and `QuestionAnswerer`: tags for words, and answers in a paragraph."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from minibert.api.base import Estimator, documented
-from minibert.api.inputs import class_names, is_missing, target_rows, text_pairs, word_rows
+from minibert import engines
+from minibert.api.base import Estimator
+from minibert.api.calls import documented
+from minibert.api.inputs import class_names, is_missing, listed, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
+from minibert.base.options import option
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.data.tables import answers_in
+from minibert.finetuning.options import SpanArguments
+from minibert.reports.contents import AnsweredQuestion, TaggedText
+from minibert.tasks.words import tag_texts
 
 
 @documented
@@ -21,8 +28,8 @@ class TokenTagger(Estimator):
     `ner_tags`, become these names, any others strings of their digits.
     """
 
-    words: str = "words"
-    tags: str = "tags"
+    words: str = option("words", "column of the words in a table, a list in each row")
+    tags: str = option("tags", "column of the tags, one for each word")
 
     TASK: ClassVar[str] = "tag"
 
@@ -68,6 +75,37 @@ class TokenTagger(Estimator):
         """
         return [list(tags) for tags in self._predictions(self._examples(X))]
 
+    def tag(self, texts: Iterable[str]) -> list[TaggedText]:
+        """Tag the words of texts as they are written, and list the entities with their places.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            Strings, which are divided into words as the model's tokenizer does.
+
+        Returns
+        -------
+        list of TaggedText
+            Of each text its `words` with `tag`, `begin` and `end` (characters), and its `entities`.
+
+        Raises
+        ------
+        InputError
+            When it is one string, or a text is not a string.
+
+        Examples
+        --------
+        >>> tagger.tag(["Call me Ishmael."])[0]["entities"]  # doctest: +SKIP
+        [{'type': 'PER', 'text': 'Ishmael', 'begin': 8, 'end': 15}]
+        """
+        model = self._model
+        rows = listed(texts, "texts")
+        for number, text in enumerate(rows):
+            if not isinstance(text, str):
+                raise InputError(f"Row {number:,} of texts is {text!r}; give a string.")
+        with engines.limited_threads(self.threads, model.ops):
+            return cast(list[TaggedText], list(tag_texts(model, rows)))
+
 
 def _are_numbers_below(count: int, tags: Any) -> bool:
     """Tell whether tags are a list of numbers of so many classes."""
@@ -76,7 +114,7 @@ def _are_numbers_below(count: int, tags: Any) -> bool:
 
 @documented
 @dataclass(eq=False, repr=False)
-class QuestionAnswerer(Estimator):
+class QuestionAnswerer(Estimator, SpanArguments):
     """Find the answer to a question, as it stands in a paragraph.
 
     Rows of X are pairs of a question and a paragraph, of any length. Rows of y are the answers: a string, ""
@@ -84,10 +122,9 @@ class QuestionAnswerer(Estimator):
     "answer_start" as in SQuAD.
     """
 
-    question: str = "question"
-    context: str = "context"
-    answer: str = "answer"
-    span_weight: float = 0.5
+    question: str = option("question", "column of the questions in a table")
+    context: str = option("context", "column of the paragraphs")
+    answer: str = option("answer", "column of the answers")
 
     TASK: ClassVar[str] = "qa"
 
@@ -131,3 +168,24 @@ class QuestionAnswerer(Estimator):
             "" where the model finds none.
         """
         return [prediction["text"] for prediction in self._predictions(self._examples(X))]
+
+    def predict_spans(self, X: Any) -> list[AnsweredQuestion]:
+        """Return the answer to each question with its place and probability, and the next best ones.
+
+        Parameters
+        ----------
+        X : list of pairs, or table
+            As for `fit`.
+
+        Returns
+        -------
+        list of AnsweredQuestion
+            `text` is the answer that `predict` returns, `context[begin:end]`; `n_best` are the likeliest
+            spans with their logits and probabilities. Where a question may have no answer, `null_odds` is how
+            much better no answer scores than the best span.
+        """
+        answers = []
+        for prediction in self._predictions(self._examples(X)):
+            fields = {name: value for name, value in prediction.items() if name != "id"}
+            answers.append(cast(AnsweredQuestion, fields))
+        return answers

@@ -137,6 +137,10 @@ class RunError(RuntimeError):
     """The work itself failed: a full disk, a loss that is not a number. The command line exits with 1."""
 
 
+class StopTraining(Exception):
+    """Raise this in `on_log`: the run ends with that step, and is finished like any other."""
+
+
 class OutOfMemory(MemoryError):
     """A device has no room for what is to be computed."""
 

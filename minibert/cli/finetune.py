@@ -63,7 +63,7 @@ def add(parser: ArgumentParser) -> None:
     flags.add_flag(group, "--out DIR", "the run folder", required=True)
     flags.add_switches(group, resume="continue the run in --out")
     flags.add_config(group, "finetune.json")
-    flags.add_options(group, options, "epochs max_steps seed restarts")
+    flags.add_options(group, options, "epochs patience max_steps seed restarts")
     flags.add_engine(group, default=None)
     flags.add_options(group, options, "checkpoint_steps checkpoint_seconds keep")
     flags.add_switches(group, quiet=flags.QUIET_REPORT, json=flags.JSON)
@@ -90,8 +90,8 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     text = "for batches of hundreds of examples, with rates ten times AdamW's"
     flags.add_optimizer(group, "adamw", lamb=text)
-    flags.add_options(group, options, "warmup weight_decay clip_norm beta1 beta2 adam_eps")
     accelerators.add_accelerators(parser, options)
+    flags.add_others(group, parser, options)
 
 
 def run(arguments: Namespace) -> None:

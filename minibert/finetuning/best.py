@@ -68,6 +68,7 @@ def check_resumed(
     try:
         if _read(folder)["step"] > state.step:
             del state.plan["best"]
+            state.plan.pop("best_step", None)
         else:
             best_epoch(folder, state, names)
     except InputError as error:

@@ -300,11 +300,26 @@ class Run(ABC):
             best = {"step": state.step, "epoch": epoch, "scores": scores} | predicted
             plan[CHECKSUMS] = keep(self.folder / BEST, best, lambda place: self.save(place, state))
             plan["best"] = score
+            plan["best_step"] = state.step
             if before is not None:
                 remark = ", the best so far"
         if self.show:
             say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
         return {f"dev_{name}": value for name, value in scores.items()}
+
+    def has_converged(self, state: State) -> bool:
+        """Return whether the last `patience` evaluations were no better than the best one before them.
+
+        Parameters
+        ----------
+        state : State
+            Of a step, whose plan says at which step the best was.
+        """
+        patience = self.options.patience
+        if patience is None or "best_step" not in state.plan:
+            return False
+        epochs_since = (state.plan["looked"] - state.plan["best_step"]) / self.epoch_steps
+        return bool(epochs_since >= patience)
 
     def fit(self) -> tuple[State, dict[str, Any]]:
         """Train, and measure after every epoch; go on from the last checkpoint in the folder, if it has one.
@@ -319,9 +334,9 @@ class Run(ABC):
         """
         o = self.options
         folder = self.folder
-        total = self.total_steps
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
         state = self.start(latest(folder / CHECKPOINTS, self.config, say, numbers=2))
+        total = state.step if self.has_converged(state) else self.total_steps
         if state.step < total:
             check_resumed(folder, state, self.FILES, say)
         if self.show:
@@ -339,14 +354,15 @@ class Run(ABC):
             evaluate_steps=self.epoch_steps,
             evaluate_at_end=True,
             evaluate=self.evaluate,
+            converged=self.has_converged,
             reusable=False,
             operations=self.operations(state.params),
         )
         batches = self.batches(state)
         with RunLog(folder, state.step, total, self.show, self.peak, self.on_log) as log:
             train(self.ops, state, batches, self.objective(state.params), loop, log)
-            if state.plan.get("looked") != total:  # earlier versions looked after the last checkpoint
-                log.record(total, self.evaluate(state))
+            if state.plan.get("looked") != state.step:  # earlier versions looked after the last checkpoint
+                log.record(state.step, self.evaluate(state))
         return state, best_epoch(folder, state, self.FILES)
 
 
@@ -379,7 +395,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], data.bag_of_words)
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
-    report = report_of(measured, mistakes, best["scores"])
+    report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = of_approach.pop("baselines", {})
     if baselines:
         report["baselines"] |= baselines

@@ -4,6 +4,7 @@ What a step does is in `core/step.py`. A run stops at the end of a step only, an
 the next step depends on, so a resumed run is exactly the same run.
 """
 
+import dataclasses
 import math
 import signal
 import time
@@ -89,6 +90,7 @@ class Loop:
     evaluate_steps: int = 0  # call `evaluate` every so many steps; 0: never
     evaluate_at_end: bool = False  # and after the last one
     evaluate: Callable[[State], dict[str, float]] | None = None  # returns metrics, of held-out text perhaps
+    converged: Callable[[State], bool] | None = None  # asked after an evaluation: whether to stop there
     after_checkpoint: Callable[[State], None] | None = None
     operations: Callable[[Batch], float] | None = None  # the useful ones of a batch, in floating point
     reusable: bool = True  # whether a new run can start from the weights of a checkpoint
@@ -175,11 +177,18 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             unread.add(_UnreadStep(state.step, batch, rate, compiling, metrics))
             unread.read(loop, all_but=steps.max_unread)
 
-            # Evaluation.
+            # An early end, if the callback asked for it: this step becomes the last one.
+            if runtime.any_rank(log.stop_requested):
+                unread.read(loop)
+                loop = _ended_early(state, loop, log)
+
+            # Evaluation, after which there may be no point in going on.
             if loop.evaluate and _is_evaluated(state.step, loop):
                 unread.read(loop)
                 state.params = steps.fetch()
                 log.record(state.step, loop.evaluate(state))
+                if loop.converged and loop.converged(state):
+                    loop = _ended_early(state, loop, log)
 
             # The checkpoint: by the count of steps, by the clock, or as the run is to stop. Processes agree,
             # as their clocks differ, and a signal may reach one of them only.
@@ -268,6 +277,14 @@ def _prepared_ahead(
             return steps.prepare(batch, loop.accumulate)
 
     return closing(prefetch((batch, prepare(batch), position) for batch, position in batches))
+
+
+def _ended_early(state: State, loop: Loop, log: Log) -> Loop:
+    """Return the loop with the step just taken as its last."""
+    if state.step < loop.total_steps:
+        log.tell(f"Ended early, after step {state.step:,} of {loop.total_steps:,}.")
+        log.end_at(state.step)
+    return dataclasses.replace(loop, total_steps=state.step, replan=None)
 
 
 def _is_evaluated(step: int, loop: Loop) -> bool:

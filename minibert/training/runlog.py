@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from tqdm import tqdm
 
+from minibert.base.errors import StopTraining
 from minibert.base.files import atomic_text, require_same, writing
 from minibert.base.json_files import fits, parse_json
 from minibert.base.reading import byte_pieces
@@ -54,7 +55,8 @@ class RunLog(AbstractContextManager["RunLog"]):
     peak : float, optional
         GFLOP/s that the machine reaches at most; speeds are also shown as shares of it.
     on_log : callable, optional
-        Called with the number of each step and what is recorded of it, named as `grouped` does.
+        Called with the number of each step and what is recorded of it, named as `grouped` does. It may raise
+        StopTraining, which sets `stop_requested`.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._peak = peak
         self._show = show
         self._on_log = on_log
+        self.stop_requested = False  # by `on_log`
         self._first = step  # from which on the time that is left is estimated
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
@@ -115,7 +118,10 @@ class RunLog(AbstractContextManager["RunLog"]):
             if self._events:
                 self._events.write(step, grouped(values))
         if self._on_log:
-            self._on_log(step, grouped(values))
+            try:
+                self._on_log(step, grouped(values))
+            except StopTraining:
+                self.stop_requested = True
 
     def sync(self) -> None:
         """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
@@ -428,6 +434,7 @@ class NoLog:
     def _nothing(self, *_: Any) -> None: ...
 
     tell = step = record = sync = end_at = _nothing
+    stop_requested = False
 
 
 Log: TypeAlias = RunLog | NoLog

@@ -16,7 +16,7 @@ from small_tasks import GOOD, reviews, write_model, write_table
 import minibert
 from minibert import cli
 from minibert.api import base
-from minibert.api.base import OWN, Estimator, NotFitted
+from minibert.api.base import Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
 from minibert.base.errors import DivergedError, InputError
 from minibert.base.files import sole_writer
@@ -147,10 +147,24 @@ def test_pairs_numbers_tags_and_answers_are_learnt(model, tmp_path):
     tags = [["GOOD" if word in GOOD else "O" for word in row] for row in words]
     tagger = minibert.TokenTagger(model, **FAST).fit(words, tags)
     assert tagger.score(words, tags) > 0.9 and list(map(len, tagger.predict(words))) == list(map(len, words))
+    tagged = tagger.tag(TEXTS[:5])
+    assert [[word["tag"] for word in one["words"]] for one in tagged] == tagger.predict(words[:5])
+    for text, one in zip(TEXTS, tagged, strict=False):
+        assert one["text"] == text and [word["word"] for word in one["words"]] == text.split()
+        assert all(text[word["begin"] : word["end"]] == word["word"] for word in one["words"])
+    with pytest.raises(InputError, match="texts='a fine film' is one text; give a list of them"):
+        tagger.tag("a fine film")
+    with pytest.raises(InputError, match="Row 1 of texts is 3; give a string"):
+        tagger.tag(["a", 3])
     questions = [("the film", text) for text in TEXTS]
     answers = [text.split()[1] for text in TEXTS]
     answerer = minibert.QuestionAnswerer(model, **FAST | {"epochs": 4}).fit(questions, answers)
     assert answerer.score(questions, answers) > 0.5
+    spans = answerer.predict_spans(questions[:5])
+    assert [span["text"] for span in spans] == answerer.predict(questions[:5])
+    for (_, text), span in zip(questions, spans, strict=False):
+        assert text[span["begin"] : span["end"]] == span["text"] == span["n_best"][0]["text"]
+        assert sum(one["probability"] for one in span["n_best"]) == pytest.approx(1)
     asked = [
         {"text": [answer], "answer_start": [text.index(f" {answer}") + 1]}
         for answer, text in zip(answers, TEXTS, strict=True)
@@ -172,6 +186,8 @@ def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp
     assert several.classes_.tolist() == ["good", "short"]
     matrix = np.array([[name in row for name in several.classes_] for row in labels]).astype(int)
     assert several.predict(TEXTS).shape == matrix.shape and several.score(TEXTS, labels) > 0.8
+    assert several.thresholds_.shape == (2,)
+    assert (several.predict(TEXTS) == (several.predict_proba(TEXTS) >= several.thresholds_)).all()
     of_matrix = minibert.MultilabelClassifier(model, **FAST | {"epochs": 8}).fit(TEXTS, matrix)
     assert of_matrix.classes_.tolist() == [0, 1]
     assert (of_matrix.predict_proba(TEXTS) == several.predict_proba(TEXTS)).all()
@@ -194,6 +210,7 @@ def test_any_number_of_classes_is_learnt_from_lists_and_from_a_matrix(model, tmp
 
 
 def test_every_option_of_a_run_is_a_parameter_with_its_default():
+    of_memory = {"out", "verbose", "random_state", "on_log"}
     columns = {"text", "second", "label", "words", "tags", "question", "context", "answer"}
     replaced = {"task", "data", "columns", "seed", "train_examples", "dev_examples", "stratified"}
     of_taggers = {"feature_based", "width"}  # of minibert.finetune
@@ -205,11 +222,11 @@ def test_every_option_of_a_run_is_a_parameter_with_its_default():
         minibert.QuestionAnswerer,
     ):
         parameters = {field.name: field for field in dataclasses.fields(kind)}
-        assert parameters.keys() - options.keys() <= set(OWN) | columns
+        assert parameters.keys() - options.keys() <= of_memory | columns
         for name in parameters.keys() & options.keys() - {"model", "split_dev"}:
             assert parameters[name].default == options[name].default, name
         for name in parameters:
-            assert f"{name} :" in kind.__doc__ or f"{name}," in kind.__doc__
+            assert f"\n{name} : " in kind.__doc__
     known = {
         field.name
         for kind in (minibert.TextClassifier, minibert.QuestionAnswerer)
