@@ -1,8 +1,8 @@
-"""Lay out the course: notebooks in which you write a BERT of your own.
+"""Lay out the course: notebooks in which you write your own BERT.
 
 Copies the notebooks into a folder, without their outputs. Open them in order
 with Jupyter; the first cell of each says what it needs. What you write is
-judged at once, and kept in mine.py beside the notebooks.
+checked at once, and saved to mine.py beside the notebooks.
 
 examples:
   minibert course my-course
@@ -26,9 +26,11 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
-    parser.add_argument("folder", metavar="DIR", help="where to put the notebooks; made if it is not there")
+    parser.add_argument(
+        "folder", metavar="DIR", help="where to put the notebooks; created if it does not exist"
+    )
     add_switches(parser, json=JSON)
 
 
@@ -50,10 +52,10 @@ def run(arguments: Namespace) -> None:
     folder = Path(arguments.folder)
     sources = sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))
     if not sources:
-        raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
+        raise InputError(f"{notebook_folder()} has no notebooks; reinstall minibert from a checkout.")
     there = [path.name for path in sources if (folder / path.name).exists()]
     if there:
-        raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
+        raise InputError(f"'{folder}' has {some_of(there)} already; choose another folder.")
     require_folder(folder, "another folder")
     for path in sources:
         notebook = read_json(path)
