@@ -1032,3 +1032,6 @@ print(
 # fine-tune the result as in [chapter 11](11_fine_tuning.ipynb). Or give your engine somebody else's weights:
 # [chapter 12](12_somebody_elses_bert.ipynb) opens a published BERT by hand. And if you found a shorter proof or a sharper
 # check on the way, the project would like to see it.
+#
+# Or look inside what you have trained: [chapter 13](13_what_heads_learn.ipynb) names its heads by measurement, and takes
+# the folder `my_bert`. [Chapter 14](14_argument_and_scaling.ipynb) asks how many runs an argument takes.

@@ -1306,5 +1306,6 @@ for line, one, other in zip(asked, bert_says, counts_say, strict=True):
 #
 # * Fill in `GIVEN` with any BERT that you find, and read the three pictures again.
 # * [Chapter 11](11_fine_tuning.ipynb) teaches a BERT a task. It works with a folder such as this one, too.
+# * [Chapter 13](13_what_heads_learn.ipynb) looks inside, and takes such a folder as well.
 # * `minibert/hub/hugging_face.py` and `minibert/core/folder.py` are what you wrote here, with more spellings and stricter
 #   refusals. The [format](https://github.com/huggingface/safetensors) is described by its authors on one page.
