@@ -137,7 +137,7 @@ def _lay_out(arguments: Namespace) -> None:
 def _show_progress(arguments: Namespace) -> None:
     """Judge the exercises of one folder, and print how many of each chapter are right."""
     from minibert.course.answers import require_course
-    from minibert.course.grading import any_seed, count_exercises, grade
+    from minibert.course.grading import any_seed, chapters, count_exercises, grade
     from minibert.course.notes import plans
     from minibert.training.runlog import Progress
 
@@ -150,15 +150,14 @@ def _show_progress(arguments: Namespace) -> None:
         emit(json_text({"folder": str(folder), "seed": seed, "marks": [one._asdict() for one in marks]}))
         return
     rows = []
-    for plan in plans():
+    for plan in plans(chapters()):
         own = [one for one in marks if one.chapter == plan.number]
         right = sum(one.mark == "right" for one in own)
         left = sum(task.minutes for task, one in zip(plan.tasks, own, strict=True) if one.mark != "right")
-        if own:
-            rest = f"about {left} minutes left" if left else ""
-            rows.append((plan.number, printable(plan.title), f"{right} of {len(own)}", rest))
-    for line in aligned(rows, 4):
-        emit(line.rstrip())
+        rest = f"about {left} minutes left" if left else ""
+        rows.append((plan.number, printable(plan.title), f"{right} of {len(own)}", rest))
+    for line in aligned(rows):
+        emit(line)
     for one in marks:
         if one.mark not in ("right", "missing"):
             emit(f"{one.exercise} {one.mark}: {printable(one.message)}")

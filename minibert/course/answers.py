@@ -270,7 +270,7 @@ def _with_what_it_uses(name: str, found: Found, pages: Pages, given: Given) -> A
         if isinstance(one.node, ast.Import | ast.ImportFrom):
             for imported in _imported(one.node, names):
                 if not is_allowed_import(imported) and imported not in given.allowed:
-                    reasons[f"it imports {imported}."] = None
+                    reasons[_of_an_import(imported, one.node, [found, *reached])] = None
         elif isinstance(one.node, ast.ClassDef):
             bases = {ast.unparse(base) for base in one.node.bases}
             if bases - {"NamedTuple"}:
@@ -284,6 +284,17 @@ def _with_what_it_uses(name: str, found: Found, pages: Pages, given: Given) -> A
     return Answer(
         name, pages.file, text, found.node, tuple(dict.fromkeys(modules)), refused="; ".join(reasons)
     )
+
+
+def _of_an_import(imported: str, node: ast.stmt, every: list[Found]) -> str:
+    """Say what an answer imports and may not, with the first line that uses it if that is minibert's."""
+    if not imported.startswith("minibert"):
+        return f"it imports {imported}."
+    bound = [name for name in _bound(node) if name in (imported.rpartition(".")[2], imported)]
+    lines = [line.strip() for one in every if one.node is not node for line in one.text.split("\n")]
+    using = [line for line in lines if any(re.search(rf"\b{re.escape(name)}\b", line) for name in bound)]
+    where = f": {using[0]}" if using else ""
+    return f"it uses minibert's own {imported}{where}."
 
 
 def reached_by(found: Found, bindings: dict[str, Found]) -> list[Found]:

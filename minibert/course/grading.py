@@ -171,8 +171,8 @@ def _marked(
     for name in exercise.functions:
         one, why = results[name]
         if one != "right":
-            messages.append(f"{name}: {why}" if len(results) > 1 else why)
-    message = _shortened(" ".join(messages))
+            messages.append(f"{name}: {why.rstrip('.')}" if len(results) > 1 else why)
+    message = _shortened("; ".join(messages))
     return Mark(str(folder), chapter.number, exercise.number, mark, message, round(budget.spent, 2))
 
 
