@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> None:
     taken = {"grade": ("seed", "csv"), "": ("progress", "seed") if arguments.progress else ()}.get(word, ())
     for name, is_given in given.items():
         if is_given and name not in taken:
-            where = f"`minibert course {word}`" if word else "laying out the course"
+            where = f"course {word}" if word else "laying out the course"
             raise InputError(f"`{name}` is not for {where}; leave it out.")
     if arguments.folders and not word:
         names = some_of(arguments.folders)
@@ -173,9 +173,9 @@ def _grade(arguments: Namespace) -> None:
 
     folders = [Path(one) for one in arguments.folders]
     if not folders:
-        raise InputError("`minibert course grade` needs the folders of students; give one or more.")
+        raise InputError("Grading needs the folders of students; give one or more.")
     if arguments.seed is None or not arguments.csv:
-        raise InputError("`minibert course grade` needs `seed` and `csv`; give both.")
+        raise InputError("Grading needs `seed` and `csv`; give both.")
     table = Path(arguments.csv)
     if table.is_dir():
         raise InputError(f"csv={arguments.csv!r} is a folder; name a file in it.", csv=arguments.csv)

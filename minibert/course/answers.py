@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from minibert.base.errors import InputError
 from minibert.base.files import read_bytes
 from minibert.base.json_files import read_json
-from minibert.course.exercises import Exercise, cells, exercises, notebook_folder, notebook_source
+from minibert.course.exercises import cells, exercises, notebook_folder, notebook_source
 from minibert.course.honesty import is_allowed_import, refused
 
 MINE = "mine.py"
@@ -68,12 +68,12 @@ def require_course(folder: Path) -> None:
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "is not there"
-        raise InputError(f"{folder} {what}; give folders that `minibert course DIR` has laid out.")
+        raise InputError(f"{folder} {what}; give folders of the course, as students hand them in.")
     visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
     known = [path.name for path in visible if path.name == MINE or _chapter_of(path)]
     if visible and not known:
         first = sorted(notebook_folder().glob("01_*.py"))[0].stem
-        advice = "give folders that `minibert course DIR` has laid out"
+        advice = "give folders of the course, as students hand them in"
         raise InputError(f"{folder} has no notebook of the course, such as {first}.ipynb; {advice}.")
 
 

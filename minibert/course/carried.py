@@ -211,7 +211,9 @@ class _Reader:
 
 def _is_plain(one: Any) -> bool:
     """Tell whether a value is the same wherever it comes from."""
-    return one is None or one is ... or isinstance(one, bool | int | float | complex | str | bytes | np.generic)
+    return (
+        one is None or one is ... or isinstance(one, bool | int | float | complex | str | bytes | np.generic)
+    )
 
 
 def restore(original: Any, changed: Any) -> None:
@@ -234,11 +236,10 @@ def restore(original: Any, changed: Any) -> None:
             original[...] = changed
     elif isinstance(original, dict):
         for key, value in changed.items():
-            if key in original and isinstance(original[key], np.ndarray | dict | list | tuple):
-                if _alike(original[key], value):
-                    restore(original[key], value)
-                    continue
-            original[key] = value
+            if key in original and _alike(original[key], value):
+                restore(original[key], value)
+            else:
+                original[key] = value
         for key in set(original) - set(changed):
             del original[key]
     elif isinstance(original, list):
@@ -249,10 +250,10 @@ def restore(original: Any, changed: Any) -> None:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Tell whether the contents of one value fit into the other."""
+    """Tell whether one value can be given the contents of the other."""
     if isinstance(one, np.ndarray):
         return isinstance(other, np.ndarray) and (one.shape, one.dtype) == (other.shape, other.dtype)
-    return type(one) is type(other)
+    return isinstance(one, dict | list | tuple) and type(one) is type(other)
 
 
 def made_again(value: Any, call: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Each call is made by a fork, which has the arguments already. It may use so much time and memory, has no file
 that it could read or write but the pipe of its answer, and ends at once when it does what `FORBIDDEN` lists.
-Whoever judges never runs a student's code, and so what that does to NumPy or to minibert changes no judgement.
+Whoever judges never runs a student's code, and so what that does to NumPy changes no judgement.
 """
 
 import __future__
@@ -146,9 +146,7 @@ class Confined:
 
         node = self.answer.node
         assert node is not None
-        function = FunctionType(
-            template.__code__, namespace, self.answer.name, None, template.__closure__
-        )
+        function = FunctionType(template.__code__, namespace, self.answer.name, None, template.__closure__)
         function.__doc__ = ast.get_docstring(node)
         function.__module__ = "__main__"
         function.__signature__ = signature_of(node)  # type: ignore[attr-defined]

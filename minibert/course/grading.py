@@ -94,7 +94,7 @@ def _run(text: str, names: dict[str, Any], about: str) -> None:
 def grade(folder: Path, seed: int, done: Callable[[int], None] = lambda _: None) -> list[Mark]:
     """Mark a student's folder.
 
-    Nothing of it is run here: answers are read as text, and run one by one as `minibert.course.confined` says.
+    Nothing of it is run here: answers are read as text, and run as `minibert.course.confined` says.
 
     Parameters
     ----------

@@ -172,7 +172,10 @@ def tables() -> str:
         Markdown.
     """
     every = plans()
-    lines = ["| chapter | reading | easy | core | hard | minutes with all exercises |", "|---|--:|--:|--:|--:|--:|"]
+    lines = [
+        "| chapter | reading | easy | core | hard | minutes with all exercises |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for plan in every:
         counts = [sum(task.difficulty == level for task in plan.tasks) for level in USUAL]
         numbers = " | ".join(str(count or "") for count in counts)
