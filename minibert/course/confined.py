@@ -429,7 +429,7 @@ def _look(event: str, arguments: tuple[Any, ...]) -> None:
         direct = (text for start, text in FORBIDDEN_DIRECTLY.items() if event.startswith(start))
         words = next(direct, words)
     if words:
-        about = next((f" ({one})" for one in arguments if isinstance(one, str | bytes)), "")
+        about = next((f" ({one!s})" for one in arguments if isinstance(one, str)), "")
         with_event = f"!{words}: {event}{about}."
         os.write(_PIPE, with_event.encode("utf-8", "replace"))
         os._exit(0)
@@ -446,7 +446,7 @@ def _is_of_a_library(arguments: tuple[Any, ...]) -> bool:
 
 def _received(reading: int, until: float) -> tuple[bytes, str]:
     """Read all that a process writes; return it, and "time" or "size" where that was too much."""
-    parts = []
+    parts: list[bytes] = []
     size = 0
     while True:
         left = until - time.monotonic()

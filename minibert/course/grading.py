@@ -6,6 +6,7 @@ import io
 import linecache
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from functools import cache
@@ -27,7 +28,7 @@ from minibert.model.ops import Ops
 
 # Of several functions of one exercise, the first of these that one of them has.
 MARKS = ("refused", "crashed", "timed out", "wrong", "missing", "right")
-EXPLAINING = 5.0  # seconds of processor time for finding out what went wrong
+EXPLAINING = 10.0  # seconds of processor time for finding out what went wrong
 LONGEST = 400  # characters of a message
 # Of NumPy, what it loads when it is first used: a process without files could not.
 _LATE = ("numpy.char", "numpy.fft", "numpy.ma", "numpy.polynomial", "numpy.rec")
@@ -197,7 +198,8 @@ def _dishonest(confined: Confined, exercise: Exercise, chapter: Chapter) -> tupl
 
 def _check(exercise: Exercise, names: dict[str, Any], lesson: "_Grading") -> None:
     """Run the check of an exercise, which asks the questions; what it prints is not shown."""
-    with redirect_stdout(io.StringIO()):
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numbers that are not finite, which an answer may have
         try:
             _run(exercise.check, names, exercise.number)
         except Exception as error:  # of a check that an answer has led astray
