@@ -7,6 +7,7 @@ nothing, so that `minibert --help` and a script that only wants the tokenizer st
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # editors and type checkers read this; Python does not
+    from minibert.api.encoder import TextEncoder as TextEncoder
     from minibert.api.loading import load as load
     from minibert.api.runs import Run as Run, finetune as finetune, pretrain as pretrain
     from minibert.api.texts import (
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     from minibert.base.errors import InputError as InputError, RunError as RunError
     from minibert.core.batch import Batch as Batch
     from minibert.core.config import BertConfig as BertConfig
+    from minibert.experiments.comparison import compare as compare
     from minibert.explorer import show as show
     from minibert.tokenizer import Tokenizer as Tokenizer
 
@@ -35,9 +37,11 @@ _MODULES = {
     "Run": "minibert.api.runs",
     "RunError": "minibert.base.errors",
     "TextClassifier": "minibert.api.texts",
+    "TextEncoder": "minibert.api.encoder",
     "TextRegressor": "minibert.api.texts",
     "TokenTagger": "minibert.api.words",
     "Tokenizer": "minibert.tokenizer",
+    "compare": "minibert.experiments.comparison",
     "finetune": "minibert.api.runs",
     "load": "minibert.api.loading",
     "pretrain": "minibert.api.runs",

@@ -26,6 +26,7 @@ core
 """
 # What a room imports beside NumPy and the standard library; a longer path goes before a shorter one.
 LIBRARIES = {
+    "api/encoder": ["pandas", "polars"],
     "core": [],
     "base": ["compression", "backports"],
     "data/wikipedia": ["mwparserfromhell"],

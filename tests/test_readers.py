@@ -110,7 +110,7 @@ def prepare_experiment(at: Path) -> None:
 
 def run_shown(folder: Path) -> tuple[str, str, Any]:
     """All that a finished run says of itself."""
-    run = Run.in_folder(folder)
+    run = Run.open(folder)
     return repr(run), str(run), run._repr_html_()
 
 

@@ -59,16 +59,23 @@ def test_suppressions_of_each_kind_are_counted():
 
 
 USER = """\
-from minibert import Bert
+from minibert import Bert, TextClassifier, finetune
 from minibert.pretraining.options import PretrainOptions
 PretrainOptions(steps=3)
 PretrainOptions(setps=3)
 Bert.laod('runs/1')
+TextClassifier('model', epochs=2, learning_rates=1e-3).set_params(epochs=3).epochs = 4
+TextClassifier('model', epochs='2')
+finetune('classify', 'data', 'model', epochs=2, learning_rates=1e-3, columns={'text': 'review'}, out='runs/2')
+finetune('sst2', 'data', 'model', epochs='2')
+finetune('sst2', 'data', 'model', epoch=2)
+finetune('sst2', 'data', 'model').report['scroes']
+Bert.from_pretrained('model').fill_mask('a [MASK]')[0][0].tokens
 """
 
 
 def errors_of_user(folder, *flags, **variables):
-    """What mypy says of a program that misspells an option in line 4 and a method in line 5."""
+    """What mypy says of a program that has a name or a type wrong in lines 4, 5, 7 and 9 to 12."""
     pytest.importorskip("mypy")
     # Elsewhere than in the sources: mypy takes types from an installed package only if it has py.typed.
     (folder / "user.py").write_text(USER)
@@ -81,14 +88,24 @@ def errors_of_user(folder, *flags, **variables):
         text=True,
     )
     errors = [line for line in checked.stdout.splitlines() if "error:" in line]
-    assert [line.split(":")[1] for line in errors] == ["4", "5"], checked.stdout + checked.stderr
+    assert [line.split(":")[1] for line in errors] == ["4", "5", "7", "9", "10", "11", "12"], (
+        checked.stdout + checked.stderr
+    )
     return errors
 
 
-def test_a_misspelt_option_is_reported_to_whoever_uses_the_package(tmp_path):
-    errors = errors_of_user(tmp_path, PYTHONPATH=str(ROOT))
-    assert '"setps"' in errors[0]
-    assert '"laod"' in errors[1]
+def test_wrong_names_and_types_are_reported_to_users_of_the_package(tmp_path):
+    misspelt, method, of_estimator, of_run, unknown, field, attribute = errors_of_user(
+        tmp_path, PYTHONPATH=str(ROOT)
+    )
+    assert '"setps"' in misspelt
+    assert '"laod"' in method
+    for error, called in ((of_estimator, "TextClassifier"), (of_run, "finetune")):
+        wanted = 'has incompatible type "str"; expected "float | tuple[float, ...] | None"'
+        assert f'Argument "epochs" to "{called}" {wanted}' in error
+    assert '"epoch"' in unknown
+    assert 'TypedDict "FinetuneReport" has no key "scroes"' in field
+    assert '"Guess" has no attribute "tokens"' in attribute
 
 
 @pytest.mark.slow

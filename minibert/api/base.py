@@ -4,41 +4,39 @@ An estimator is a dataclass of the options of a fine-tuning run. `fit` runs what
 with examples in memory, and loads the result; whatever that command promises holds here, too.
 """
 
-import functools
-import inspect
 import json
 import os
-import re
 import sys
 import tempfile
-import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+import numpy as np
 
 from minibert import engines
-from minibert.api.calls import description, require_known
 from minibert.api.inputs import GENERATORS, plain, seed_of
+from minibert.api.parameters import Parameterised
 from minibert.ask.inference import RUN, lay_out, require_no_other
 from minibert.base.errors import (
     DivergedError,
     InputError,
     Interrupted,
-    did_you_mean,
     naming,
     warn,
 )
 from minibert.base.files import atomic_json, atomic_text, sole_writer
-from minibert.base.foreign_names import advice_for
 from minibert.base.json_files import read_json
+from minibert.base.options import option
 from minibert.base.reading import byte_pieces
 from minibert.finetuning.models import Finetuned
-from minibert.finetuning.options import FinetuneOptions
+from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
 from minibert.finetuning.preparation import Rows, bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
+from minibert.reports.contents import Evaluation, FinetuneReport
 from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
 from minibert.tasks.cuts import Cuts, warn_of_cuts
@@ -46,57 +44,7 @@ from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
 from minibert.training.runlog import OnLog
 
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
-# Parameters of estimators beside the options of a run, in the order in which docstrings describe them.
-OWN = {
-    "model": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model.",
-    "text": "column of the texts in a table.",
-    "second": "column of the second texts; None for single texts.",
-    "label": "column of the labels.",
-    "words": "column of the words in a table, a list in each row.",
-    "tags": "column of the tags, one for each word.",
-    "question": "column of the questions in a table.",
-    "context": "column of the paragraphs.",
-    "answer": "column of the answers.",
-    "out": "folder for the files of the run (default: a temporary one, until `fit` is done).",
-    "verbose": "tell how it goes: a bar in a notebook or terminal, otherwise lines.",
-    "random_state": "a whole number; or a generator of NumPy's, which it is drawn from. None is 0.",
-    "on_log": "called with the number of a step and what is recorded of it, by names such as train/loss.",
-    "split_dev": "share of the examples to measure on, of each class where there are some (default: 0.1).",
-}
-Kind = TypeVar("Kind", bound="type[Estimator]")
-
-
-def documented(kind: Kind) -> Kind:
-    """Describe in the docstring of an estimator each of its parameters, and refuse others by name.
-
-    Parameters
-    ----------
-    kind : type
-        A dataclass under `Estimator`; the section goes before its "Attributes", or to the end.
-
-    Returns
-    -------
-    type
-        The same one, changed.
-    """
-    about, *rest = re.split(r"\n(?=Attributes\n)", inspect.cleandoc(kind.__doc__ or ""), maxsplit=1)
-    names = [field.name for field in fields(kind)]
-    own_first = [name for name in OWN if name in names]
-    of_runs = [name for name in names if name not in OWN]
-    section = ["Parameters", "----------"]
-    for name in own_first + of_runs:
-        line = f"{name} : {OWN.get(name) or description(FinetuneOptions, name)}"
-        section.append(textwrap.fill(line, 106, subsequent_indent="    "))
-    kind.__doc__ = "\n".join([about.rstrip(), "", *section, "", *rest])
-    initialise = kind.__init__
-
-    @functools.wraps(initialise)
-    def made(self: Any, *args: Any, **parameters: Any) -> None:
-        require_known(kind.__name__, parameters, names)
-        initialise(self, *args, **parameters)
-
-    type.__setattr__(kind, "__init__", made)
-    return kind
+Metrics = TypeVar("Metrics", bound=Evaluation)
 
 
 class Figures(dict[str, Any]):
@@ -106,56 +54,40 @@ class Figures(dict[str, Any]):
         return measured_text(self)
 
 
+def _readable(metrics: Metrics) -> Metrics:
+    """Return metrics as a dictionary that shows them as a person reads them."""
+    return cast(Metrics, Figures(metrics))
+
+
 class NotFitted(InputError, AttributeError):
     """An estimator was asked before it was fitted or loaded."""
 
 
 @dataclass(eq=False, repr=False)
-class Estimator(ABC):
+class Estimator(Parameterised, FinetuneArguments, ABC):
     """Fine-tuning for data in memory; the subclasses say what is learnt.
 
     Parameters are only looked at by `fit`. They are the options of `minibert finetune` under their names
     there, `seed` being `random_state`; what is None follows the recipe of the task.
     """
 
-    model: str | os.PathLike[str]
+    model: str | os.PathLike[str] = field(
+        metadata={"help": "what to start from: a run folder, a BERT of Hugging Face's, or a fine-tuned model"}
+    )
     _: KW_ONLY
-    out: str | os.PathLike[str] | None = None
-    verbose: bool = False
-    random_state: Any = 0
-    on_log: OnLog | None = None
-    split_dev: float = 0.1
-    max_length: int | None = None
-    token_budget: int = FinetuneOptions.token_budget
-    epochs: float | tuple[float, ...] | None = None
-    max_steps: int | None = None
-    batch_size: int | tuple[int, ...] | None = None
-    accumulate: int = 1
-    learning_rates: float | tuple[float, ...] | None = None
-    restarts: int = 1
-    extend_positions: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float | None = None
-    freeze: int | None = None
-    bilstm: bool = False
-    optimizer: str = "adamw"
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    adam_eps: float = 1e-6
-    bias_correction: bool = True
-    google_decay: bool = False
-    dtype: str = "float32"
-    engine: str = "auto"
-    threads: int | None = None
-    devices: int | None = None
-    fsdp: bool = False
-    recompute: bool = False
-    checkpoint_steps: int = 0
-    checkpoint_seconds: float = 300.0
-    keep: int = 1
+    out: str | os.PathLike[str] | None = option(
+        None, "folder for the files of the run", default="a temporary one, until `fit` is done"
+    )
+    verbose: bool = option(False, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
+        0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
+    )
+    on_log: OnLog | None = option(
+        None,
+        "called with the number of a step and what is recorded of it, by names such as train/loss",
+        default="",
+    )
+    split_dev: float = option(0.1, "share of the examples to measure on, of each class where there are some")
 
     KIND: ClassVar[str] = ""  # what scikit-learn calls it
     TASK: ClassVar[str]  # of one's own tables
@@ -366,7 +298,7 @@ class Estimator(ABC):
             raise NotFitted(f"This {type(self).__name__} is not fitted yet; call fit first, or load one.")
         return fitted
 
-    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+    def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Compute the task's metrics on some rows, with a 95% interval and the trivial baseline.
 
         Parameters
@@ -392,7 +324,7 @@ class Estimator(ABC):
         predictions = self._predictions(examples)
         measured = Measured(model.task, model.labels, examples, predictions, self._bag_of_words)
         mistakes = measured.mistakes(model.tokenizer, model.max_length)
-        return Figures(report_of(measured, mistakes))
+        return _readable(report_of(measured, mistakes))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return the metric that models of the task are chosen by, of some rows.
@@ -451,7 +383,7 @@ class Estimator(ABC):
             named["label"] = self._asked
         model.save_pretrained(folder, named)
         if hasattr(self, "report_"):
-            atomic_json(folder / REPORT, self.report_ | {"folder": str(folder), "page": ""})
+            atomic_json(folder / REPORT, {**self.report_, "folder": str(folder), "page": ""})
         else:
             (folder / REPORT).unlink(missing_ok=True)  # of another model
 
@@ -559,7 +491,8 @@ class Estimator(ABC):
 
     def _learn_report(self, report: dict[str, Any]) -> None:
         """Take over a report, without the places of files: those of `fit` may be gone."""
-        self.report_ = Figures({n: value for n, value in report.items() if n not in ("folder", "page")})
+        kept: Any = {name: value for name, value in report.items() if name not in ("folder", "page")}
+        self.report_: FinetuneReport = _readable(kept)
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         """Take over what `_stored` of a subclass has beside the parameters."""
@@ -569,54 +502,6 @@ class Estimator(ABC):
         return {name: value for name, value in vars(self).items() if name != "_scratch"}
 
     # scikit-learn's protocol
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default True
-            Of scikit-learn's protocol; it has no meaning here.
-
-        Returns
-        -------
-        dict
-        """
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def set_params(self, **parameters: Any) -> Self:
-        """Set some parameters, for the next `fit`.
-
-        Parameters
-        ----------
-        **parameters
-            By name.
-
-        Returns
-        -------
-        Estimator
-            Itself.
-
-        Raises
-        ------
-        InputError
-            When there is none of that name.
-        """
-        known = self.get_params().keys()
-        for name in parameters.keys() - known:
-            advice = advice_for(name, known) or did_you_mean(name, known, f"there are {', '.join(known)}.")
-            raise InputError(f"{type(self).__name__} has no parameter {name!r}; {advice}")
-        vars(self).update(parameters)
-        return self
-
-    def __repr__(self) -> str:
-        parts = [repr(os.fspath(self.model))]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            default = self.model if field.name == "model" else field.default
-            if value is not default and repr(value) != repr(default):
-                parts.append(f"{field.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(parts)})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return getattr(self, "_fitted", None) is not None

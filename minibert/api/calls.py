@@ -1,19 +1,21 @@
-"""Functions that take every option of a run as an argument of its own, by name, type and description."""
+"""Signatures of functions and estimators that take every option as an argument, and its description."""
 
 import dataclasses
 import functools
 import inspect
+import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from minibert.base.errors import did_you_mean
 from minibert.base.foreign_names import advice_for
-from minibert.base.options import RunOptions
+from minibert.base.options import metadata_of
 
 P = ParamSpec("P")
 A = TypeVar("A")
 R = TypeVar("R")
+Kind = TypeVar("Kind")
 
 
 def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
@@ -37,76 +39,106 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
     def decorate(function: Callable[[A], R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            require_known(function.__name__, kwargs, signature.parameters)
             return function(arguments(*args, **kwargs))
 
         returned = inspect.signature(function).return_annotation
-        vars(call)["__signature__"] = signature.replace(return_annotation=returned)
-        about, mark, rest = inspect.cleandoc(function.__doc__ or "").partition("Returns\n")
-        call.__doc__ = f"{about}{parameters_text(arguments, list(signature.parameters))}\n{mark}{rest}"
-        return call
+        vars(call)["__signature__"] = signature.replace(return_annotation=returned)  # a class returns None
+        call.__doc__ = with_parameters(function.__doc__, arguments, "Returns")
+        return refusing_unknown(call)
 
     return decorate
 
 
-def require_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse an argument that a function does not have, and name the nearest that it has.
+def documented(estimator: type[Kind]) -> type[Kind]:
+    """Describe in the docstring of an estimator each of its parameters, and refuse others by name.
 
     Parameters
     ----------
-    function : str
-        Its name, for the message.
-    given : iterable of str
-        The names that it was called with.
-    known : iterable of str
-        Those that it has.
+    estimator : type
+        A dataclass whose fields `option` declares; the section goes before its "Attributes", or to the end.
 
-    Raises
-    ------
-    TypeError
-        For the first that it does not have, as Python raises for functions of its own.
+    Returns
+    -------
+    type
+        The same one, changed.
     """
-    known = list(known)
-    for name in given:
-        if name not in known:
-            advice = advice_for(name, known) or did_you_mean(name, known, "leave it out.")
-            raise TypeError(f"{function}() has no argument {name!r}; {advice}")
+    estimator.__doc__ = with_parameters(estimator.__doc__, estimator, "Attributes")
+    # Not by `__new__` or a metaclass, whose arguments `help` would show in place of the fields.
+    type.__setattr__(estimator, "__init__", refusing_unknown(vars(estimator)["__init__"]))
+    return estimator
 
 
-def parameters_text(options: Any, names: Sequence[str]) -> str:
-    """Describe fields of a run's options as a section of a docstring in numpydoc's style.
+def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function refuse an argument that it does not have, and name the nearest that it has.
 
     Parameters
     ----------
-    options : type
-        A dataclass under `RunOptions`.
-    names : sequence of str
-        The fields, in the order of the section.
+    function : callable
+        Also the `__init__` of a class, whose name is then that of the class.
+
+    Returns
+    -------
+    callable
+        The same with the same signature. It raises TypeError for the first such argument, as Python does.
+    """
+    known = list(inspect.signature(function).parameters)
+    called = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                advice = advice_for(name, known) or did_you_mean(name, known, "leave it out.")
+                raise TypeError(f"{called}() has no argument {name!r}; {advice}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+def with_parameters(text: str | None, kind: Any, before: str) -> str:
+    """Describe the fields of a dataclass in a docstring, as a section in numpydoc's style.
+
+    Parameters
+    ----------
+    text : str or None
+        The docstring.
+    kind : type
+        A dataclass whose fields `option` declares. Positional fields come first, then those of the class
+        itself before those of its bases.
+    before : str
+        Heading of the section that the new one goes before; without it, the new one goes to the end.
 
     Returns
     -------
     str
-        The section with its heading, ending in a line end.
     """
-    hints = get_type_hints(options)
+    hints = get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    names = [name for name, field in fields.items() if not field.kw_only]
+    for part in kind.__mro__:
+        names += [name for name in inspect.get_annotations(part) if name in fields]
+    wrapper = textwrap.TextWrapper(
+        106, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+    )
     lines = ["Parameters", "----------"]
-    for name in names:
+    for name in dict.fromkeys(names):
         hint = hints[name]
-        kind = hint.__name__ if isinstance(hint, type) else str(hint)
-        kind = kind.replace("typing.", "").replace("pathlib._local.", "")
-        text = textwrap.fill(description(options, name), 102)
-        lines.append(f"{name} : {kind}")
-        lines.append(textwrap.indent(text, " " * 4))
-    return "\n".join(lines) + "\n"
+        shown = hint.__name__ if isinstance(hint, type) else str(hint)
+        without_modules = re.sub(r"[\w.]+\.(?=[A-Z])", "", shown)
+        lines.append(f"{name} : {without_modules}")
+        lines.append(wrapper.fill(description(kind, name)))
+    section = "\n".join(lines)
+    about, heading, rest = inspect.cleandoc(text or "").partition(f"\n{before}\n")
+    return f"{about.rstrip()}\n\n{section}\n{heading}{rest}"
 
 
-def description(options: type[RunOptions], name: str) -> str:
-    """Say what a field of a run's options is: as its flag does, in the words of Python.
+def description(kind: type, name: str) -> str:
+    """Say what an option is: as its flag does, in the words of Python.
 
     Parameters
     ----------
-    options : type
-        A dataclass under `RunOptions`.
+    kind : type
+        A dataclass whose fields `option` declares.
     name : str
         Of the field.
 
@@ -115,10 +147,10 @@ def description(options: type[RunOptions], name: str) -> str:
     str
         A sentence or two, with the default at the end where there is one.
     """
-    about = options.about(name)
-    default = getattr(options, name, dataclasses.MISSING)
+    about = metadata_of(kind, name)
+    default = getattr(kind, name, dataclasses.MISSING)
     text = about.get("in_python") or about.get("help", "")
-    in_words = options.UNDECIDED if default is None else repr(default)
+    in_words = getattr(kind, "UNDECIDED", "") if default is None else repr(default)
     usual = about.get("default", in_words)
     if usual and default is not dataclasses.MISSING:
         return f"{text} (default: {usual})."

@@ -9,6 +9,8 @@ from minibert.api.texts import MultilabelClassifier, TextClassifier, TextRegress
 from minibert.api.words import QuestionAnswerer, TokenTagger
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
+from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.model_names import on_disk
 from minibert.finetuning.foreign import is_foreign
 from minibert.finetuning.models import Finetuned, is_finetuned
 from minibert.tasks import registry
@@ -20,6 +22,7 @@ BY_KIND: dict[str, type[Estimator]] = {
 }  # fmt: skip
 
 
+@answers_foreign_arguments
 def load(
     folder: str | Path,
     engine: str = "auto",
@@ -33,7 +36,8 @@ def load(
     ----------
     folder : str or path
         Of a run of minibert, or of a BERT in Hugging Face's or Google's format, fine-tuned with transformers
-        or not; or `RUN@STEP`, a checkpoint that a pre-training has kept.
+        or not; a name on the Hub, such as "google-bert/bert-base-uncased", of a model that Hugging Face's
+        cache has (nothing is downloaded); or `RUN@STEP`, a checkpoint that a pre-training has kept.
     engine : str, default "auto"
         The engine by name.
     threads : int, optional
@@ -51,7 +55,7 @@ def load(
     InputError
         When the folder holds no whole model, or one that no estimator asks: the message names the command.
     """
-    folder = Path(folder)
+    folder = on_disk(folder)
     if not is_finetuned(folder):
         if is_foreign(folder):
             return _of_transformers(folder, engine, threads, dtype)

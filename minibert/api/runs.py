@@ -2,12 +2,12 @@
 
 import html
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from minibert import engines
 from minibert.api.calls import called_with
@@ -25,6 +25,7 @@ from minibert.model.ops import Ops
 from minibert.pretraining import run as pretraining
 from minibert.pretraining.options import PretrainOptions
 from minibert.pretraining.preparation import name_of_texts
+from minibert.reports.contents import FinetuneReport, PretrainReport
 from minibert.reports.markup import framed
 from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import load_report, report_text
@@ -49,6 +50,7 @@ MEASURED = {  # its "held_out", which is null where nothing was measured
     "targets": int,
 }
 EXAMPLE = {"text": str, "answer": str | None, "guesses": list[tuple[str, float]]}
+Report = TypeVar("Report", bound=Mapping[str, Any])
 RUNS = Path("runs")  # where run folders go that were given no name
 CORPUS = (
     "text files, folders or globs, one or more; or texts in memory, each of them a document: a list, an "
@@ -59,15 +61,15 @@ PRETRAINING_FILE = "training.json"  # the options in the folder of a pre-trainin
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Generic[Report]):
     """A finished run: its folder, what it reports, and the model it has left; a notebook shows its page."""
 
     folder: Path
-    report: dict[str, Any]  # what `report.json` holds
+    report: Report  # what `report.json` holds: of `pretrain` a PretrainReport, of `finetune` a FinetuneReport
 
     @classmethod
-    def in_folder(cls, folder: str | Path) -> "Run":
-        """Return the finished run in a folder.
+    def open(cls, folder: str | Path) -> "Run[Any]":
+        """Open the finished run in a folder, as `pretrain` or `finetune` returned it.
 
         Parameters
         ----------
@@ -86,7 +88,7 @@ class Run:
         folder = Path(folder)
         absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
         if is_finetuned(folder):
-            finetuned = load_report(folder)
+            finetuned: Any = load_report(folder)
             if finetuned is None:
                 raise absent
             return cls(folder, finetuned)
@@ -106,7 +108,8 @@ class Run:
             if held_out["next_majority"] is None:
                 held_out["next_accuracy"] = None
         examples = [{"answer": None} | example for example in report["examples"]]
-        return cls(folder, {"page": None} | report | {"held_out": held_out, "examples": examples})
+        whole: Any = {"page": None} | report | {"held_out": held_out, "examples": examples}
+        return cls(folder, whole)
 
     @cached_property
     def model(self) -> Any:
@@ -160,7 +163,7 @@ class Run:
         return str(self.folder)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Call:
     """Arguments of the call alone, beside the options of its run."""
 
@@ -184,7 +187,7 @@ class _Call:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class PretrainCall(_Call, PretrainOptions):
     """Arguments of `pretrain`."""
 
@@ -204,7 +207,7 @@ class PretrainCall(_Call, PretrainOptions):
         super().__post_init__()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class FinetuneCall(_Call, FinetuneOptions):
     """Arguments of `finetune`."""
 
@@ -215,7 +218,7 @@ def _run(
     stored: str,
     sources: Iterable[str],
     train: Callable[..., Any],
-) -> Run:
+) -> Run[Any]:
     """Train as a call asks for; a run that goes on has its options in the file `stored` of its folder."""
     folder = run_folder(call.out, call.resume, sources, stored)
     given = {field.name: getattr(call, field.name) for field in fields(kind)}
@@ -243,7 +246,7 @@ def _run(
 
 
 @called_with(PretrainCall)
-def pretrain(call: PretrainCall) -> Run:
+def pretrain(call: PretrainCall) -> Run[PretrainReport]:
     """Pre-train a BERT on text, as the command `minibert pretrain` does, and return the run.
 
     Ctrl-C, also a notebook's button to interrupt, saves the run; the same call with `resume=True` goes on.
@@ -275,7 +278,7 @@ def pretrain(call: PretrainCall) -> Run:
 
 
 @called_with(FinetuneCall)
-def finetune(call: FinetuneCall) -> Run:
+def finetune(call: FinetuneCall) -> Run[FinetuneReport]:
     """Fine-tune a model for a task from its files, as the command `minibert finetune` does.
 
     For data in memory there are `TextClassifier` and its sisters.

@@ -11,14 +11,19 @@ from reprlib import repr as short
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibert import engines
-from minibert.api.base import Estimator, documented
+from minibert.api.base import Estimator
+from minibert.api.calls import documented
 from minibert.api.inputs import column, column_names, is_missing, target_rows, targets, text_pairs
 from minibert.base.errors import InputError
+from minibert.base.options import option
 from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
+from minibert.finetuning.explaining import Explanation, explain
 from minibert.finetuning.models import Finetuned
+from minibert.finetuning.options import BalanceArguments, WindowArguments
 from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
@@ -27,16 +32,12 @@ from minibert.tokenizer import Tokenizer
 
 
 @dataclass(eq=False, repr=False)
-class _OfTexts(Estimator):
+class _OfTexts(Estimator, WindowArguments):
     """Read texts and pairs of texts: what the estimators of this module have in common."""
 
-    text: str = "text"
-    second: str | None = None
-    label: str = "label"
-    long: str = "cut"
-    stride: int | None = None
-    pool: str | None = None
-    most_windows: int | None = None
+    text: str = option("text", "column of the texts in a table")
+    second: str | None = option(None, "column of the second texts, where there are pairs", default="")
+    label: str = option("label", "column of the labels")
 
     def _examples(self, X: Any, y: Any = None, labelled: bool = False) -> list[TextExample]:
         pairs = text_pairs(X, self.text, self.second)
@@ -68,10 +69,44 @@ class _OfTexts(Estimator):
     def _learn_stored(self, stored: dict[str, Any]) -> None:
         self._pairs = self._model.pair
 
+    def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
+        """Compute what each word of a text speaks for an answer: the gradient of its score times the input.
+
+        Parameters
+        ----------
+        text : str or tuple of two str
+            One text, or a pair.
+        answer : object, optional
+            The class to explain, one of `classes_`; None: the likeliest. A number has no classes.
+
+        Returns
+        -------
+        Explanation
+            `words`, each with its score in nats of the log-odds of the class, or in units of the number. In a
+            notebook it is shown as the coloured text, with a sentence on what a score does not mean.
+
+        Raises
+        ------
+        InputError
+            When there is no such class, several texts are given, or the text takes more than one window.
+
+        Examples
+        --------
+        >>> classifier.explain("a fine film").top(1)  # doctest: +SKIP
+        [Word(word='fine', score=1.84)]
+        """
+        model = self._model
+        if not isinstance(text, str | tuple):
+            raise InputError(f"text={short(text)} is several; give one text, or a pair as a tuple.")
+        [example] = self._examples([text])
+        name = None if answer is None else str(answer).strip()
+        with engines.limited_threads(self.threads, model.ops):
+            return explain(model, example, name)
+
 
 @documented
 @dataclass(eq=False, repr=False)
-class TextClassifier(_OfTexts):
+class TextClassifier(_OfTexts, BalanceArguments):
     """Predict a class for a text or a pair of texts.
 
     Attributes
@@ -86,9 +121,6 @@ class TextClassifier(_OfTexts):
     TextClassifier('runs/books', epochs=2)
     >>> classifier.fit(["a fine film", "a dull one"] * 10, ["good", "bad"] * 10)  # doctest: +SKIP
     """
-
-    class_weights: str | None = None
-    sampling: str | None = None
 
     KIND: ClassVar[str] = "classifier"
     TASK: ClassVar[str] = "classify"
@@ -189,7 +221,7 @@ class TextClassifier(_OfTexts):
                 raise InputError(f"y has both {short(before)} and {short(value)}; give them one name.")
         self.classes_ = np.unique(np.array(list(by_name.values())))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each text.
 
         Parameters
@@ -204,7 +236,7 @@ class TextClassifier(_OfTexts):
         chosen = self.predict_proba(X).argmax(1)  # before `classes_`, which there is only after `fit`
         return self.classes_[chosen]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.
 
         Parameters
@@ -324,7 +356,7 @@ class MultilabelClassifier(TextClassifier):
     def _row(self, example: TextExample) -> dict[str, Any]:
         return super()._row(example) | {"label": list(example.label or ())}
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> NDArray[np.int64]:
         """Return which classes apply to each text.
 
         Parameters
@@ -381,7 +413,7 @@ class TextRegressor(_OfTexts):
         values = targets(target_rows(X, y, self.label, n), self._wrong)
         return list(map(float, values))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the number of each text.
 
         Parameters

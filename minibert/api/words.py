@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minibert.api.base import Estimator, documented
+from minibert.api.base import Estimator
+from minibert.api.calls import documented
 from minibert.api.inputs import class_names, is_missing, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
+from minibert.base.options import option
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.data.tables import answers_in
+from minibert.finetuning.options import SpanArguments
 
 
 @documented
@@ -21,8 +24,8 @@ class TokenTagger(Estimator):
     `ner_tags`, become these names, any others strings of their digits.
     """
 
-    words: str = "words"
-    tags: str = "tags"
+    words: str = option("words", "column of the words in a table, a list in each row")
+    tags: str = option("tags", "column of the tags, one for each word")
 
     TASK: ClassVar[str] = "tag"
 
@@ -76,7 +79,7 @@ def _are_numbers_below(count: int, tags: Any) -> bool:
 
 @documented
 @dataclass(eq=False, repr=False)
-class QuestionAnswerer(Estimator):
+class QuestionAnswerer(Estimator, SpanArguments):
     """Find the answer to a question, as it stands in a paragraph.
 
     Rows of X are pairs of a question and a paragraph, of any length. Rows of y are the answers: a string, ""
@@ -84,10 +87,9 @@ class QuestionAnswerer(Estimator):
     "answer_start" as in SQuAD.
     """
 
-    question: str = "question"
-    context: str = "context"
-    answer: str = "answer"
-    span_weight: float = 0.5
+    question: str = option("question", "column of the questions in a table")
+    context: str = option("context", "column of the paragraphs")
+    answer: str = option("answer", "column of the answers")
 
     TASK: ClassVar[str] = "qa"
 

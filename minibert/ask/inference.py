@@ -6,19 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibert import engines
 from minibert.ask.encoded_inputs import is_encoded, sequence_of, sequences_of
-from minibert.ask.gaps import BATCH_TOKENS, fill_texts
+from minibert.ask.gaps import BATCH_TOKENS, Guesses, fill_texts
 from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
-from minibert.base.model_names import folder_of
+from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.model_names import folder_of, on_disk
 from minibert.base.terminal import some_of
 from minibert.core import bert
-from minibert.core.arrays import Array, Params
+from minibert.core.arrays import Array, Floats, Params
 from minibert.core.batch import Batch, Sequence, whole_numbers
 from minibert.core.config import BertConfig
 from minibert.core.params import precision_for
@@ -69,7 +71,7 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
 
 
 # x (n,H) -> (n,H)
-def unit_rows(x: np.ndarray) -> np.ndarray:
+def unit_rows(x: Floats) -> Floats:
     """Divide each row by its length, or by 1e-12 where that is more.
 
     Parameters
@@ -88,11 +90,11 @@ def unit_rows(x: np.ndarray) -> np.ndarray:
 class Encoded:
     """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
 
-    hidden_states: list[np.ndarray]  # of each layer asked for (T,H); of all: the embeddings, then L layers
-    attentions: list[list[np.ndarray]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
-    pooled: np.ndarray | None  # (S,H) tanh(W x + b), x of each [CLS] or, left to right, of the last token
+    hidden_states: list[Floats]  # of each layer asked for (T,H); of all: the embeddings, then L layers
+    attentions: list[list[Floats]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
+    pooled: Floats | None  # (S,H) tanh(W x + b), x of each [CLS] or, left to right, of the last token
     # that has seen all others; None without a trained pooler on the encoder
-    cu_seqlens: np.ndarray  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
+    cu_seqlens: NDArray[np.int32]  # (S+1,) sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
     tokens: list[str] | None = None  # the T pieces, where the model has a vocabulary
     modules: SentenceModules | None = None  # what makes the vectors, in a folder of sentence-transformers
     prompt_tokens: int = 0  # at the beginning of each sequence, of the prompt that such a folder has
@@ -114,7 +116,8 @@ class Encoded:
         return encoded_html(self)
 
     # -> (S,H)
-    def vectors(self, pool: str | None = None, normalize: bool = False) -> np.ndarray:
+    @answers_foreign_arguments
+    def vectors(self, pool: str | None = None, normalize: bool = False) -> Floats:
         """Return one vector for each sequence, made of the last of `hidden_states`.
 
         Parameters
@@ -145,7 +148,7 @@ class Encoded:
         return vectors
 
     # -> (S,H)
-    def _pooled_by(self, pool: str) -> np.ndarray:
+    def _pooled_by(self, pool: str) -> Floats:
         """Make one vector of each sequence by the name of a pool."""
         if pool == "pooled" and self.pooled is not None:
             return self.pooled
@@ -285,7 +288,8 @@ class Bert:
         ----------
         folder : str or path
             Has `config.json` and `model.safetensors` or `pytorch_model.bin`, or, for TensorFlow,
-            `bert_config.json` and `bert_model.ckpt.*`; or `RUN@STEP`, a checkpoint that a run has kept.
+            `bert_config.json` and `bert_model.ckpt.*`; or a name on the Hub, of a model that Hugging Face's
+            cache has; or `RUN@STEP`, a checkpoint that a run has kept.
         engine : str, default "auto"
             The engine by name.
         dtype : str or a type of NumPy's, default "float32"
@@ -310,6 +314,7 @@ class Bert:
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         ops = engines.create(engine, threads, dtype)
+        folder = on_disk(folder)
         config, params, report = load(folder, precision_for(dtype), PRETRAINING)
         model = cls(config, params, ops)
         model._folder = str(folder_of(folder))
@@ -410,6 +415,7 @@ class Bert:
         """Number of parameters, heads included, the tied embedding counted once."""
         return self.params.flat.size
 
+    @answers_foreign_arguments
     def encode(self, inputs: Any, attentions: bool = False, layers: Any = None) -> Encoded:
         """Return hidden states and the pooled vectors.
 
@@ -461,7 +467,7 @@ class Bert:
         )
 
     # states[number] (T,H) -> [layer][sequence] (A,n,n)
-    def _attention_maps(self, batch: Batch, states: Mapping[int, np.ndarray]) -> list[list[np.ndarray]]:
+    def _attention_maps(self, batch: Batch, states: Mapping[int, Floats]) -> list[list[Floats]]:
         """Return the attention maps of each layer, computed anew from its input."""
         maps = []
         for number, layer in enumerate(self.params.tree["layers"]):
@@ -470,7 +476,7 @@ class Bert:
         return maps
 
     # -> for each number (T,H)
-    def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[np.ndarray]:
+    def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[Floats]:
         """Return some hidden states, chosen and refused as by `encode`.
 
         Parameters
@@ -487,11 +493,11 @@ class Bert:
         return self._states(self._batch(inputs), layer_numbers(layers, self.config.L))
 
     # -> for each number (T,H)
-    def _states(self, batch: Batch, numbers: Iterable[int]) -> list[np.ndarray]:
+    def _states(self, batch: Batch, numbers: Iterable[int]) -> list[Floats]:
         """Return hidden states of a batch, some thousand tokens at a time."""
         runtime = runtime_of(self.ops)
         static = (self.config, tuple(numbers))
-        whole: list[np.ndarray] = []
+        whole: list[Floats] = []
         for part, rows in _parts(batch):
             prepared = runtime.prepare(part)
             params = self._placed()
@@ -515,7 +521,7 @@ class Bert:
         return self._kept[1]
 
     # -> (len(rows), V)
-    def masked_lm_logits(self, inputs: Any, rows: Any) -> np.ndarray:
+    def masked_lm_logits(self, inputs: Any, rows: Any) -> Floats:
         """Return scores of every piece of the vocabulary at some tokens; warn where the head is untrained.
 
         Parameters
@@ -548,10 +554,19 @@ class Bert:
         return np.asarray(logits)
 
     # -> (T,H)
-    def _last_states(self, batch: Batch) -> np.ndarray:
+    def _last_states(self, batch: Batch) -> Floats:
         [last] = self._states(batch, (self.config.L,))
         return last
 
+    @overload
+    def fill_mask(
+        self, text: str, top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
+    ) -> list[Guesses]: ...
+    @overload
+    def fill_mask(
+        self, text: list[str], top: int = 5, *, targets: Iterable[str] | None = None, pieces: int = 1
+    ) -> list[list[Guesses]]: ...
+    @answers_foreign_arguments
     def fill_mask(
         self,
         text: str | list[str],
@@ -559,7 +574,7 @@ class Bert:
         *,
         targets: Iterable[str] | None = None,
         pieces: int = 1,
-    ) -> list[Any]:
+    ) -> list[Guesses] | list[list[Guesses]]:
         """Guess what stands at each [MASK] of a text, or of each of a list; see `gaps.fill_texts`.
 
         Parameters
@@ -586,11 +601,11 @@ class Bert:
         """
         is_single = isinstance(text, str) or not isinstance(text, Iterable)
         texts: list[Any] = [text] if is_single else list(text)
-        guesses: list[Any] = fill_texts(self, texts, top, targets=targets, pieces=pieces)
+        guesses = fill_texts(self, texts, top, targets=targets, pieces=pieces)
         return guesses[0] if is_single else guesses
 
     # -> (S,2)
-    def next_sentence_logits(self, inputs: Any) -> np.ndarray:
+    def next_sentence_logits(self, inputs: Any) -> Floats:
         """Return scores of IsNext and NotNext; raise and warn as `masked_lm_logits` does.
 
         Parameters

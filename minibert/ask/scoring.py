@@ -8,6 +8,7 @@ from reprlib import repr as short
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibert.ask.gaps import Masked, check_length, require_masked_lm, token_logits
 from minibert.ask.inference import Bert
@@ -27,7 +28,7 @@ class TextScore:
     words: list[Word]
 
     @property
-    def log_probabilities(self) -> np.ndarray:
+    def log_probabilities(self) -> NDArray[np.float64]:
         """(n,) float64, log p of each piece; [CLS] and [SEP] are not among them."""
         return np.array([value for _, pieces in self.words for _, value in pieces])
 

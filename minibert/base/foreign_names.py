@@ -1,7 +1,12 @@
 """What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Foreign(NamedTuple):
@@ -75,6 +80,9 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("do_lower_case", "lowercase", "uncased"), Foreign(("lower_case",))),
     "num_labels": Foreign((), "The classes are those of the data; leave it out."),
     **dict.fromkeys(("num_frozen_layers", "freeze_layers", "freeze_encoder"), Foreign(("freeze",))),
+    # vectors
+    **dict.fromkeys(("normalize_embeddings", "normalise"), Foreign(("normalize",))),
+    **dict.fromkeys(("pooling", "pooling_mode"), Foreign(("pool",))),
     # data
     **dict.fromkeys(("max_seq_length", "max_seq_len", "max_len", "maxlen", "model_max_length"), _LENGTH),
     **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), _LENGTH),
@@ -93,7 +101,10 @@ FOREIGN_NAMES = {
     # the run
     **dict.fromkeys(("output_dir", "out_dir", "outdir", "save_dir", "logging_dir", "output"), _OUT),
     **dict.fromkeys(("random_state", "random_seed", "seed", "rng"), _SEED),
-    **dict.fromkeys(("verbose", "verbosity", "show", "progress", "disable_tqdm", "quiet", "silent"), _SHOW),
+    **dict.fromkeys(
+        ("verbose", "verbosity", "show", "progress", "show_progress_bar", "disable_tqdm", "quiet", "silent"),
+        _SHOW,
+    ),
     **dict.fromkeys(
         ("n_jobs", "num_threads", "n_threads", "num_workers", "dataloader_num_workers"), _THREADS
     ),
@@ -108,6 +119,95 @@ FOREIGN_NAMES = {
     ),
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
+
+_ALREADY = "What comes out are arrays of NumPy; leave it out."
+_BY_ITSELF = "Texts are computed some thousand tokens at a time; leave it out."
+_PADDED = "What comes back has rows filled up with [PAD], `input_ids` and `attention_mask`; leave it out."
+# Arguments that functions for asking have elsewhere, by the function here.
+FOREIGN_ARGUMENTS = {
+    "Bert.encode": {
+        "normalize_embeddings": "Give it to what comes back, as vectors(normalize=True).",
+        **dict.fromkeys(("convert_to_numpy", "convert_to_tensor", "return_tensors"), _ALREADY),
+        **dict.fromkeys(("batch_size", "chunk_size"), _BY_ITSELF),
+        "show_progress_bar": "A TextEncoder with verbose=True shows one.",
+        "output_value": "Of what comes back, vectors() are of texts and hidden_states[-1] of tokens.",
+        "output_hidden_states": "`hidden_states` of what comes back has all of them; leave it out.",
+        "output_attentions": "Give attentions=True.",
+        **dict.fromkeys(("device", "precision"), "Both belong to the model: minibert.load(..., dtype=...)."),
+        **dict.fromkeys(("prompt", "prompt_name"), "Put it in front of each text."),
+        **dict.fromkeys(("max_length", "truncation"), "Give model.tokenizer(texts, max_length=...)."),
+    },
+    "Encoded.vectors": {
+        **dict.fromkeys(("normalize_embeddings", "normalise"), "Did you mean normalize?"),
+        **dict.fromkeys(("pooling", "pooling_mode"), "Did you mean pool?"),
+    },
+    "Bert.fill_mask": {
+        **dict.fromkeys(("top_k", "k", "n", "topk"), "Did you mean top?"),
+        **dict.fromkeys(("inputs", "texts"), "Give it first, without a name."),
+    },
+    "Tokenizer.__call__": {
+        "padding": _PADDED,
+        **dict.fromkeys(
+            ("return_attention_mask", "return_token_type_ids", "return_offsets_mapping", "return_length"),
+            "What comes back has them all; leave it out.",
+        ),
+        "return_tensors": "What comes back has arrays of NumPy, which torch.as_tensor takes; leave it out.",
+        "text_pair": "Did you mean pair?",
+        "is_split_into_words": "Join the words with spaces.",
+        "return_special_tokens_mask": "Compare ids with `all_special_ids` of the tokenizer.",
+        "stride": "Overlapping windows are long='windows' of an estimator.",
+    },
+    "Tokenizer.encode": {
+        **dict.fromkeys(
+            ("max_length", "truncation", "padding", "return_tensors"), "Call the tokenizer itself."
+        ),
+        "text_pair": "Call the tokenizer itself, with `pair`.",
+    },
+    "Tokenizer.decode": {
+        "clean_up_tokenization_spaces": "Spaces before punctuation stay; leave it out.",
+    },
+    "load": {
+        **dict.fromkeys(("device", "device_map"), 'Give engine="jax" for a GPU; it takes the first one.'),
+        **dict.fromkeys(("torch_dtype", "precision"), "Did you mean dtype?"),
+        "backend": "Did you mean engine?",
+        **dict.fromkeys(
+            ("revision", "cache_dir", "token", "use_auth_token", "local_files_only", "trust_remote_code"),
+            "Nothing is downloaded or executed; leave it out.",
+        ),
+        **dict.fromkeys(("model", "model_name", "model_name_or_path"), "Did you mean folder?"),
+    },
+}
+
+
+def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function answer an argument that other libraries have for it with what to do instead.
+
+    Parameters
+    ----------
+    function : function
+        With a row in FOREIGN_ARGUMENTS, by its qualified name.
+
+    Returns
+    -------
+    function
+        The same, but for the text of the TypeError that Python raises for such an argument.
+    """
+    remedies = FOREIGN_ARGUMENTS[function.__qualname__]
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            unknown = next((name for name in kwargs if name not in known), None)
+            if unknown not in remedies:
+                raise
+            remedy = remedies[unknown][:1].lower() + remedies[unknown][1:]
+            name = function.__qualname__
+            raise TypeError(f"{name}() has no argument {unknown!r}; {remedy}") from None
+
+    return call
 
 
 def advice_for(name: str, known: Iterable[str]) -> str:

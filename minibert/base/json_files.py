@@ -1,7 +1,8 @@
-"""JSON files, read with bounds on size, depth and numbers, and checked for the types of their fields."""
+"""JSON files (and TOML), read with bounds on size, depth and numbers, and checked for their fields' types."""
 
 import dataclasses
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from minibert.base.errors import InputError
 from minibert.base.reading import byte_pieces
 
+LARGEST_TOML = 1 << 20  # bytes
 LARGEST = 1 << 26  # bytes of a file; a vocabulary of a million pieces takes half of it
 DEEPEST = 64  # lists and objects in one another: Python itself gives up at a depth that depends on its stack
 MOST_DIGITS = 300  # of a whole number: any of these is a finite float, too
@@ -63,11 +65,7 @@ def read_json(
         When it can't be read, is not JSON in UTF-8, has more than `largest` bytes, or is no object with such
         fields.
     """
-    data = bytearray()
-    for piece in byte_pieces(Path(path), in_memory=True, streams=streams):
-        data += piece
-        if len(data) > largest:
-            raise InputError(f"{path} has more than {largest >> 20} MiB, too many for such a file; {advice}.")
+    data = _bytes_in(path, advice, largest, streams)
     try:
         value = parse_json(data.decode("utf-8-sig"))
     except ValueError as error:
@@ -75,6 +73,47 @@ def read_json(
     if wrong := schema_error(value, fields or {}):
         raise InputError(f"{path} can't be read: {wrong}; {advice}.")
     return value
+
+
+def read_toml(path: str | Path, advice: str = "correct it", largest: int = LARGEST_TOML) -> dict[str, Any]:
+    """Return the table in a TOML file (https://toml.io, version 1.0).
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    advice : str, default "correct it"
+        What to do where the file is damaged or too large, for the error.
+    largest : int, default 1 MiB
+        Most bytes that it may have: such a file is written by hand.
+
+    Returns
+    -------
+    dict
+        By key.
+
+    Raises
+    ------
+    MissingFile
+        When the file is not there.
+    InputError
+        When it can't be read, is not TOML in UTF-8, or has more than `largest` bytes.
+    """
+    data = _bytes_in(path, advice, largest, streams=False)
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} can't be read as TOML ({error}); {advice}.") from error
+
+
+def _bytes_in(path: str | Path, advice: str, largest: int, streams: bool) -> bytearray:
+    """Return what is in a file, decompressed, if it is not more than `largest` bytes."""
+    data = bytearray()
+    for piece in byte_pieces(Path(path), in_memory=True, streams=streams):
+        data += piece
+        if len(data) > largest:
+            raise InputError(f"{path} has more than {largest >> 20} MiB, too many for such a file; {advice}.")
+    return data
 
 
 def parse_json(text: str) -> Any:

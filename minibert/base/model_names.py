@@ -1,5 +1,9 @@
-"""What a model is named by: its folder, or `RUN@STEP`, a checkpoint that a pre-training run has kept."""
+"""What a model is named by: its folder, its name on the Hub where Hugging Face's cache has it, or `RUN@STEP`.
 
+`RUN@STEP` is a checkpoint that a pre-training run has kept.
+"""
+
+import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +23,7 @@ MODULES_FILE = "modules.json"  # of a folder of sentence-transformers
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 _STEP = re.compile(r"step-(\d+)\.safetensors")
 _SHOWN = 12  # steps in an error
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # such as google-bert/bert-base-uncased
 
 
 class Place(NamedTuple):
@@ -26,6 +31,53 @@ class Place(NamedTuple):
 
     folder: Path  # with its vocabulary; it need not be there
     checkpoint: Path | None = None  # whose weights are meant; None: those of the folder
+
+
+def hub_cache() -> Path:
+    """Return the folder in which Hugging Face's tools keep the models that they have downloaded.
+
+    Returns
+    -------
+    Path
+        By the environment variables that these tools read; it need not be there.
+    """
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if folder := os.environ.get(variable):
+            return Path(folder).expanduser()
+    home = os.environ.get("HF_HOME")
+    if not home:
+        home = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(home).expanduser() / "hub"
+
+
+def on_disk(model: str | os.PathLike[str]) -> Path:
+    """Return the folder of a model that is named as on the Hub, if Hugging Face's cache has it.
+
+    Nothing is downloaded. The cache has a folder for each model, in it `refs/main`, which names a commit, and
+    `snapshots/COMMIT` with the files. A folder or file of the same name goes before the cache.
+
+    Parameters
+    ----------
+    model : str or path
+        Such as "google-bert/bert-base-uncased"; any other name of a model.
+
+    Returns
+    -------
+    Path
+        The snapshot; the name as it is, where the cache has no such model.
+    """
+    name = os.fspath(model)
+    if os.path.exists(name) or not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
+        return Path(model)
+    folder = hub_cache() / f"models--{name.replace('/', '--')}"
+    try:
+        commit = (folder / "refs" / "main").read_text("ascii").strip()
+    except (OSError, ValueError):
+        return Path(model)
+    snapshot = folder / "snapshots" / commit
+    if not re.fullmatch("[0-9a-f]{40}", commit) or not snapshot.is_dir():
+        return Path(model)
+    return snapshot
 
 
 def locate(model: str | Path) -> Place:
@@ -36,7 +88,7 @@ def locate(model: str | Path) -> Place:
     Parameters
     ----------
     model : str or path
-        A folder, or `RUN@STEP`.
+        A folder, a name on the Hub, or `RUN@STEP`.
 
     Returns
     -------
@@ -50,7 +102,7 @@ def locate(model: str | Path) -> Place:
     """
     run, _, step = str(model).rpartition("@")
     if not run or Path(model).exists() or not Path(run).is_dir():
-        return Place(_encoder_folder(Path(model)))
+        return Place(_encoder_folder(on_disk(model)))
     kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
     if step in kept:
         return Place(Path(run), kept[step])
@@ -205,9 +257,8 @@ def no_such_model(model: str | Path) -> MissingFile:
     there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
         there = f"{name} is a file"
-    may_be_theirs = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not is_file
+    may_be_theirs = _HUB_NAME.fullmatch(name) and not is_file
     if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
-        place = Path(name).name
-        fetch = f"fetch it with Hugging Face's tool, hf download {name} --local-dir {place}, and name {place}"
+        fetch = f"fetch it once with Hugging Face's tool, hf download {name}, and its cache will have it"
         return MissingFile(f"{there}; if it is a model on the Hub, {fetch}.")
     return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")

@@ -14,7 +14,7 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, OtherOptions, did_you_mean
 from minibert.base.files import atomic_json
 from minibert.base.foreign_names import advice_for
-from minibert.base.json_files import dataclass_error, read_json, schema_error
+from minibert.base.json_files import dataclass_error, read_json, read_toml, schema_error
 from minibert.core.optim import KINDS
 
 MOST = 2**31 - 1  # of what is counted: steps, sequences, pieces
@@ -82,9 +82,9 @@ def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     rules : Rules, default ()
         What its value has to be.
     **shown
-        Of its flag, where name, type and default do not say it: `flag`, `metavar`, `choices`, `both_ways`
-        (--flag and --no-flag), `numbers` (several, and what they are), `default` in words; `in_python`, what
-        it is as an argument where the flag says the opposite.
+        Of its flag, where name, type and default do not say it: `flag` ("": it has none of its own),
+        `metavar`, `choices`, `both_ways` (--flag and --no-flag), `numbers` (several, and what they are),
+        `default` in words; `in_python`, what it is as an argument where the flag says the opposite.
 
     Returns
     -------
@@ -95,9 +95,35 @@ def option(default: Any, help: str, rules: Rules = (), /, **shown: Any) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """Everything that a run is a function of; the options of one kind of run are a dataclass under this."""
+def metadata_of(kind: type, name: str) -> Mapping[str, Any]:
+    """Return what `option` declares of a field, in a class or the nearest one above.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass.
+    name : str
+        Of the field.
+
+    Returns
+    -------
+    mapping
+        Its metadata; empty where it was not declared so.
+    """
+    for part in kind.__mro__:
+        field = getattr(part, "__dataclass_fields__", {}).get(name)
+        if field is not None and field.metadata:
+            return field.metadata
+    return {}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainingArguments:
+    """What all training is given: the options that runs and estimators have in common, each declared once.
+
+    Runs (`RunOptions`) add to these fields that they do not change, and are checked and stored; estimators
+    (`api.base.Estimator`) that they can be changed until `fit`. So they are only fields here.
+    """
 
     # model
     attention_dropout: float | None = option(
@@ -131,10 +157,9 @@ class RunOptions:
     beta1: float = option(0.9, "decay of the mean of gradients", RATE)
     beta2: float = option(0.999, "decay of the mean of their squares", RATE)
     adam_eps: float = option(1e-6, "added to the root of the mean of squares", POSITIVE)
-    bias_correction: bool | None = option(None, "Adam's, which Google's code leaves out")
-    google_decay: bool | None = option(None, "let the rate fall from step 0 on, as in Google's code")
+    bias_correction: bool | None = option(None, "Adam's, which Google's code leaves out", flag="")
+    google_decay: bool | None = option(None, "let the rate fall from step 0 on, as in Google's code", flag="")
     # the run
-    seed: int = option(0, "seed of everything that is drawn at random", COUNT)
     engine: str = option("auto", "what computes: auto, cpp, numba, numpy or jax")
     threads: int | None = option(None, "number of threads", WHOLE, default="one for each core")
     devices: int | None = option(
@@ -164,6 +189,17 @@ class RunOptions:
     keep: int = option(1, "checkpoints to keep; 0: all", COUNT)
 
     UNDECIDED: ClassVar[str] = ""  # what the command line calls a default that is None
+
+
+@dataclass(kw_only=True)
+class RunOptions(TrainingArguments):
+    """Everything that a run is a function of; the options of one kind of run are a dataclass under this.
+
+    They do not change: `dataclasses.replace` makes others.
+    """
+
+    seed: int = option(0, "seed of everything that is drawn at random", COUNT)
+
     # Fields of version 0.1, as runs have stored them, and what they are called now.
     RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
     BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
@@ -173,25 +209,14 @@ class RunOptions:
     # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
     MACHINE: ClassVar[frozenset[str]] = frozenset("engine threads accumulate devices fsdp recompute".split())
 
-    @classmethod
-    def about(cls, name: str) -> Mapping[str, Any]:
-        """Return what `option` declares of a field, in this class or the nearest one above.
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field for the first time, as `__init__` does."""
+        if name in vars(self) or name not in self.__dataclass_fields__:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super().__setattr__(name, value)
 
-        Parameters
-        ----------
-        name : str
-            Of the field.
-
-        Returns
-        -------
-        mapping
-            Its metadata; empty where it was not declared so.
-        """
-        for kind in cls.__mro__:
-            field = getattr(kind, "__dataclass_fields__", {}).get(name)
-            if field is not None and field.metadata:
-                return field.metadata
-        return {}
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def _make_plain(self) -> None:
         """Turn paths and what is NumPy's into what JSON has; refuse None and other types for strings."""
@@ -201,7 +226,7 @@ class RunOptions:
             is_none = value is None and type(None) not in get_args(field.type)
             is_no_string = field.type is str and not isinstance(value, str)
             if is_none or is_no_string:
-                rules = self.about(name).get("rules", ())
+                rules = metadata_of(type(self), name).get("rules", ())
                 wanted = next((what for what, _ in rules), "a string")
                 raise InputError(f"{name}={value!r} is not valid; give {wanted}.", **{name: value})
             object.__setattr__(self, name, value)
@@ -209,7 +234,7 @@ class RunOptions:
     def _check(self) -> None:
         """Raise InputError when a field is neither None nor what its rules say."""
         for name, value in vars(self).items():
-            for what, holds in self.about(name).get("rules", ()):
+            for what, holds in metadata_of(type(self), name).get("rules", ()):
                 try:
                     valid = value is None or holds(value)
                 except (AttributeError, TypeError, ValueError):  # a string where a number should be
@@ -281,14 +306,14 @@ class RunOptions:
 
     @classmethod
     def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields in a JSON file, any of them, with what is given in their place or beside them.
+        """Return the fields in a file, any of them, with what is given in their place or beside them.
 
         What has its default value anyway is left out, as if nobody had chosen it.
 
         Parameters
         ----------
         path : str or path
-            The file.
+            The file: TOML where its name ends in .toml, and JSON otherwise.
         given : dict
             Fields from elsewhere, which count for more.
 
@@ -302,7 +327,8 @@ class RunOptions:
         InputError
             When the file can't be read, has a name that is no field, or a value that is of another type.
         """
-        configured = cls._renamed(read_json(path))
+        is_toml = Path(path).suffix == ".toml"
+        configured = cls._renamed(read_toml(path) if is_toml else read_json(path))
         cls._require_names(path, configured)
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})
@@ -317,7 +343,7 @@ class RunOptions:
         fields = {field.name: repr(field.name) for field in dataclasses.fields(cls)}
         by_flag = {}  # a field may have a flag of another name, which may stand in the file
         for name, shown in fields.items():
-            flag = cls.about(name).get("flag")
+            flag = metadata_of(cls, name).get("flag")
             if flag:
                 by_flag[flag.lstrip("-")] = shown
         for name in sorted(configured.keys() - fields.keys()):

@@ -20,6 +20,7 @@ examples:
 """
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -97,7 +98,7 @@ def run(arguments: Namespace) -> None:
     warn_of_cuts({"": cuts}, model.config.P)
 
 
-def _line(predicted: dict[str, Any] | None, in_full: bool) -> str:
+def _line(predicted: Mapping[str, Any] | None, in_full: bool) -> str:
     """Format an answer: every class on a line of its own, or the chosen one in one line."""
     if predicted is None:
         return ""

@@ -52,6 +52,7 @@ def run(arguments: Namespace) -> None:
     arguments : Namespace
         What the flags of `add` were parsed to.
     """
+    from minibert.ask.gaps import fill_texts
     from minibert.ask.inference import Bert
     from minibert.engines import limited_threads
 
@@ -59,10 +60,10 @@ def run(arguments: Namespace) -> None:
     model = Bert.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
     in_full = bool(arguments.targets) or arguments.pieces > 1
     with limited_threads(arguments.threads, model.ops):
-        ask = partial(model.fill_mask, **given(arguments, "top targets pieces"))
+        ask = partial(fill_texts, model, **given(arguments, "top targets pieces"))
         for number, masks in enumerate(answers(arguments, texts, ask)):
             if arguments.json:
-                values = masks and [dict(guesses) for guesses in masks]
+                values = None if masks is None else [dict(guesses) for guesses in masks]
                 emit(json_text(values, indent=None), flush=True)
                 continue
             text = "\n".join(_lines(masks or [], in_full))

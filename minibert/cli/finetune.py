@@ -90,8 +90,8 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "span_weight dtype batch_size accumulate learning_rates")
     text = "for batches of hundreds of examples, with rates ten times AdamW's"
     flags.add_optimizer(group, "adamw", lamb=text)
-    flags.add_options(group, options, "warmup weight_decay clip_norm beta1 beta2 adam_eps")
     accelerators.add_accelerators(parser, options)
+    flags.add_others(group, parser, options)
 
 
 def run(arguments: Namespace) -> None:

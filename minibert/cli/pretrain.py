@@ -99,14 +99,15 @@ def add(parser: ArgumentParser) -> None:
     flags.add_options(group, options, "size model hidden_act max_positions extend_positions dropout")
     flags.add_options(group, options, "attention_dropout unigram_bias dtype")
     flags.renamed(group, "--init-from", "--model")
-    group = parser.add_argument_group("batches and optimizer")
-    flags.add_options(group, options, "seq_length batch_size accumulate")
-    flags.add_optimizer(group, "by size", lamb="for thousands of sequences in a step, see below")
-    flags.add_options(group, options, "learning_rate warmup weight_decay clip_norm beta1 beta2 adam_eps")
+    optimizer = parser.add_argument_group("batches and optimizer")
+    flags.add_options(optimizer, options, "seq_length batch_size accumulate")
+    flags.add_optimizer(optimizer, "by size", lamb="for thousands of sequences in a step, see below")
+    flags.add_options(optimizer, options, "learning_rate")
     accelerators.add_processes(accelerators.add_accelerators(parser, options))
     group = parser.add_argument_group("what is predicted (section 3.1 and Table 8 of the paper)")
     flags.add_options(group, options, "masked_lm_prob mask_rates max_predictions_per_seq whole_word_mask")
     flags.add_options(group, options, "dupe_factor short_seq_prob next_sentence left_to_right")
+    flags.add_others(optimizer, parser, options)
 
 
 def run(arguments: Namespace) -> None:

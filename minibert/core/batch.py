@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from minibert.core.arrays import Integers
 from minibert.core.config import BertConfig
 from minibert.core.errors import InputError
 from minibert.core.head_kinds import LABELS
@@ -22,10 +24,10 @@ NOTHING = np.empty(0, np.int32)  # to be predicted, in a sequence that is only r
 class Sequence(NamedTuple):
     """One sequence, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, and what is to be predicted in it."""
 
-    input_ids: np.ndarray  # (n,) vocabulary ids, masking already applied
-    token_type_ids: np.ndarray  # (n,) 0 in segment A, 1 in segment B
-    masked_positions: np.ndarray = NOTHING  # (m,) positions within the sequence, ascending
-    masked_labels: np.ndarray = NOTHING  # (m,) the ids that stood there
+    input_ids: Integers  # (n,) vocabulary ids, masking already applied
+    token_type_ids: Integers  # (n,) 0 in segment A, 1 in segment B
+    masked_positions: Integers = NOTHING  # (m,) positions within the sequence, ascending
+    masked_labels: Integers = NOTHING  # (m,) the ids that stood there
     next_sentence_label: int = -1  # 0 IsNext, 1 NotNext, -1 not asked
     cut: int = 0  # pieces of the text, or texts, that there was no room for
 
@@ -35,7 +37,7 @@ class Feature(NamedTuple):
 
     sequences: tuple[Sequence, ...]
     label: Any = None  # a class or choice; a float; (start, end); (n,) a tag for each of `rows`
-    rows: np.ndarray | None = None  # (n,) positions in the sequence that have a tag: first pieces of words
+    rows: Integers | None = None  # (n,) positions in the sequence that have a tag: first pieces of words
     example: int = 0  # which example it was made from; a long paragraph makes several
 
 
@@ -47,16 +49,16 @@ class Batch:
     shards simply add up.
     """
 
-    input_ids: np.ndarray  # (T,) int32
-    token_type_ids: np.ndarray  # (T,) int32
-    positions: np.ndarray  # (T,) int32, position within the sequence
-    cu_seqlens: np.ndarray  # (S+1,) int32, sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
-    sequence_index: np.ndarray  # (S,) uint32, number in the global batch: half of the dropout row key
-    masked_rows: np.ndarray  # (M,) int32, rows of the flat T
-    masked_labels: np.ndarray  # (M,) int32
-    masked_weights: np.ndarray  # (M,) float64
-    next_sentence_labels: np.ndarray  # (S,) int32, -1 where not asked
-    next_sentence_weights: np.ndarray  # (S,) float64, 0 where not asked
+    input_ids: NDArray[np.int32]  # (T,) int32
+    token_type_ids: NDArray[np.int32]  # (T,) int32
+    positions: NDArray[np.int32]  # (T,) int32, position within the sequence
+    cu_seqlens: NDArray[np.int32]  # (S+1,) int32, sequence s is rows cu_seqlens[s]:cu_seqlens[s+1]
+    sequence_index: NDArray[np.uint32]  # (S,) uint32, number in the global batch: half of the dropout row key
+    masked_rows: NDArray[np.int32]  # (M,) int32, rows of the flat T
+    masked_labels: NDArray[np.int32]  # (M,) int32
+    masked_weights: NDArray[np.float64]  # (M,) float64
+    next_sentence_labels: NDArray[np.int32]  # (S,) int32, -1 where not asked
+    next_sentence_weights: NDArray[np.float64]  # (S,) float64, 0 where not asked
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.S} sequences, {self.T} tokens)"
@@ -82,7 +84,7 @@ class Batch:
         return self.S
 
     @property
-    def begins(self) -> np.ndarray:  # (E,)
+    def begins(self) -> Integers:  # (E,)
         """Return the first row of each example."""
         return self.first_rows
 
@@ -92,28 +94,28 @@ class Batch:
         return bool(self.next_sentence_weights.any())
 
     @property
-    def lengths(self) -> np.ndarray:  # (S,)
+    def lengths(self) -> Integers:  # (S,)
         """Return the number of tokens of each sequence."""
         return np.diff(self.cu_seqlens)
 
     @property
-    def first_rows(self) -> np.ndarray:  # (S,)
+    def first_rows(self) -> Integers:  # (S,)
         """Return the row of each sequence's first token, [CLS]."""
         return self.cu_seqlens[:-1]
 
     @property
-    def masked_counts(self) -> np.ndarray:  # (S,)
+    def masked_counts(self) -> Integers:  # (S,)
         """Return the number of masked positions of each sequence."""
         sequences = np.searchsorted(self.cu_seqlens, self.masked_rows, side="right") - 1
         return np.bincount(sequences, minlength=self.S)
 
     @property
-    def last_rows(self) -> np.ndarray:  # (S,)
+    def last_rows(self) -> Integers:  # (S,)
         """Return the row of each sequence's last token."""
         return self.cu_seqlens[1:] - 1
 
     @property
-    def token_sequences(self) -> np.ndarray:  # (T,)
+    def token_sequences(self) -> NDArray[np.uint32]:  # (T,)
         """Return, for each token, the number of its sequence in the global batch."""
         return np.repeat(self.sequence_index, self.lengths)
 
@@ -278,7 +280,7 @@ class TaskBatch(Batch):
         return np.arange(0, self.S, self.choices)
 
     @property
-    def begins(self) -> np.ndarray:  # (E,)
+    def begins(self) -> Integers:  # (E,)
         """Return the first row of each example."""
         return self.first_rows[self.first_sequences]
 

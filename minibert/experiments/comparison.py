@@ -19,7 +19,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
-from minibert.reports.markup import rendered, shown
+from minibert.reports.markup import framed, rendered, shown
 from minibert.reports.page import option_rows
 from minibert.reports.pictures import Curve, picture, points
 from minibert.reports.results import REPORT, is_share, metric_name, metric_number
@@ -104,19 +104,20 @@ class Compared:
         return {"steps": steps, "tokens": tokens, "minutes": minutes}
 
 
-def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
-    """Read the folders of some runs, all pre-trainings or all fine-tunings for one task.
+def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Comparison":
+    """Lay runs side by side, all pre-trainings or all fine-tunings for one task.
 
     Parameters
     ----------
-    folders : sequence of path
-        From two to eight, of runs that are finished or on their way.
+    runs : sequence of Run or path
+        From two to eight; a folder may be that of a run that is still training.
     by : str, default "step"
         What the curves are drawn over: "step", "tokens" or "minutes".
 
     Returns
     -------
     Comparison
+        A notebook shows it as its page, `print` as tables; `to_json` has the numbers, `write` makes a page.
 
     Raises
     ------
@@ -126,18 +127,20 @@ def compare(folders: Sequence[str | Path], by: str = "step") -> "Comparison":
     """
     if by not in AXES:
         raise InputError(f"{by=} is unknown; choose one of {', '.join(AXES)}.", by=by)
-    paths = [Path(folder) for folder in folders]
+    if isinstance(runs, str | Path | Run):
+        raise InputError(f"runs={str(Path(runs))!r} is one run; give a list of two or more.")
+    paths = [Path(run) for run in runs]
     if not 2 <= len(paths) <= len(LETTERS):
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
-    runs = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
-    first, *others = runs
+    compared = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
+    first, *others = compared
     for other in others:
         if first.kind != other.kind:
             what = f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}"
             raise InputError(f"{what}, whose metrics can't be compared; name runs of one kind and task.")
-    return Comparison(runs, by)
+    return Comparison(compared, by)
 
 
 def _read(letter: str, folder: Path) -> Compared:
@@ -158,7 +161,7 @@ def _read(letter: str, folder: Path) -> Compared:
             raise InputError(f"{folder} holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
     report = None
     if (folder / REPORT).exists():
-        report = Run.in_folder(folder).report
+        report = Run.open(folder).report
     return Compared(letter, folder, options, read_metrics(folder), report)
 
 
@@ -344,6 +347,13 @@ class Comparison:
             lines += folded(printable(f"  {name}: {each}"))
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        """Show the page in a frame, where no script may run."""
+        return framed(self._page(), f"Comparison of {len(self.runs)} runs")
+
     def write(self, path: str | Path) -> Path:
         """Write it as a page with the curves, which any browser shows.
 
@@ -358,8 +368,13 @@ class Comparison:
             The same.
         """
         path = page_path(path)
+        atomic_text(path, self._page())
+        return path
+
+    def _page(self) -> str:
+        """Return the page as HTML."""
         head, *rows = self._rows()
-        page = rendered(
+        return rendered(
             "comparison.html.j2",
             title=f"Comparison of {len(self.runs)} runs",
             runs=[(f"run{place}", run) for place, run in enumerate(self.runs)],
@@ -370,8 +385,6 @@ class Comparison:
             differences=self._sentences(),
             options=[(name, *(value for _, value in values)) for name, values in self._option_rows()],
         )
-        atomic_text(path, page)
-        return path
 
     def _pictures(self) -> list[dict[str, Any] | None]:
         """Draw the loss of training, and below it what was measured on the way."""

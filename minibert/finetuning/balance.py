@@ -66,19 +66,19 @@ def class_weights(
     InputError
         When a weight is given for something that is no class.
     """
-    if options.class_weights is None:
+    weights: Any = options.class_weights  # a string, in whatever form they were given
+    if weights is None:
         return None
     counts = Counter(name for example in examples for name in task.names(example))
-    if options.class_weights == BALANCED:
+    if weights == BALANCED:
         n = len(examples)
         with_class = [max(1, counts[name]) for name in labels]
         if task.kind == "multilabel":
             return np.array([max(1, n - count) / count for count in with_class])
         return np.array([n / (len(labels) * count) for count in with_class])
-    given = weights_by_name(options.class_weights)
+    given = weights_by_name(weights)
     unknown = [name for name in given if name not in labels]
     if unknown:
-        weights = options.class_weights
         what = f"{unknown[0]!r}, which is not a class of the training examples"
         message = f"class_weights={weights!r} names {what}; there are {', '.join(labels[:16])}."
         raise InputError(message, class_weights=weights)

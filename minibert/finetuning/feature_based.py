@@ -317,7 +317,7 @@ class FeatureBasedRun(Run):
             data.task.name,
             data.labels,
             data.max_length,
-            o.columns,
+            tuple(dict(o.columns).items()),
             o.feature_based or "",
             self.config.to_dict(),
         )

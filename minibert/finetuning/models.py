@@ -9,7 +9,7 @@ from typing import Any
 from minibert import engines, hub
 from minibert.ask.inference import FINETUNED
 from minibert.base.errors import InputError, warn
-from minibert.base.model_names import folder_of
+from minibert.base.model_names import folder_of, on_disk
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
@@ -191,7 +191,7 @@ class Finetuned:
         InputError
             When there is no finished fine-tuned model in the folder, or it is for something else than `task`.
         """
-        folder = Path(folder)
+        folder = on_disk(folder)
         if not folder.is_dir():
             raise InputError(
                 f"There is no folder {str(folder)!r}; name one that minibert finetune has written."

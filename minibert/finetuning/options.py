@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from minibert.base.errors import InputError
+from minibert.base.model_names import on_disk
 from minibert.base.options import (
     AT_MOST,
     COUNT,
@@ -18,6 +19,7 @@ from minibert.base.options import (
     WHOLE,
     Rules,
     RunOptions,
+    TrainingArguments,
     one_of,
     option,
 )
@@ -103,52 +105,10 @@ def _each(rules: Rules) -> Rules:
     return *one_by_one, once
 
 
-@dataclass(frozen=True)
-class FinetuneOptions(RunOptions):
-    """Everything a fine-tuning run is a function of; stored in its folder as `finetune.json`.
+@dataclass(kw_only=True, eq=False, repr=False)
+class WindowArguments:
+    """What texts longer than the model become, where a task has one answer for a text or pair."""
 
-    `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
-    numbers of epochs or restarts are a sweep: a run for each of them with each seed. Two runs with equal
-    options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
-    """
-
-    task: str = field(metadata={"help": "the task, such as sst2; classify, regress, tag or qa: your own"})
-    data: str = field(
-        metadata={"help": "folder of the task's official files or of your own tables, or one table"}
-    )
-    model: str = field(
-        metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
-    )
-    _: KW_ONLY
-    # data
-    columns: tuple[tuple[str, str], ...] = option((), "what is where in your table, as (('text', 'review'),)")
-    also: tuple[tuple[str, str], ...] = option(
-        (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
-    )
-    also_examples: int | None = option(
-        None, "learn from N examples of each task of `also`, always the same", WHOLE, default="all"
-    )
-    train_examples: int | None = option(
-        None,
-        "learn from N examples, always the same; from more to keep documents whole",
-        WHOLE,
-        default="all",
-    )
-    dev_examples: int | None = option(None, "measure on N examples, chosen likewise", WHOLE, default="all")
-    split_dev: float | None = option(
-        None,
-        "where only one file has labels, dev or train: measure on this share of it, and of each class (pairs "
-        "with the same first text together), learn from the rest",
-        SHARE,
-        metavar="SHARE",
-        default="",
-    )
-    stratified: bool = option(True, "take that share of each class, where examples have one")
-    max_length: int | None = option(
-        None,
-        "most tokens in a sequence, [CLS] and [SEP] included",
-        (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
-    )
     long: str = option(
         "cut",
         "what becomes of texts longer than `max_length`: their ends are cut, or they are read in overlapping "
@@ -169,6 +129,52 @@ class FinetuneOptions(RunOptions):
     most_windows: int | None = option(
         None, "most windows of a text, whose end is cut behind them", WHOLE, default=f"{MOST_WINDOWS}"
     )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BalanceArguments:
+    """How classes that are rare get more weight."""
+
+    class_weights: str | dict[str, float] | None = option(
+        None,
+        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
+        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
+        "comes, or NAME=WEIGHT,... with 1 for the others",
+        (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
+        metavar="WEIGHTS",
+        default="",
+    )
+    sampling: str | None = option(
+        None,
+        "balanced: each epoch draws equally many examples of every class, rare ones several times "
+        "(multilabel: a text counts as its rarest class)",
+        one_of((BALANCED,)),
+        choices=(BALANCED,),
+        default="",
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SpanArguments:
+    """What is particular to finding answers in a text."""
+
+    span_weight: float = option(
+        0.5,
+        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
+        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FinetuneArguments(TrainingArguments):
+    """What all fine-tuning is given: the options that its runs and all estimators have in common."""
+
+    # data
+    max_length: int | None = option(
+        None,
+        "most tokens in a sequence, [CLS] and [SEP] included",
+        (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
+    )
     token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
     # length of the run
     epochs: float | tuple[float, ...] | None = option(
@@ -187,41 +193,10 @@ class FinetuneOptions(RunOptions):
     freeze: int | None = option(
         None, "leave the embeddings and the lowest N layers as they are", (*AT_MOST, *COUNT), default=""
     )
-    feature_based: str | None = option(
-        None,
-        "leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, last, "
-        "sum-last-4, concat-last-4, sum-all (ner, tag)",
-        (("the layers that LSTMs are to read, such as last", bool),),
-        metavar="LAYERS",
-        default="",
-    )
-    width: int = option(768, "units of these LSTMs in each direction", WHOLE)
     bilstm: bool = option(
         False,
         "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
         "minibert reads such a model, transformers has no counterpart",
-    )
-    class_weights: str | None = option(
-        None,
-        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
-        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
-        "comes, or NAME=WEIGHT,... with 1 for the others",
-        (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
-        metavar="WEIGHTS",
-        default="",
-    )
-    sampling: str | None = option(
-        None,
-        "balanced: each epoch draws equally many examples of every class, rare ones several times "
-        "(multilabel: a text counts as its rarest class)",
-        one_of((BALANCED,)),
-        choices=(BALANCED,),
-        default="",
-    )
-    span_weight: float = option(
-        0.5,
-        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
-        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
     )
     # batches and optimizer
     batch_size: int | tuple[int, ...] | None = option(
@@ -231,7 +206,7 @@ class FinetuneOptions(RunOptions):
         numbers="batch size",
     )
     accumulate: int = 1
-    learning_rates: tuple[float, ...] | None = option(
+    learning_rates: float | tuple[float, ...] | None = option(
         None,
         "the highest learning rate, or several to try in turn: the paper's are "
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
@@ -248,6 +223,62 @@ class FinetuneOptions(RunOptions):
     restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
+
+
+@dataclass
+class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, SpanArguments, RunOptions):
+    """Everything a fine-tuning run is a function of; stored in its folder as `finetune.json`.
+
+    `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
+    numbers of epochs or restarts are a sweep: a run for each of them with each seed. Two runs with equal
+    options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
+    """
+
+    task: str = field(metadata={"help": "the task, such as sst2; classify, regress, tag or qa: your own"})
+    data: str = field(
+        metadata={"help": "folder of the task's official files or of your own tables, or one table"}
+    )
+    model: str = field(
+        metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
+    )
+    _: KW_ONLY
+    # data
+    columns: tuple[tuple[str, str], ...] | dict[str, str] = option(
+        (), "what is where in your table, as (('text', 'review'),)"
+    )
+    also: tuple[tuple[str, str], ...] | dict[str, str] = option(
+        (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
+    )
+    also_examples: int | None = option(
+        None, "learn from N examples of each task of `also`, always the same", WHOLE, default="all"
+    )
+    train_examples: int | None = option(
+        None,
+        "learn from N examples, always the same; from more to keep documents whole",
+        WHOLE,
+        default="all",
+    )
+    dev_examples: int | None = option(None, "measure on N examples, chosen likewise", WHOLE, default="all")
+    split_dev: float | None = option(
+        None,
+        "where only one file has labels, dev or train: measure on this share of it, and of each class (pairs "
+        "with the same first text together), learn from the rest",
+        SHARE,
+        metavar="SHARE",
+        default="",
+    )
+    stratified: bool = option(True, "take that share of each class, where examples have one", flag="")
+    # model
+    feature_based: str | None = option(
+        None,
+        "leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, last, "
+        "sum-last-4, concat-last-4, sum-all (ner, tag)",
+        (("the layers that LSTMs are to read, such as last", bool),),
+        metavar="LAYERS",
+        default="",
+    )
+    width: int = option(768, "units of these LSTMs in each direction", WHOLE)
+
     BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:
@@ -288,8 +319,9 @@ class FinetuneOptions(RunOptions):
 
     def _normalise(self) -> None:
         """Bring values that may be given in several forms to one of them: whole paths, tuples, strings."""
-        for name in ("data", "model"):  # whole paths, for a run is asked from anywhere
-            object.__setattr__(self, name, os.path.abspath(getattr(self, name)))
+        # Whole paths, for a run is asked from anywhere.
+        object.__setattr__(self, "data", os.path.abspath(self.data))
+        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model)))
         for name, what in PAIRS.items():
             given = getattr(self, name)
             pairs = given.items() if isinstance(given, dict) else given
@@ -298,9 +330,9 @@ class FinetuneOptions(RunOptions):
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path)) for name, path in self.also)
+        also = tuple((name, os.path.abspath(path)) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
-        names = [name for name, _ in self.columns]
+        names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
@@ -341,7 +373,7 @@ class FinetuneOptions(RunOptions):
     @property
     def learning_rate(self) -> float:
         """Return the learning rate of a single run."""
-        (rate,) = self.learning_rates or ()
+        (rate,) = _listed(self.learning_rates)
         return rate
 
     @property

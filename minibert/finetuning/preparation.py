@@ -228,7 +228,8 @@ def read_labelled(
     train, dev = read_examples(task, options, rows)
     data, of_train, of_dev = _places(options, rows)
     counts = Counter({task.name: len(train)})
-    for name, folder in options.also:
+    also: Any = options.also  # pairs, in whatever form they were given
+    for name, folder in also:
         more = _of_other(task, name, folder, options)
         if more and hasattr(more[0], "document"):
             # Documents are numbered from 0 in every file, and there are fewer of them than examples.

@@ -32,6 +32,7 @@ from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun
 from minibert.model.ops import Ops
 from minibert.reports import results
+from minibert.reports.contents import Evaluation, Prediction, Truncated
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.cuts import Cuts, warn_of_cuts
@@ -188,7 +189,7 @@ class _Asked:
         """Yield the prediction of each example."""
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
 
-    def truncated(self) -> dict[str, Any]:
+    def truncated(self) -> Truncated:
         """Warn of what was cut, and return it for the report; nothing where nothing was."""
         truncated = warn_of_cuts({self.split: self.cuts}, self.first.config.P)
         return {"truncated": truncated} if truncated else {}
@@ -204,7 +205,7 @@ def evaluate(
     threads: int | None = None,
     dtype: str = "float32",
     show: bool = False,
-) -> dict[str, Any]:
+) -> Evaluation:
     """Compute the official metrics of one fine-tuned model, or of several that are averaged.
 
     Parameters
@@ -246,7 +247,7 @@ def evaluate(
     bag = bag_of_words_in(first.folder, first.labels)
     measured = Measured(first.task, first.labels, asked.examples, predictions, bag)
     report = results.report_of(measured, measured.mistakes(first.tokenizer, first.max_length))
-    return report | asked.truncated() | {"split": split, "models": asked.folders}
+    return {**report, **asked.truncated(), "split": split, "models": asked.folders}
 
 
 def predict(
@@ -359,7 +360,7 @@ def classify(
     engine: str = "auto",
     threads: int | None = None,
     cuts: Cuts | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Prediction]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
 
     Parameters

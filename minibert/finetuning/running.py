@@ -379,7 +379,7 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
     measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], data.bag_of_words)
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
     mistakes = measured.mistakes(data.tokenizer, data.max_length)
-    report = report_of(measured, mistakes, best["scores"])
+    report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = of_approach.pop("baselines", {})
     if baselines:
         report["baselines"] |= baselines

@@ -12,6 +12,7 @@ from minibert.base.errors import InputError
 from minibert.core.batch import Feature
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
+from minibert.reports.contents import Prediction
 from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.task import softmax
 
@@ -26,7 +27,7 @@ def zero_shot(
     engine: str = "auto",
     threads: int | None = None,
     cuts: Cuts | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Prediction]:
     """Choose among any classes by how much a text entails that it belongs to each.
 
     One class is chosen by the softmax of the scores of entailment over the classes. With `several`, each is
@@ -87,7 +88,7 @@ def zero_shot(
         outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
     if cuts is None:
         warn_of_cuts({"": counted}, model.config.P)
-    answers: list[dict[str, Any]] = []
+    answers: list[Prediction] = []
     for scores in outputs:
         if several:
             both = scores[:, [entailed, denied]]

@@ -32,7 +32,7 @@ PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it i
 IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", "keep_accents", "segmented")
 
 
-@dataclass(frozen=True)
+@dataclass
 class PretrainOptions(RunOptions):
     """Everything a pre-training run is a function of; stored in its folder as `training.json`.
 

@@ -12,7 +12,7 @@ import dataclasses
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
@@ -481,7 +481,7 @@ def _examples(task: Pretraining, model: Bert) -> list[dict[str, Any]]:
     ]
 
 
-def report_text(report: dict[str, Any]) -> str:
+def report_text(report: Mapping[str, Any]) -> str:
     """Format a report as a person reads it.
 
     Parameters

@@ -12,6 +12,7 @@ import numpy as np
 from minibert.base.errors import InputError, MissingFile, warn
 from minibert.base.json_files import read_json, schema_error
 from minibert.base.terminal import aligned, counted, printable
+from minibert.reports.contents import Baseline, Compared, Constant, Evaluation
 from minibert.tasks import metrics, submissions
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.metrics.intervals import ALIKE, WILSON, lowest_of, mean_of
@@ -171,7 +172,7 @@ class Measured(NamedTuple):
 
 def report_of(
     measured: Measured, mistakes: Sequence[Mistake], scores: Mapping[str, float] | None = None
-) -> dict[str, Any]:
+) -> Evaluation:
     """Return metrics, interval and the worst mistakes, for JSON.
 
     Parameters
@@ -193,7 +194,7 @@ def report_of(
     low, high, method = metrics.interval(statistic, len(examples), lowest_of(task.metric))
     if scores is None:
         scores = task.score(examples, predictions)
-    report = {
+    report: Evaluation = {
         "task": task.name,
         "title": task.title,
         "metric": task.metric,
@@ -207,10 +208,10 @@ def report_of(
     baselines = task.baselines(examples)
     if baselines:
         report["baselines"] = baselines
-    return report | compared_with_majority(measured) | compared_with_constant(measured)
+    return {**report, **compared_with_majority(measured), **compared_with_constant(measured)}
 
 
-def compared_with_constant(measured: Measured) -> dict[str, Any]:
+def compared_with_constant(measured: Measured) -> Compared:
     """Return what errors of predicted numbers are to be read beside.
 
     Parameters
@@ -233,7 +234,7 @@ def compared_with_constant(measured: Measured) -> dict[str, Any]:
     errors_of_mean = np.square(gold - value)
     gain, _ = metrics.bootstrap(mean_of(errors_of_mean - errors), len(examples))
     same = [{"value": value}] * len(examples)
-    constant = {
+    constant: Constant = {
         "value": value,
         "scores": dict(task.score(examples, same)),
         "is_beaten": bool(gain > 0),
@@ -241,7 +242,7 @@ def compared_with_constant(measured: Measured) -> dict[str, Any]:
     return {"constant": constant}
 
 
-def compared_with_majority(measured: Measured) -> dict[str, Any]:
+def compared_with_majority(measured: Measured) -> Compared:
     """Return what metrics of classes of texts are to be read beside.
 
     Parameters
@@ -273,7 +274,7 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
         label = same[0]["label"]
         macro_f1 = metrics.macro_f1(expected, predicted)
         macro_f1_of_same = metrics.macro_f1(expected, len(expected) * [label])
-    result: dict[str, Any] = {
+    result: Compared = {
         "macro_f1": macro_f1,
         "classes": {**dict.fromkeys(labels, 0), **Counter(expected)},
         "majority": {
@@ -289,7 +290,7 @@ def compared_with_majority(measured: Measured) -> dict[str, Any]:
     return result
 
 
-def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> dict[str, Any]:
+def _of_words(task: Task, examples: Sequence[Any], bag: BagOfWords) -> Baseline:
     """Return `scores` and `macro_f1` of a bag of words."""
     predictions = bag.predictions(examples)
     scores = dict(task.score(examples, predictions))
@@ -638,7 +639,7 @@ def _counts(report: Mapping[str, Any]) -> str:
     return text
 
 
-def report_text(report: dict[str, Any]) -> str:
+def report_text(report: Mapping[str, Any]) -> str:
     """Write the report of a run, or of a sweep, for a person.
 
     Parameters

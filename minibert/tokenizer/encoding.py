@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted
@@ -52,9 +53,12 @@ class _Aligned:
     `encoded.items()`, `dict(encoded)`.
     """
 
-    input_ids: Array
-
     _alignment: Alignment | None
+
+    @property
+    def input_ids(self) -> NDArray[np.int32]:
+        """Return the ids as a model reads them."""
+        raise NotImplementedError
 
     def __getitem__(self, name: Any) -> Any:
         """Return what a model reads by its name."""
@@ -67,11 +71,11 @@ class _Aligned:
         """Return the names of what a model reads."""
         return MODEL_INPUTS
 
-    def values(self) -> tuple[Array, ...]:
+    def values(self) -> tuple[NDArray[np.int32], ...]:
         """Return what a model reads, in the order of `keys`."""
         return tuple(self[name] for name in MODEL_INPUTS)
 
-    def items(self) -> tuple[tuple[str, Array], ...]:
+    def items(self) -> tuple[tuple[str, NDArray[np.int32]], ...]:
         """Return pairs of a name and what a model reads by it, in the order of `keys`."""
         return tuple((name, self[name]) for name in MODEL_INPUTS)
 
@@ -81,17 +85,17 @@ class _Aligned:
             return default
         return self[name]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return `input_ids`, for `np.array(encoded)`."""
         return np.array(self.input_ids, dtype)
 
     @property
-    def offsets(self) -> Array:
+    def offsets(self) -> NDArray[np.int32]:
         """Return where each token stands in its text: (T,2) int32; InputError where it was not asked for."""
         return self._aligned[0]
 
     @property
-    def word_ids(self) -> Array:
+    def word_ids(self) -> NDArray[np.int32]:
         """Return the number of each token's word: (T,) int32; InputError where it was not asked for."""
         return self._aligned[1]
 
@@ -127,7 +131,7 @@ class Encoding(_Aligned):
         Ids up to the first [SEP], itself included.
     """
 
-    ids: Array
+    ids: NDArray[np.int32]
     n_first: int
     _wrapped: bool
     _vocab: Pieces
@@ -139,7 +143,7 @@ class Encoding(_Aligned):
     def __repr__(self) -> str:
         return f"Encoding({' '.join(self.tokens)})"
 
-    def __getitem__(self, name: str) -> Array:
+    def __getitem__(self, name: str) -> NDArray[np.int32]:
         """Return what a model reads, (n,) int32, by the name that Hugging Face gives it."""
         return getattr(self, _known_name(name))
 
@@ -147,17 +151,17 @@ class Encoding(_Aligned):
         return iter(self.keys())
 
     @property
-    def input_ids(self) -> Array:
+    def input_ids(self) -> NDArray[np.int32]:
         """Return the ids, (n,) int32."""
         return self.ids
 
     @property
-    def attention_mask(self) -> Array:
+    def attention_mask(self) -> NDArray[np.int32]:
         """Return a one for each id, (n,) int32: nothing is padded."""
         return np.ones(len(self.ids), np.int32)
 
     @cached_property
-    def token_type_ids(self) -> Array:
+    def token_type_ids(self) -> NDArray[np.int32]:
         """Return 0 up to the first [SEP] and 1 after it, (n,) int32."""
         types = np.zeros(len(self.ids), np.int32)
         types[self.n_first :] = 1
@@ -169,7 +173,7 @@ class Encoding(_Aligned):
         return [self._vocab[number] for number in self.ids.tolist()]
 
     @cached_property
-    def special_tokens_mask(self) -> Array:
+    def special_tokens_mask(self) -> NDArray[np.bool_]:
         """Return True at the [CLS] and [SEP] that were put around the text, (n,) bool."""
         mask = np.zeros(len(self.ids), bool)
         if self._wrapped:
@@ -252,10 +256,10 @@ class BatchEncoding(_Aligned):
     """
 
     encoded: InitVar[Encoded]
-    cu_seqlens: Array
-    _seconds: Array | None  # (S,) where the second text of each pair begins
-    source: Array
-    n_cut: Array
+    cu_seqlens: NDArray[np.int32]
+    _seconds: NDArray[np.int32] | None  # (S,) where the second text of each pair begins
+    source: NDArray[np.int64]
+    n_cut: NDArray[np.int64]
     _wrapped: bool
     _vocab: Pieces
 
@@ -275,7 +279,7 @@ class BatchEncoding(_Aligned):
         return f"BatchEncoding({counted(len(self), 'sequence')}, {counted(len(self.ids), 'id')})"
 
     @overload
-    def __getitem__(self, number: str) -> Array: ...
+    def __getitem__(self, number: str) -> NDArray[np.int32]: ...
 
     @overload
     def __getitem__(self, number: int) -> Encoding: ...
@@ -283,7 +287,7 @@ class BatchEncoding(_Aligned):
     @overload
     def __getitem__(self, number: slice) -> list[Encoding]: ...
 
-    def __getitem__(self, number: int | slice | str) -> Encoding | list[Encoding] | Array:
+    def __getitem__(self, number: int | slice | str) -> Encoding | list[Encoding] | NDArray[np.int32]:
         """Return one sequence by its number, or by Hugging Face's name what a model that pads reads.
 
         Parameters
@@ -331,18 +335,18 @@ class BatchEncoding(_Aligned):
         return map(self.__getitem__, range(len(self)))
 
     @property
-    def attention_mask(self) -> Array:
+    def attention_mask(self) -> NDArray[np.int32]:
         """Return rows of ones where there is an id and of zeros where there is padding, (S,n) int32."""
         lengths = np.diff(self.cu_seqlens)
         return (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.int32)
 
     @property
-    def input_ids(self) -> Array:
+    def input_ids(self) -> NDArray[np.int32]:
         """Return a row of ids for each sequence, filled up with [PAD], (S,n) int32."""
         return self._rows(self.ids, self._pad_id)
 
     # values (T,) -> (S,n)
-    def _rows(self, values: Array, padding: int) -> Array:
+    def _rows(self, values: Array, padding: int) -> NDArray[np.int32]:
         """Lay the sequences out as rows that are filled up to the longest."""
         mask = self.attention_mask
         rows = np.full(mask.shape, padding, np.int32)
@@ -355,7 +359,7 @@ class BatchEncoding(_Aligned):
         return next(number for number, piece in numbered if piece == PAD)
 
     @cached_property
-    def token_type_ids(self) -> Array:
+    def token_type_ids(self) -> NDArray[np.int32]:
         """Return 0 up to the first [SEP] of each sequence and 1 after it, (T,) int32."""
         types = np.zeros(len(self.ids), np.int32)
         if self._seconds is not None:
@@ -363,7 +367,7 @@ class BatchEncoding(_Aligned):
         return types
 
     @cached_property
-    def special_tokens_mask(self) -> Array:
+    def special_tokens_mask(self) -> NDArray[np.bool_]:
         """Return True at each [CLS] and [SEP] that was put around a text, (T,) bool."""
         mask = np.zeros(len(self.ids), bool)
         if self._wrapped:

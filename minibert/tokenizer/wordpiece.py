@@ -14,10 +14,12 @@ from typing import Any, overload
 import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
+from minibert.base.foreign_names import answers_foreign_arguments
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
 from minibert.tokenizer.encoding import BatchEncoding, Encoding, Limit, TextEncoding, lay_out, whole_number
+from minibert.tokenizer.familiar import FamiliarNames
 from minibert.tokenizer.greedy import GreedyCore
 from minibert.tokenizer.normalize import MAX_CHARS, BasicTokenizer, is_punctuation
 
@@ -52,7 +54,7 @@ def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool 
     return rules
 
 
-class Tokenizer:
+class Tokenizer(FamiliarNames):
     """Turn text into WordPiece ids and back.
 
     Special tokens that are written out in a text, such as "[MASK]" or one of the model's own, are one piece
@@ -100,8 +102,8 @@ class Tokenizer:
         The id of each piece; of equal pieces the last.
     special_ids : tuple of int
         Ids of [PAD] [UNK] [CLS] [SEP] [MASK], also as `pad_id`, `unk_id`, `cls_id`, `sep_id`, `mask_id`.
-    mask_token, mask_token_id : str and int
-        "[MASK]" and its id, as Hugging Face calls them.
+    mask_token, mask_token_id, cls_token, cls_token_id, … : str and int
+        "[MASK]" and its id, and so on, as `transformers` calls them.
     continuation : (V,) bool
         True where a piece goes on a word ("##").
     special_tokens : tuple of str
@@ -153,8 +155,6 @@ class Tokenizer:
         self.split_special_tokens = split_special_tokens
         self.special_ids = tuple(self.ids[token] for token in SPECIAL_TOKENS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
-        self.mask_token = SPECIAL_TOKENS[-1]  # as Hugging Face calls them
-        self.mask_token_id = self.mask_id
         self.continuation = np.array([piece.startswith("##") for piece in self.vocab])  # (V,) bool
         self.basic_tokenizer = BasicTokenizer(
             lower_case,
@@ -218,6 +218,7 @@ class Tokenizer:
         case = "lower-cased" if self.lower_case else "cased"
         return f"Tokenizer({self.vocab_size:,} pieces, {case})"
 
+    @answers_foreign_arguments
     def encode(self, text: str, *, add_special_tokens: bool = True, special: bool | None = None) -> list[int]:
         """Return the ids of a text as a list, [CLS] and [SEP] around them, as in Hugging Face's tokenizers.
 
@@ -282,6 +283,7 @@ class Tokenizer:
         truncation: str = "longest_first", special: bool | None = None, add_special_tokens: bool = True,
     ) -> BatchEncoding: ...  # fmt: skip
 
+    @answers_foreign_arguments
     def __call__(
         self,
         text: str | list[str] | list[tuple[str, str]],
@@ -417,6 +419,7 @@ class Tokenizer:
         encoded = self._core.encode_texts(parts, wanted, threads)
         return lay_out(encoded, has_pairs, add_special_tokens, limit, self.vocab)
 
+    @answers_foreign_arguments
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Join pieces into readable text: "##" pieces to what stands before them, a space elsewhere.
 

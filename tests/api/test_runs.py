@@ -102,12 +102,12 @@ def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
     assert run.report["steps"] == 6 and [step for step, values in logged if "train/loss" in values] == [5, 6]
     assert {name.split("/")[0] for _, values in logged for name in values} == {"train", "eval", "speed"}
     assert [line["step"] for line in run.metrics() if "mlm_loss" in line] == [1, 2, 3, 4, 5, 6]
-    again = Run.in_folder(tmp_path / "run")
+    again = Run.open(tmp_path / "run")
     assert repr(again) == repr(run) and str(again) == str(run)
     with pytest.raises(InputError, match=r"cannot be resumed with .*seed"):
         minibert.pretrain(corpus, steps=6, resume=True, **more | {"seed": 4})
     with pytest.raises(InputError, match=r"holds no finished run .report.json is missing.; name one"):
-        Run.in_folder(tmp_path)
+        Run.open(tmp_path)
 
 
 def test_a_kind_of_device_is_for_one_run_only(tmp_path):

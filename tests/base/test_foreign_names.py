@@ -1,25 +1,31 @@
 """Names of options as other libraries have them: answered with ours, which exist."""
 
+import importlib.util
+import inspect
+import re
 from dataclasses import fields
 
 import pytest
+from paths import ROOT
 
 import minibert
 from minibert.api.runs import FinetuneCall, PretrainCall
+from minibert.ask.inference import Encoded
 from minibert.base.errors import InputError
-from minibert.base.foreign_names import FOREIGN_NAMES, advice_for
+from minibert.base.foreign_names import FOREIGN_ARGUMENTS, FOREIGN_NAMES, advice_for
 
 FINETUNE = {field.name for field in fields(FinetuneCall)}
 PRETRAIN = {field.name for field in fields(PretrainCall)}
+ENCODER = {field.name for field in fields(minibert.TextEncoder)}
 CLASSIFIER = {field.name for field in fields(minibert.TextClassifier)}
 
 
 @pytest.mark.parametrize("name", FOREIGN_NAMES)
 def test_what_a_foreign_name_is_answered_with_exists(name):
     foreign = FOREIGN_NAMES[name]
-    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER
+    assert set(foreign.ours) <= FINETUNE | PRETRAIN | CLASSIFIER | ENCODER
     assert foreign.ours or foreign.note
-    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER)]
+    answered = [advice_for(name, known) for known in (FINETUNE, PRETRAIN, CLASSIFIER, ENCODER)]
     assert any(answered), "no function has anything of the kind"
 
 
@@ -90,3 +96,46 @@ def test_a_configuration_file_is_answered_alike(tmp_path):
         InputError, match="'num_train_epochs' is not an option of this command; did you mean epochs"
     ):
         minibert.api.runs.FinetuneOptions.configured(path, {})
+
+
+CALLS = {
+    "Bert.encode": minibert.Bert.encode,
+    "Bert.fill_mask": minibert.Bert.fill_mask,
+    "Encoded.vectors": Encoded.vectors,
+    "Tokenizer.__call__": minibert.Tokenizer.__call__,
+    "Tokenizer.encode": minibert.Tokenizer.encode,
+    "Tokenizer.decode": minibert.Tokenizer.decode,
+    "load": minibert.load,
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "name"), [(call, name) for call, names in FOREIGN_ARGUMENTS.items() for name in names]
+)
+def test_calls_answer_arguments_of_other_libraries(call, name):
+    function = CALLS[call]
+    known = inspect.signature(function).parameters
+    assert name not in known
+    positional = [None] * sum(one.default is one.empty for one in known.values())
+    with pytest.raises(TypeError) as refused:
+        function(*positional, **{name: 1})
+    remedy = FOREIGN_ARGUMENTS[call][name]
+    assert str(refused.value) == f"{call}() has no argument {name!r}; {remedy[0].lower()}{remedy[1:]}"
+    if meant := re.search(r"did you mean (\w+)\?", str(refused.value)):
+        assert meant[1] in known
+
+
+def test_other_wrong_arguments_and_errors_within_are_left_to_python():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'xyzzy'"):
+        minibert.load("nowhere", xyzzy=1)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        minibert.load()
+
+
+def test_the_tables_of_the_page_are_those_of_the_errors():
+    spec = importlib.util.spec_from_file_location("foreign_names", ROOT / "docs" / "foreign_names.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
+    assert page.count("\n| `") > 80
+    assert page == module.filled(page), "run: python docs/foreign_names.py"

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from safetensors import safe_open
 from small_corpus import write_corpus
 from small_tasks import small_options
 
+import minibert
 from minibert import Bert, Tokenizer, cli, hub, load
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_tensors
-from minibert.base.model_names import folder_of, locate
+from minibert.base.model_names import folder_of, hub_cache, locate, on_disk
+from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import finetune
 from minibert.hub.checkpoint import BUFFERS, load_checkpoint
 from minibert.model.params import Head
@@ -133,7 +136,8 @@ def test_a_checkpoint_of_an_earlier_version_is_told_and_a_damaged_one_refused(ru
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
 def test_a_name_of_the_hub_is_answered_with_how_to_fetch_it(name, tmp_path, monkeypatch, capsys, corpus):
     monkeypatch.chdir(tmp_path)
-    fetch = f"hf download {name} --local-dir bert-base-uncased, and name bert-base-uncased."
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no cache"))
+    fetch = f"with Hugging Face's tool, hf download {name}, and its cache will have it."
     told = (
         f"There is no folder {name!r}, and minibert downloads nothing; if it is a model on the Hub, fetch it"
     )
@@ -155,3 +159,59 @@ def test_a_path_that_leads_nowhere_is_no_name_of_the_hub(tmp_path):
             InputError, match="nowhere', and minibert downloads nothing; give the folder of a"
         ):
             use(tmp_path / "nowhere")
+
+
+def cached(cache, name, source, commit="a" * 40, reference="main"):
+    """Lay a folder out as huggingface_hub keeps what it has downloaded."""
+    model = cache / f"models--{name.replace('/', '--')}"
+    snapshot = model / "snapshots" / commit
+    shutil.copytree(source, snapshot)
+    (model / "refs").mkdir()
+    (model / "refs" / reference).write_text(commit)
+    return snapshot
+
+
+@pytest.mark.parametrize("name", ["tiny-bert", "someone/tiny.bert_2"])
+def test_a_name_of_the_hub_means_the_model_in_the_cache(name, run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    snapshot = cached(tmp_path / "cache", name, run)
+    assert on_disk(name) == snapshot and folder_of(name) == snapshot
+    expected = hub.load(run)[1].flat
+    np.testing.assert_array_equal(minibert.load(name).params.flat, expected)
+    np.testing.assert_array_equal(minibert.Bert.from_pretrained(name).params.flat, expected)
+    assert Tokenizer.from_pretrained(name).vocab == Tokenizer.from_pretrained(run).vocab
+    assert FinetuneOptions("sst2", "glue", name).model == str(snapshot)
+    assert cli.main(["fill-mask", "a [MASK]", "--model", name]) == 0
+    shutil.copytree(run, tmp_path / name)  # a folder of that name goes first
+    assert on_disk(name) == Path(name)
+
+
+@pytest.mark.parametrize(
+    "variables, place",
+    [
+        ({"HF_HUB_CACHE": "a", "HF_HOME": "b"}, "a"),
+        ({"HUGGINGFACE_HUB_CACHE": "a", "HF_HOME": "b"}, "a"),
+        ({"HF_HOME": "b", "XDG_CACHE_HOME": "c"}, "b/hub"),
+        ({"XDG_CACHE_HOME": "c"}, "c/huggingface/hub"),
+        ({}, "home/.cache/huggingface/hub"),
+    ],
+)
+def test_the_cache_is_where_the_tools_of_hugging_face_keep_it(variables, place, tmp_path, monkeypatch):
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    assert hub_cache() == tmp_path / place
+
+
+@pytest.mark.parametrize("commit", ["../../outside", "", "main", "b" * 40])
+def test_a_reference_that_names_no_snapshot_is_as_good_as_none(commit, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    cached(tmp_path / "cache", "tiny-bert", run)
+    shutil.copytree(run, tmp_path / "cache" / "outside")
+    (tmp_path / "cache" / "models--tiny-bert" / "refs" / "main").write_text(commit)
+    assert on_disk("tiny-bert") == Path("tiny-bert")
+    with pytest.raises(InputError, match="There is no folder 'tiny-bert', and minibert downloads nothing"):
+        minibert.load("tiny-bert")

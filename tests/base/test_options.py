@@ -1,13 +1,16 @@
 """Options of runs: files of earlier versions, what becomes of values, and which are refused."""
 
+import copy
 import dataclasses
 import json
+import pickle
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import minibert
 from minibert.api.runs import Run
 from minibert.base.errors import InputError
 from minibert.finetuning.options import FinetuneOptions
@@ -68,6 +71,31 @@ def test_old_names_are_of_stored_files_alone():
 
 
 TUNED = partial(FinetuneOptions, "rte", "/data", "/model")
+
+
+@pytest.mark.parametrize("kind", [PretrainOptions, TUNED])
+def test_options_of_a_run_do_not_change_once_they_are_made(kind):
+    options = kind(seed=3)
+    for name in ("seed", "optimizer", "anything"):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=f"cannot assign to field '{name}'"):
+            setattr(options, name, 4)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'seed'"):
+        del options.seed
+    assert options.seed == 3 and options == kind(seed=3) != kind(seed=4)
+    other = dataclasses.replace(options, seed=4)
+    assert (other.seed, options.seed) == (4, 3) and other == kind(seed=4)
+    for copied in (pickle.loads(pickle.dumps(options)), copy.copy(options), copy.deepcopy(options)):
+        assert copied == options
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            copied.seed = 4
+
+
+def test_defaults_of_fine_tuning_are_its_own_and_the_same_in_estimators():
+    own = {"accumulate": 1, "warmup": 0.1, "bias_correction": True, "google_decay": False}
+    for made in (TUNED(), minibert.TextClassifier("model"), minibert.TokenTagger("model")):
+        assert {name: getattr(made, name) for name in own} == own
+    assert [getattr(PretrainOptions(), name) for name in own] == [None] * 4
+    assert (TUNED().keep, PretrainOptions().keep) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,34 @@ def test_a_file_of_one_s_own_may_have_some_of_them(tmp_path):
     assert found == expected
 
 
+def test_a_file_in_toml_has_the_same_options(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '# for RTE\ntask = "rte"\nbackend = "numpy"\nlearning_rates = [1e-5]\nmax_length = 64\n'
+    )
+    words = ("--data", "glue", "--model", "m", "--out", "o")
+    arguments = cli.parse_arguments(["finetune", "--config", str(tmp_path / "mine.toml"), *words])
+    found = FinetuneOptions(**given_fields(FinetuneOptions, arguments))
+    assert found == FinetuneOptions("rte", "glue", "m", engine="numpy", learning_rates=(1e-5,), max_length=64)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("steps = 3\nsteps = 4", "mine.toml can't be read as TOML (Cannot overwrite a value"),
+        ("steps: 3", "mine.toml can't be read as TOML (Expected '=' after a key"),
+        ("stpes = 3", "mine.toml: 'stpes' is not an option of this command; did you mean 'steps'?"),
+        ("steps = 2020-01-01", "mine.toml: 'steps' is datetime.date(2020, 1, 1), expected a whole number"),
+        ("[steps]\na = 3", "mine.toml: 'steps' is {'a': 3}, expected a whole number or null; correct it."),
+        ("# " + "x" * (1 << 20), "mine.toml has more than 1 MiB, too many for such a file; correct it."),
+    ],
+)
+def test_a_file_in_toml_that_can_not_be_used_is_refused(text, told, tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text(text)
+    words = ("pretrain", "--config", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "run"))
+    assert told in ends_badly(capsys, 2, *words)
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_has_its_default_value_is_as_if_it_was_not_given(tmp_path):
     FinetuneOptions("rte", "glue", "m").save(tmp_path / "finetune.json")
     arguments = cli.parse_arguments(["finetune", "--config", str(tmp_path / "finetune.json"), "--out", "o"])

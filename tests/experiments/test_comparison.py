@@ -12,6 +12,7 @@ from html_page import Page, require_self_contained
 from small_corpus import write_corpus
 from small_tasks import small_options, write_sst2
 
+import minibert
 from minibert import cli
 from minibert.base.errors import InputError
 from minibert.experiments.comparison import LETTERS, compare
@@ -181,6 +182,18 @@ def test_there_is_no_interval_where_examples_or_predictions_are_not_those_of_the
 
 
 # curves
+
+
+def test_runs_are_compared_in_python_as_by_the_command(tuned, capsys):
+    runs = [minibert.Run.open(tuned / "long"), tuned / "short"]
+    comparison = minibert.compare(runs)
+    cli.main(["compare", str(tuned / "long"), str(tuned / "short")])
+    assert str(comparison) == capsys.readouterr().out.rstrip("\n")
+    assert comparison.to_json()["runs"][0]["folder"] == str(tuned / "long")
+    shown = comparison._repr_html_()
+    assert shown.startswith("<iframe") and "Comparison of 2 runs" in shown
+    with pytest.raises(InputError, match="is one run; give a list of two or more"):
+        minibert.compare(runs[0])
 
 
 def test_points_stand_over_steps_tokens_or_minutes(pretrained):

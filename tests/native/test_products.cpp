@@ -77,7 +77,8 @@ void test_product(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &diges
         slopes[i] *= (gelu_of(u[i] + h) - gelu_of(u[i] - h)) / (2 * h);
     }
     CHECK_AT_MOST(difference(dense, sums), bound * size);
-    CHECK_AT_MOST(distance(active, activated), 8 * kEps);
+    // Far below zero the right value is smaller than the smallest float, and all that there may be is zero.
+    CHECK_AT_MOST(difference(active, activated), 8 * kEps * ::size(activated) + 1e-40);
     CHECK_AT_MOST(difference(du, slopes), 2 * bound * size);
 }
 
@@ -175,8 +176,9 @@ struct Whole {
     }
 };
 
-// Products with a right operand of bytes, whatever it was stored as and however it lay, are those of whole numbers.
-void test_product_of_bytes(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &digest, Random &random) {
+// Products with a right operand of bytes, whatever it was stored as and however it lay, are those of whole numbers. Its
+// numbers are drawn aside (`random` is a copy), so that the other tests have the same ones where this has no products.
+void test_product_of_bytes(int64_t M, int64_t N, int64_t K, mb::Pool &pool, Digest &digest, Random random) {
     if (bytes_size(N, K) == 0) {
         return;
     }

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -96,6 +98,24 @@ def test_tables_of_pandas_are_read_as_lists_are(fast):
     table.loc[3, "review"] = pd.NA
     with pytest.raises(minibert.InputError, match="Row 3 of X is missing .(nan|<NA>).; leave the row out"):
         by_name.fit(table, "stars")
+
+
+def test_an_encoder_is_a_step_of_pipelines_and_searches(fast):
+    encoder = minibert.TextEncoder(fast["model"], engine="numpy", threads=1)
+    pipeline = make_pipeline(encoder, LogisticRegression(C=1e4, max_iter=2_000))
+    search = GridSearchCV(pipeline, {"textencoder__pool": ["cls", "mean", "max"]}, cv=2).fit(TEXTS, LABELS)
+    assert search.best_params_["textencoder__pool"] in ("cls", "mean", "max")
+    assert search.best_score_ > 0.7  # of two classes, by words that even an untrained model's vectors hold
+    table = pd.DataFrame({"review": TEXTS, "stars": range(60)}, index=range(100, 160))
+    columns = ColumnTransformer([("vectors", encoder, "review")], remainder="passthrough")
+    vectors = encoder.transform(TEXTS)
+    assert (columns.fit_transform(table)[:, :-1] == vectors).all()
+    named = columns.set_output(transform="pandas").fit_transform(table)
+    names = [f"vectors__{name}" for name in encoder.get_feature_names_out()]
+    assert named.columns.tolist() == [*names, "remainder__stars"]
+    assert (named.index == table.index).all() and (named[names].to_numpy() == vectors).all()
+    with pytest.raises(minibert.InputError, match="transform='arrow' is not possible"):
+        encoder.set_output(transform="arrow")
 
 
 def test_naive_bayes_of_the_baselines_is_that_of_scikit_learn():

@@ -35,7 +35,7 @@ def same_bytes(run, whole):
     for name in ("model.safetensors", "vocab.txt", "shards/tokens.bin", "training.json"):
         if (run / name).read_bytes() != (whole.folder / name).read_bytes():
             return False
-    return minibert.Run.in_folder(run).report["held_out"] == whole.report["held_out"]
+    return minibert.Run.open(run).report["held_out"] == whole.report["held_out"]
 
 
 def interrupt_at(monkeypatch, place):

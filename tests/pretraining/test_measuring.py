@@ -106,7 +106,7 @@ def test_zero_evaluations_measure_nothing(corpus, tmp_path, monkeypatch, capsys)
     )
     assert run.report["held_out"] is None
     assert not any("held_out_loss" in line for line in read_metrics(tmp_path / "run"))
-    again = Run.in_folder(tmp_path / "run")
+    again = Run.open(tmp_path / "run")
     assert again.report["held_out"] is None and "not measured" in repr(again)
     assert "Held-out text was not measured (0 evaluations); minibert evaluate --model" in str(again)
     assert "finished" not in str(again) and (tmp_path / "run" / "report.html").exists()

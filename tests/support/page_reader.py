@@ -185,7 +185,7 @@ def write_data(folder: Path) -> None:
     (folder / "news.txt").write_text("The team won the cup.\nThe minister resigned.\n")
     (folder / "gaps.txt").write_text("The [MASK] sleeps.\nThe whale is in the [MASK].\n")
     (folder / "terms.txt").write_text("helicopter\nspacecraft\n")
-    (folder / "rte.json").write_text('{"task": "rte", "data": "glue", "epochs": 1, "learning_rates": [3e-5]}')
+    (folder / "rte.toml").write_text('task = "rte"\ndata = "glue"\nepochs = 1\nlearning_rates = [3e-5]\n')
 
     tuning_files.write_data(folder)
     shutil.move(folder / "ner", folder / "conll2003")
@@ -214,7 +214,7 @@ def write_data(folder: Path) -> None:
     with lzma.open(folder / "imdb.jsonl.xz", "wt", encoding="utf-8") as file:
         for text, label in small_tasks.reviews(40, 1):
             file.write(json.dumps({"text": text, "label": label}) + "\n")
-    for name in ("all-MiniLM-L6-v2", "bert-base-uncased"):
+    for name in ("all-MiniLM-L6-v2", "bert-base-uncased", "google-bert/bert-base-uncased"):
         vocab_size = tuning_files.write_vocabulary(folder / name).vocab_size
         config = BertConfig.from_size("1-32-2", vocab_size=vocab_size, max_position_embeddings=512)
         Bert(config, initialise(config, seed=0)).save_pretrained(folder / name)

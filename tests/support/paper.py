@@ -870,13 +870,13 @@ ROWS = (
     ),
     Row(
         "A.2-i", "“β₁ = 0.9, β₂ = 0.999”",
-        "base/options.py:RunOptions",
+        "base/options.py:TrainingArguments",
         "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
         "beta2: float = option(0.999, ...)", "beta2: float = option(0.99, ...)",
     ),
     Row(
         "A.2-j", "“L2 weight decay of 0.01”",
-        "base/options.py:RunOptions",
+        "base/options.py:TrainingArguments",
         "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
         "weight_decay: float = option(0.01, ...)", "weight_decay: float = option(0.1, ...)",
         note="Decoupled, and not of biases and LayerNorm, as in the released code.",
@@ -936,7 +936,7 @@ ROWS = (
     ),
     Row(
         "A.3-a", "“The dropout probability was always kept at 0.1”",
-        "finetuning/options.py:FinetuneOptions",
+        "finetuning/options.py:FinetuneArguments",
         "tasks/test_tasks.py::test_what_is_not_said_follows_the_paper",
         "dropout: float = option(0.1, ...)", "dropout: float = option(0.0, ...)",
     ),

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from minibert.base.errors import InputError
-from minibert.base.options import RunOptions
+from minibert.base.options import RunOptions, metadata_of
 from minibert.cli.shared.messages import ALONE
 from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
@@ -223,7 +223,7 @@ def add_config(group: Any, stored: str) -> None:
     stored : str
         The file of that kind that every run has in its folder, for the help.
     """
-    text = f"read options from a JSON file, such as the {stored} of a run; flags count for more"
+    text = f"read options from a JSON or TOML file, such as the {stored} of a run; flags count for more"
     add_flag(group, "--config FILE", text)
 
 
@@ -260,7 +260,7 @@ def add_options(group: Any, options: type[RunOptions], names: str) -> None:
     """
     hints = get_type_hints(options)
     for name in names.split():
-        about = options.about(name)
+        about = metadata_of(options, name)
         default = getattr(options, name)
         hint = hints[name]
         kind = get_args(hint)[0] if isinstance(hint, UnionType) else hint
@@ -271,6 +271,25 @@ def add_options(group: Any, options: type[RunOptions], names: str) -> None:
             text += f" (default: {usual})"
         text = ALONE.sub(lambda match: flag_of_field(options, match[1]), text)
         group.add_argument(flag_of_field(options, name), dest=name, help=text, **shown)
+
+
+def add_others(group: Any, parser: argparse.ArgumentParser, options: type[RunOptions]) -> None:
+    """Add a flag for every field of a run's options that has none yet, in the order of their declaration.
+
+    So a new option has its flag without a word about it here; `add_options` only chooses a better place.
+
+    Parameters
+    ----------
+    group : argument group
+        Which gets them.
+    parser : ArgumentParser
+        Of the command, with all other flags.
+    options : type
+        A dataclass under `RunOptions`. A field declared with `flag=""` gets none.
+    """
+    flagged = {action.dest for action in parser._actions}
+    names = [field.name for field in dataclasses.fields(options) if field.name not in flagged]
+    add_options(group, options, " ".join(name for name in names if flag_of_field(options, name)))
 
 
 def flag_of_field(options: type[RunOptions], name: str) -> str:
@@ -286,8 +305,9 @@ def flag_of_field(options: type[RunOptions], name: str) -> str:
     Returns
     -------
     str
+        "" where it has none.
     """
-    return str(options.about(name).get("flag", flag_of(name)))
+    return str(metadata_of(options, name).get("flag", flag_of(name)))
 
 
 def _shown(about: Mapping[str, Any], kind: Any, default: Any) -> dict[str, Any]:

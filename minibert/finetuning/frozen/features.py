@@ -194,8 +194,8 @@ class Extractor:
         pooled = None
         if self.pool == "pooled":
             model = self.model
-            rows = batch.last_rows if model.config.is_decoder else batch.first_rows  # as classifiers do
-            output, _ = model.ops.pooler(states, rows, model.params.tree["pooler"])
+            read = batch.last_rows if model.config.is_decoder else batch.first_rows  # as classifiers do
+            output, _ = model.ops.pooler(states, read, model.params.tree["pooler"])
             pooled = np.asarray(output)
         return list(Encoded([states], None, pooled, borders).vectors(self.pool, self.normalize))
 

@@ -1,0 +1,142 @@
+"""A tokenizer's vocabulary by the names that it has in `transformers`, so that programs need no change."""
+
+from collections.abc import Callable, Iterable
+from operator import index
+from typing import overload
+
+from minibert.base.errors import InputError
+from minibert.core.wordpiece import SPECIAL_TOKENS
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS
+
+
+class FamiliarNames:
+    """Names of `transformers.PreTrainedTokenizerBase` for what a `Tokenizer` has under its own."""
+
+    vocab: list[str]  # pieces by id
+    ids: dict[str, int]
+    special_tokens: tuple[str, ...]
+    decode: Callable[..., str]
+
+    pad_token, unk_token, cls_token, sep_token, mask_token = SPECIAL_TOKENS
+
+    @property
+    def pad_token_id(self) -> int:
+        """The id of [PAD]."""
+        return self.ids[PAD]
+
+    @property
+    def unk_token_id(self) -> int:
+        """The id of [UNK]."""
+        return self.ids[UNK]
+
+    @property
+    def cls_token_id(self) -> int:
+        """The id of [CLS]."""
+        return self.ids[CLS]
+
+    @property
+    def sep_token_id(self) -> int:
+        """The id of [SEP]."""
+        return self.ids[SEP]
+
+    @property
+    def mask_token_id(self) -> int:
+        """The id of [MASK]."""
+        return self.ids[MASK]
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """BERT's five special tokens, and the additional ones."""
+        return list(self.special_tokens)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of `all_special_tokens`."""
+        return [self.ids[token] for token in self.special_tokens]
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return the vocabulary as a dictionary from piece to id.
+
+        Returns
+        -------
+        dict of str to int
+            A copy. Of a piece that comes twice, the last id.
+        """
+        return {piece: number for piece, number in self.ids.items() if piece}
+
+    @overload
+    def convert_tokens_to_ids(self, tokens: str) -> int: ...
+
+    @overload
+    def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int]: ...
+
+    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | list[int]:
+        """Return the id of a piece, or of each of several; that of [UNK] where there is no such piece.
+
+        Parameters
+        ----------
+        tokens : str or iterable of str
+
+        Returns
+        -------
+        int or list of int
+        """
+        if isinstance(tokens, str):
+            return self.ids.get(tokens, self.unk_token_id)
+        return [self.ids.get(token, self.unk_token_id) for token in tokens]
+
+    @overload
+    def convert_ids_to_tokens(self, ids: int) -> str: ...
+
+    @overload
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]: ...
+
+    def convert_ids_to_tokens(self, ids: int | Iterable[int]) -> str | list[str]:
+        """Return the piece of an id, or of each of several.
+
+        Parameters
+        ----------
+        ids : int or iterable of int
+
+        Returns
+        -------
+        str or list of str
+
+        Raises
+        ------
+        InputError
+            When an id lies outside the vocabulary.
+        """
+        if isinstance(ids, Iterable):
+            return [self._piece(number) for number in ids]
+        return self._piece(ids)
+
+    def _piece(self, number: int) -> str:
+        """Return the piece of an id."""
+        if not 0 <= index(number) < len(self.vocab):
+            outside = f"id {number} is outside the vocabulary of {len(self.vocab)} pieces"
+            raise InputError(f"{outside}; give one from 0 to {len(self.vocab) - 1}.", ids=number)
+        return self.vocab[number]
+
+    def batch_decode(
+        self,
+        sequences: Iterable[Iterable[int]],
+        *,
+        skip_special_tokens: bool = False,
+    ) -> list[str]:
+        """Return the text of each of several sequences of ids, as `decode` does of one.
+
+        Parameters
+        ----------
+        sequences : iterable of iterables of int
+            Such as the `input_ids` of a batch.
+        skip_special_tokens : bool, default False
+            Leave out special tokens.
+
+        Returns
+        -------
+        list of str
+            With a space before punctuation, which `transformers` removes.
+        """
+        return [self.decode(ids, skip_special_tokens=skip_special_tokens) for ids in sequences]
