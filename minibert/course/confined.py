@@ -217,7 +217,7 @@ class Confined:
         reading, writing = os.pipe()
         began = time.monotonic()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of a progress bar's thread, which sleeps
+            warnings.simplefilter("ignore")  # of a progress bar's thread, which sleeps
             child = os.fork()
         if not child:
             _in_child(work, writing, left)
@@ -410,7 +410,7 @@ def _shut_in(writing: int, seconds: float) -> None:
 def _memory_taken() -> int:
     """Return how many bytes of addresses this process has; 0 where the system does not say."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0

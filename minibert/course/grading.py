@@ -24,6 +24,7 @@ from minibert.course.honesty import honest
 from minibert.course.judging import BACKWARD, OnSheet, Route, is_operation
 from minibert.course.lesson import Lesson
 from minibert.course.running import Rejected
+from minibert.engines import limited_threads
 from minibert.model.ops import Ops
 
 # Of several functions of one exercise, the first of these that one of them has.
@@ -121,12 +122,13 @@ def grade(folder: Path, seed: int, done: Callable[[int], None] = lambda _: None)
     kept = read_mine(folder)
     passed: dict[str, FunctionType] = {}
     marks = []
-    for number in chapters():
-        chapter = _chapter(number)
-        pages = read_notebook(folder, number)
-        for exercise in chapter.exercises:
-            marks.append(_marked(folder, chapter, exercise, (pages, kept), passed, seed))
-            done(1)
+    with limited_threads(1):  # a forked process, which may start none, multiplies matrices by itself
+        for number in chapters():
+            chapter = _chapter(number)
+            pages = read_notebook(folder, number)
+            for exercise in chapter.exercises:
+                marks.append(_marked(folder, chapter, exercise, (pages, kept), passed, seed))
+                done(1)
     return marks
 
 
