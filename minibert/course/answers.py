@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     file: str  # where it was found; "" for none
     text: str  # Python; "" where nothing was written
     node: ast.FunctionDef | None
-    modules: tuple[str, ...] = ()  # that it imports
+    imports: tuple[str, ...] = ()  # statements, its functions' too
     refused: str = ""  # why it is not judged
     problem: str = ""  # why it can't be
 
@@ -260,13 +260,13 @@ def _with_what_it_uses(name: str, found: Found, pages: Pages, given: Given) -> A
     bindings = {**pages.bindings, name: found}
     reached = [one for one in reached_by(found, bindings) if one is not found]
     text = "\n".join([*(one.text for one in reached), found.text]) + "\n"
-    modules: list[str] = []
+    imports: list[str] = []
     names = {name for one in [found, *reached] for name in _used(one.node)}
     reasons: dict[str, None] = {}
     for one in [found, *reached]:
         for node in ast.walk(one.node):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                modules += _modules_of(node)
+                imports.append(ast.unparse(node))
         if isinstance(one.node, ast.Import | ast.ImportFrom):
             for imported in _imported(one.node, names):
                 if not is_allowed_import(imported) and imported not in given.allowed:
@@ -282,7 +282,7 @@ def _with_what_it_uses(name: str, found: Found, pages: Pages, given: Given) -> A
                 reasons[reason] = None
     assert isinstance(found.node, ast.FunctionDef)
     return Answer(
-        name, pages.file, text, found.node, tuple(dict.fromkeys(modules)), refused="; ".join(reasons)
+        name, pages.file, text, found.node, tuple(dict.fromkeys(imports)), refused="; ".join(reasons)
     )
 
 
@@ -345,13 +345,6 @@ class _WithoutAnnotations(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
-
-
-def _modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """List the modules that a statement imports."""
-    if isinstance(node, ast.ImportFrom):
-        return [node.module or ""]
-    return [one.name for one in node.names]
 
 
 def _imported(node: ast.Import | ast.ImportFrom, used: set[str]) -> list[str]:

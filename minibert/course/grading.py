@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -32,7 +31,7 @@ MARKS = ("refused", "crashed", "timed out", "wrong", "missing", "right")
 EXPLAINING = 10.0  # seconds of processor time for finding out what went wrong
 LONGEST = 400  # characters of a message
 # Of NumPy, what it loads when it is first used: a process without files could not.
-_LATE = ("numpy.char", "numpy.fft", "numpy.ma", "numpy.polynomial", "numpy.rec")
+_LATE = "import numpy.char, numpy.fft, numpy.ma, numpy.polynomial, numpy.rec"
 
 
 class Mark(NamedTuple):
@@ -181,11 +180,11 @@ def _marked(
 
 def _prepared(answer: Answer) -> tuple[str, str] | None:
     """Import what an answer imports, which was found to be allowed, before it is shut in without files."""
-    for module in (*_LATE, *answer.modules):
+    for statement in (_LATE, *answer.imports):
         try:
-            import_module(module)
+            exec(statement, {})
         except ImportError as error:
-            return "wrong", f"it imports {module}: {error}."
+            return "wrong", f"{statement}: {error}."
     return None
 
 

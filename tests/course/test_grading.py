@@ -35,7 +35,7 @@ CHEATS = {
     "called": ("05.3", f"{LINEAR}{BACKWARD}    return Ops().linear_backward(dy, saved)\n",
         "it uses minibert's own minibert.model.ops.Ops: return Ops().linear_backward(dy, saved)"),
     "itself": ("05.3", f"{LINEAR}{BACKWARD}    return self.linear_backward(dy, saved)\n",
-        "it calls self.linear_backward."),
+        "it calls self.linear_backward"),
     "library": ("01.1", f"{HEAD}    return ''.join(BasicTokenizer().tokenize(word))\n",
         "it uses minibert's own minibert.tokenizer.BasicTokenizer: return"),
     "route": ("05.6", ROUTE, "by_entries is a route of the check."),
