@@ -17,7 +17,11 @@ if TYPE_CHECKING:  # editors and type checkers read this; Python does not
     )
     from minibert.api.words import QuestionAnswerer as QuestionAnswerer, TokenTagger as TokenTagger
     from minibert.ask.inference import Bert as Bert
-    from minibert.base.errors import InputError as InputError, RunError as RunError
+    from minibert.base.errors import (
+        InputError as InputError,
+        RunError as RunError,
+        StopTraining as StopTraining,
+    )
     from minibert.core.batch import Batch as Batch
     from minibert.core.config import BertConfig as BertConfig
     from minibert.experiments.comparison import compare as compare
@@ -36,6 +40,7 @@ _MODULES = {
     "QuestionAnswerer": "minibert.api.words",
     "Run": "minibert.api.runs",
     "RunError": "minibert.base.errors",
+    "StopTraining": "minibert.base.errors",
     "TextClassifier": "minibert.api.texts",
     "TextEncoder": "minibert.api.encoder",
     "TextRegressor": "minibert.api.texts",

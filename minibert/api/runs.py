@@ -178,7 +178,8 @@ class _Call:
     )
     on_log: OnLog | None = option(
         None,
-        'called with the number of a step and what is recorded of it, such as {"train/loss": 2.5}',
+        'called with the number of a step and what is recorded of it, such as {"train/loss": 2.5}; it may '
+        "raise minibert.StopTraining, and the run ends with that step, finished like any other",
         (("a function of the number of a step and its values", callable),),
         default="nothing is called",
     )

@@ -28,6 +28,7 @@ from minibert.model.ops import Ops
 from minibert.model.params import Head, Parameters
 from minibert.tasks import registry
 from minibert.tasks.metrics import r2
+from minibert.tasks.multilabel import HALF
 from minibert.tokenizer import Tokenizer
 
 
@@ -300,6 +301,7 @@ class MultilabelClassifier(TextClassifier):
     Attributes
     ----------
     classes_ : (K,) the classes in the order of the columns of `predict` and `predict_proba`.
+    thresholds_ : (K,) the probability from which on each class applies, chosen for the best F1 on dev.
     report_ : metrics of the best epoch, as `report.json` of a run has them.
     """
 
@@ -355,6 +357,12 @@ class MultilabelClassifier(TextClassifier):
 
     def _row(self, example: TextExample) -> dict[str, Any]:
         return super()._row(example) | {"label": list(example.label or ())}
+
+    @property
+    def thresholds_(self) -> NDArray[np.float64]:
+        """The probability from which on each class applies, (K,): chosen for the best F1 on dev."""
+        tuned = self._model.tuned
+        return np.array([tuned.get(name, HALF) for name in self._labels])
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return which classes apply to each text.

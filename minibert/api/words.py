@@ -1,17 +1,21 @@
 """`TokenTagger` and `QuestionAnswerer`: tags for words, and answers in a paragraph."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+from minibert import engines
 from minibert.api.base import Estimator
 from minibert.api.calls import documented
-from minibert.api.inputs import class_names, is_missing, target_rows, text_pairs, word_rows
+from minibert.api.inputs import class_names, is_missing, listed, target_rows, text_pairs, word_rows
 from minibert.base.errors import InputError
 from minibert.base.options import option
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
 from minibert.data.tables import answers_in
 from minibert.finetuning.options import SpanArguments
+from minibert.reports.contents import AnsweredQuestion, TaggedText
+from minibert.tasks.words import tag_texts
 
 
 @documented
@@ -70,6 +74,37 @@ class TokenTagger(Estimator):
         list of list of str
         """
         return [list(tags) for tags in self._predictions(self._examples(X))]
+
+    def tag(self, texts: Iterable[str]) -> list[TaggedText]:
+        """Tag the words of texts as they are written, and list the entities with their places.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            Strings, which are divided into words as the model's tokenizer does.
+
+        Returns
+        -------
+        list of TaggedText
+            Of each text its `words` with `tag`, `begin` and `end` (characters), and its `entities`.
+
+        Raises
+        ------
+        InputError
+            When it is one string, or a text is not a string.
+
+        Examples
+        --------
+        >>> tagger.tag(["Call me Ishmael."])[0]["entities"]  # doctest: +SKIP
+        [{'type': 'PER', 'text': 'Ishmael', 'begin': 8, 'end': 15}]
+        """
+        model = self._model
+        rows = listed(texts, "texts")
+        for number, text in enumerate(rows):
+            if not isinstance(text, str):
+                raise InputError(f"Row {number:,} of texts is {text!r}; give a string.")
+        with engines.limited_threads(self.threads, model.ops):
+            return cast(list[TaggedText], list(tag_texts(model, rows)))
 
 
 def _are_numbers_below(count: int, tags: Any) -> bool:
@@ -133,3 +168,24 @@ class QuestionAnswerer(Estimator, SpanArguments):
             "" where the model finds none.
         """
         return [prediction["text"] for prediction in self._predictions(self._examples(X))]
+
+    def predict_spans(self, X: Any) -> list[AnsweredQuestion]:
+        """Return the answer to each question with its place and probability, and the next best ones.
+
+        Parameters
+        ----------
+        X : list of pairs, or table
+            As for `fit`.
+
+        Returns
+        -------
+        list of AnsweredQuestion
+            `text` is the answer that `predict` returns, `context[begin:end]`; `n_best` are the likeliest
+            spans with their logits and probabilities. Where a question may have no answer, `null_odds` is how
+            much better no answer scores than the best span.
+        """
+        answers = []
+        for prediction in self._predictions(self._examples(X)):
+            fields = {name: value for name, value in prediction.items() if name != "id"}
+            answers.append(cast(AnsweredQuestion, fields))
+        return answers

@@ -1,4 +1,4 @@
-"""What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours."""
+"""The names of options in transformers, scikit-learn, Keras and other libraries, and here."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class Foreign(NamedTuple):
-    """What a name of another library is here."""
+    """A name of another library, and its name here."""
 
     ours: tuple[str, ...] = ()  # names of options, of which the first counts that the function has
     note: str = ""  # what differs beside the name, as a sentence
@@ -18,6 +18,7 @@ class Foreign(NamedTuple):
 
 _HALF = Foreign(("dtype",), 'Half precision is dtype="bfloat16".')
 _BEST = Foreign((), "The best epoch on dev is kept in any case; leave it out.")
+_PATIENCE = Foreign(("patience",), "It is a number of epochs.")
 _RATE = Foreign(("learning_rates", "learning_rate"))
 _EPOCHS = Foreign(("epochs", "minutes", "steps"))
 _BATCH = Foreign(("batch_size",))
@@ -114,9 +115,8 @@ FOREIGN_NAMES = {
     **dict.fromkeys(("save_steps", "checkpoint_every"), Foreign(("checkpoint_steps",))),
     "save_total_limit": Foreign(("keep",)),
     **dict.fromkeys(("eval_steps", "evaluation_strategy", "eval_strategy", "logging_steps"), _MEASURED),
-    **dict.fromkeys(
-        ("early_stopping", "early_stopping_patience", "patience", "load_best_model_at_end"), _BEST
-    ),
+    **dict.fromkeys(("early_stopping", "early_stopping_patience", "n_iter_no_change"), _PATIENCE),
+    "load_best_model_at_end": _BEST,
     **dict.fromkeys(("callbacks", "callback", "report_to"), Foreign(("on_log",), "It is a function.")),
 }
 
@@ -211,7 +211,7 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def advice_for(name: str, known: Iterable[str]) -> str:
-    """Say what a name of another library is here.
+    """Explain what a name of another library is called here.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def advice_for(name: str, known: Iterable[str]) -> str:
 
 
 def name_here(name: str, known: Iterable[str]) -> str:
-    """Return what an option of another library is called here.
+    """Return the name here of another library's option.
 
     Parameters
     ----------

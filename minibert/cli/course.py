@@ -1,8 +1,8 @@
-"""Lay out the course, and grade it: notebooks in which you write a BERT of your own.
+"""Lay out the course, and grade it: notebooks in which you write your own BERT.
 
 Copies the notebooks into a folder, without their outputs. Open them in order
 with Jupyter; the first cell of each says what it needs. What you write is
-judged at once, and kept in mine.py beside the notebooks. With --progress it
+checked at once, and saved to mine.py beside the notebooks. With --progress it
 says of such a folder which exercises are right.
 
 For teachers, three words in place of the folder (a folder of such a name is
@@ -49,7 +49,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = (
         "minibert course DIR [--progress] [--seed N] [--json]\n"
@@ -57,7 +57,7 @@ def add(parser: ArgumentParser) -> None:
         "       minibert course notes [CHAPTER ...]\n"
         "       minibert course glossary"
     )
-    text = "where to put the notebooks; made if it is not there. Or grade, notes or glossary"
+    text = "where to put the notebooks; created if it does not exist. Or grade, notes or glossary"
     parser.add_argument("folder", metavar="DIR", help=text)
     text = "what to grade, or the chapters to print notes of, such as 05 (default: all)"
     parser.add_argument("folders", metavar="DIR|CHAPTER", nargs="*", help=text)
@@ -116,10 +116,10 @@ def _lay_out(arguments: Namespace) -> None:
     folder = Path(arguments.folder)
     sources = sorted(notebook_folder().glob("[0-9][0-9]_*.ipynb"))
     if not sources:
-        raise InputError(f"{notebook_folder()} has no notebooks; install minibert anew, from a checkout.")
+        raise InputError(f"{notebook_folder()} has no notebooks; reinstall minibert from a checkout.")
     there = [path.name for path in sources if (folder / path.name).exists()]
     if there:
-        raise InputError(f"{folder} has {some_of(there)} already; choose another folder.")
+        raise InputError(f"'{folder}' has {some_of(there)} already; choose another folder.")
     require_folder(folder, "another folder")
     for path in sources:
         notebook = read_json(path)

@@ -216,12 +216,15 @@ class Confined:
             raise self._over("timed out", _endless(budget))
         reading, writing = os.pipe()
         began = time.monotonic()
+        # Ctrl-C goes to both; the child is not to take it for its own, nor the judge to forget the child.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a progress bar's thread, which sleeps
             child = os.fork()
         if not child:
             _in_child(work, writing, left)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             os.close(writing)
             data, why = _received(reading, began + patience)
         except BaseException:  # Ctrl-C
@@ -384,6 +387,7 @@ def _shut_in(writing: int, seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the judge, who then ends this process
     for name in ("SIGTERM", "SIGHUP", "SIGPROF", "SIGXCPU", "SIGVTALRM"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     taken = _memory_taken()
     os.dup2(writing, _PIPE)
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -16,6 +16,54 @@ class Prediction(TypedDict, total=False):
     value: float
 
 
+class TaggedWord(TypedDict):
+    """A word of a text and its tag."""
+
+    word: str
+    tag: str
+    begin: int  # its first character
+    end: int  # the one behind its last
+
+
+class Entity(TypedDict):
+    """A chunk of words that is an entity, as `text[begin:end]`."""
+
+    type: str
+    text: str
+    begin: int
+    end: int
+
+
+class TaggedText(TypedDict):
+    """What a tagger says of a text."""
+
+    text: str
+    words: list[TaggedWord]
+    entities: list[Entity]  # [] where the model's tags are not those of entities
+
+
+class Span(TypedDict):
+    """A possible answer, as it stands in its paragraph; no answer is "" at no place."""
+
+    text: str
+    begin: int | None  # its first character
+    end: int | None  # the one behind its last
+    start_logit: float
+    end_logit: float
+    probability: float  # among all that are listed
+
+
+class AnsweredQuestion(TypedDict):
+    """What a model answers, and what else it considered."""
+
+    text: str  # "" where it finds no answer
+    begin: int | None
+    end: int | None
+    probability: float
+    null_odds: NotRequired[float]  # how much better no answer is than the best one, where there may be none
+    n_best: list[Span]  # the likeliest first
+
+
 class Baseline(TypedDict):
     """Metrics of answers that need no BERT."""
 

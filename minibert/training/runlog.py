@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from tqdm import tqdm
 
+from minibert.base.errors import StopTraining
 from minibert.base.files import atomic_text, require_same, writing
 from minibert.base.json_files import fits, parse_json
 from minibert.base.reading import byte_pieces
@@ -38,13 +39,13 @@ tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-
 class RunLog(AbstractContextManager["RunLog"]):
     """Write down and show how a run goes.
 
-    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
+    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a resumed run
     from a checkpoint then has one line for every step, as if it had never stopped.
 
     Parameters
     ----------
     folder : str or Path
-        Of the run; made if it does not exist.
+        Folder of the run; made if it does not exist.
     step : int
         Steps that the run has done.
     total : int
@@ -54,7 +55,8 @@ class RunLog(AbstractContextManager["RunLog"]):
     peak : float, optional
         GFLOP/s that the machine reaches at most; speeds are also shown as shares of it.
     on_log : callable, optional
-        Called with the number of each step and what is recorded of it, named as `grouped` does.
+        Called with the number of each step and what is recorded of it, named as `grouped` does. It may raise
+        StopTraining, which sets `stop_requested`.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._peak = peak
         self._show = show
         self._on_log = on_log
+        self.stop_requested = False  # by `on_log`
         self._first = step  # from which on the time that is left is estimated
         self._began = self._shown = time.monotonic()
         self._smooth: dict[str, float] = {}
@@ -115,10 +118,13 @@ class RunLog(AbstractContextManager["RunLog"]):
             if self._events:
                 self._events.write(step, grouped(values))
         if self._on_log:
-            self._on_log(step, grouped(values))
+            try:
+                self._on_log(step, grouped(values))
+            except StopTraining:
+                self.stop_requested = True
 
     def sync(self) -> None:
-        """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
+        """Put `metrics.jsonl` on the disk, so that no checkpoint is ahead of it.
 
         Raise RunError when the disk is full, or the file is no longer in its place.
         """
@@ -127,7 +133,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
-        """Let the run end with another step than was planned.
+        """Change the step that the run ends with.
 
         Parameters
         ----------
@@ -137,7 +143,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._bar.total = total
 
     def tell(self, text: str) -> None:
-        """Write one sentence for the person watching, if there is one.
+        """Show a sentence to the person watching, if there is one.
 
         Parameters
         ----------
@@ -262,7 +268,7 @@ def bar(show: bool, **options: Any) -> Any:
     Returns
     -------
     tqdm
-        Its `disable` tells whether it is hidden.
+        Its `disable` says whether it is hidden.
     """
     kind: Any = tqdm
     if "ipykernel" in sys.modules:
@@ -313,7 +319,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.close()
 
     def add(self, count: int) -> None:
-        """Count what more is done.
+        """Count further work as done.
 
         Parameters
         ----------
@@ -341,7 +347,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     Parameters
     ----------
     folder : str or Path
-        Of the run.
+        Folder of the run.
 
     Returns
     -------
@@ -414,7 +420,7 @@ class EventFile:
             self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Close the file even where a full disk does not take the rest; tensorboardX would leave it open."""
+        """Close the file even if the disk is full; tensorboardX would leave it open."""
         self._writer.close()
 
     def _append(self, **fields: Any) -> None:
@@ -428,6 +434,7 @@ class NoLog:
     def _nothing(self, *_: Any) -> None: ...
 
     tell = step = record = sync = end_at = _nothing
+    stop_requested = False
 
 
 Log: TypeAlias = RunLog | NoLog

@@ -82,11 +82,10 @@ def test_runs_answer_a_foreign_name_with_theirs(function, name, ours):
 
 
 def test_what_is_done_in_any_case_is_left_out():
-    with pytest.raises(
-        TypeError, match="'patience'; the best epoch on dev is kept in any case; leave it out"
-    ):
-        minibert.TextClassifier("model", patience=3)
-    assert advice_for("patient", CLASSIFIER) == ""
+    kept = "'load_best_model_at_end'; the best epoch on dev is kept in any case; leave it out"
+    with pytest.raises(TypeError, match=kept):
+        minibert.TextClassifier("model", load_best_model_at_end=True)
+    assert advice_for("best_model", CLASSIFIER) == ""
 
 
 def test_a_configuration_file_is_answered_alike(tmp_path):

@@ -81,6 +81,7 @@ def test_a_derivative_by_richardsons_differences_is_told_from_the_complex_step()
     assert {one.state for one in verdicts("05.1", RICHARDSON, range(6))} == {"failed"}
 
 
+@pytest.mark.representatives(tolerance="1e-7", difference="(at(h) - at(-h)) / (2 * h)")
 @pytest.mark.parametrize("difference", ["(at(h) - at(0)) / h", "(at(h) - at(-h)) / (2 * h)",
     "(8 * (at(h) - at(-h)) - at(2 * h) + at(-2 * h)) / (12 * h)"])  # fmt: skip
 @pytest.mark.parametrize("tolerance", ["1e-7", "1e-5"])
@@ -100,6 +101,7 @@ def test_the_way_back_through_one_over_p_meets_a_p_that_underflows():
     assert {one.state for one in verdicts("05.4", solution("05.4"))} == {"passed"}
 
 
+@pytest.mark.representatives(number="02.3")
 @pytest.mark.parametrize("number", ["02.3", "07.2", "07.3"])
 def test_blocks_read_eps_from_the_configuration(number):
     code = solution(number)

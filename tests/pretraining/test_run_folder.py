@@ -89,6 +89,7 @@ def test_a_folder_that_is_a_link_itself_is_as_good_as_any(start, tmp_path):
     assert (tmp_path / "disk" / "model.safetensors").exists() and (tmp_path / "run").is_symlink()
 
 
+@pytest.mark.representatives(taken="removed", step=5)
 @pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
 @pytest.mark.parametrize("step", [1, 5])
 def test_a_run_whose_folder_is_taken_from_under_it_ends_with_an_error(
