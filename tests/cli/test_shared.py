@@ -24,7 +24,7 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 COMMANDS = commands()
 # What answers at once, or whose results are its progress.
 NO_PROGRESS = (
-    "classify compare course export fill-mask gradcheck info score score-text show tag tokenize".split()
+    "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 from course import notebooks
 
 from minibert.course.exercises import cells, exercises
+from minibert.course.notes import terms
 
 PATHS = notebooks()
 AFTER_THE_TOUR = [path for path in PATHS if path.name >= "01"]
@@ -15,7 +16,6 @@ EVERYDAY = {"value": ["01"], "gain": ["01", "02", "03"], "bag of words": ["02"]}
 CHAPTERS = set(range(17))
 SPOKEN = {"say", "predict", "answer", "claim", "show", "Guess"}  # calls whose strings the reader sees
 WORDS = re.compile(r"^#+ Words$(.*?)(?=^#+ |\Z)", re.M | re.S)
-TERM = re.compile(r"^- \*\*(.+?)\*\*: (.+)$", re.M)
 MEASURED = re.compile(
     r"(?<![\w.])\d[\d,]*\.\d+\s*(?:nats?|seconds?|s|ms|minutes?|%|times|[KMG]i?B|steps?)(?!\w)", re.I
 )
@@ -53,9 +53,7 @@ def pages(path):
 
 def words(path):
     """The terms that a notebook lists; of several in one line, each."""
-    text = "\n".join(text for is_code, text in cells(path) if not is_code)
-    lines = [found for part in WORDS.findall(text) for found in TERM.findall(part)]
-    return [term for terms, sentence in lines if sentence for term in terms.split(", ")]
+    return [one.term for one in terms(path)]
 
 
 def occurrences(term):

@@ -193,7 +193,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     arguments, left = build_parser(command).parse_known_args(words)
     if left:
         # argparse takes words without a flag from one place only; those after a flag are left over.
-        many = next((name for name in ("corpus", "texts", "runs") if name in arguments), "")
+        many = next((name for name in ("corpus", "texts", "runs", "folders") if name in arguments), "")
         if not many or any(word.startswith("-") for word in left):
             arguments.parser.unknown(left)
         setattr(arguments, many, [*getattr(arguments, many), *left])
