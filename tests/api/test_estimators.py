@@ -338,7 +338,7 @@ def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_p
         ({"a", "the"}, ["x", "y"], "X is a set, which has no order; give a list"),
         (["a"], ["x"], "X has one sample, and the model is measured on another"),
         (["a", "the"], None, "the target y is None; give a value for each row"),
-        (["a", "the"] * 9, ["x"] * 18, "have 1 label .x.; give examples of at least two classes"),
+        (["a", "the"] * 9, ["x"] * 18, "have the label .x.; give examples of at least two classes"),
         (
             {"review": ["a"], "stars": [1]},
             "stars",
@@ -627,7 +627,7 @@ def test_a_folder_of_something_else_stays_as_it_is(model, tmp_path):
     assert contents(mine) == before
     (mine / "examples" / "train.jsonl").replace(mine / "config.json")
     (mine / "examples").rmdir()
-    with pytest.raises(InputError, match="holds config.json of something else"):
+    with pytest.raises(InputError, match="holds config.json of something that is not a run"):
         minibert.TextClassifier(model, **STEP, out=mine).fit(FEW, y)
     assert list(contents(mine)) == ["config.json"] and not (mine / "examples").exists()
     with pytest.raises(InputError, match="nowhere"):
