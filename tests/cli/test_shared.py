@@ -23,9 +23,7 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 COMMANDS = commands()
 # What answers at once, or whose results are its progress.
-NO_PROGRESS = (
-    "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
-)
+NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
 
 
 def printed(capsys, *words):
