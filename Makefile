@@ -58,8 +58,8 @@ pretrain: $(VENV)/.with-plots ## train a small BERT for MINUTES on the books in 
 	$(BIN)/minibert pretrain $(strip $(call unless,--size,--size 2-128-4) $(call unless,--dtype,--dtype auto) \
 	  $(call unless,--minutes --steps,--minutes $(MINUTES)) $(ARGS))
 
-test: $(VENV)/.with-test ## the tests, without what is slow
-	$(PYTEST) -m "not slow" $(TESTS) $(ARGS)
+test: $(VENV)/.with-test ## the tests that take seconds, in less than five minutes on two cores
+	$(PYTEST) -m "not slow and not thorough" --hypothesis-profile quick $(TESTS) $(ARGS)
 
 test-all: test-oracle ## every test and the notebooks, on every Python from 3.11 on that is found
 	@own=$$($(BIN)/python -c '$(VERSION)') && for python in $$(.ci/pythons); do \

@@ -579,5 +579,7 @@ show(run, text=f"{sentence} {clozes[0]}", int8=True)
 # | [12](12_somebody_elses_bert.ipynb) | Somebody else's BERT | a published BERT, opened by hand, in your engine |
 # | [13](13_what_heads_learn.ipynb) | What heads learn | heads with a name, a probe with its control, weights that explain or don't |
 # | [14](14_argument_and_scaling.ipynb) | The paper's argument, and scaling | which run shows what, and a prediction made before its run |
+# | [15](15_what_came_after.ipynb) | What came after | your engine with what a BERT of today has, measured |
+# | [16](16_to_the_machines_limit.ipynb) | To the machine's limit | ten loops that use memory well, FlashAttention the last |
 #
 # If you would rather use a trained model than build one, go on with [chapter 11](11_fine_tuning.ipynb), on fine-tuning.

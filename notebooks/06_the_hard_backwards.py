@@ -25,7 +25,7 @@
 #
 # * turn any "copy" in a forward pass into an "add" in the backward pass, and see why repeated words need care;
 # * show with a measurement what a shortcut round a layer does for a gradient;
-# * write the backward pass of LayerNorm as two geometric steps, and draw them;
+# * walk back through LayerNorm line by line, put the walk into one formula, and draw it as two geometric steps;
 # * go back through attention, step by step, and say what has to be kept for it and what does not.
 #
 # The judge is the one of chapter 05: the complex step of the forward pass.
@@ -40,6 +40,7 @@ import numpy as np
 from minibert import course
 from minibert.core.ops.attention import equal_length_groups
 from minibert.core.ops.primitives import LayerNormSaved, TakeRowsSaved
+from minibert.course.routes import jacobian
 from minibert.data.corpus import embedded_corpus, sentences
 from minibert.model.ops import Ops
 
@@ -52,24 +53,70 @@ def derivative(function, x, v):
     return function(x + 1e-30j * v).imag / 1e-30
 
 
-def jacobian(function, x):
-    """Measure every derivative of every output: one complex step for each input."""
-    columns = [derivative(function, x, one.reshape(x.shape)).ravel() for one in np.eye(x.size)]
-    return np.array(columns).T
-
-
 # %% [markdown]
 # ## 1. Copies come back as sums
 #
 # Start with the easiest operation that people get wrong. BERT's masked positions are rows of a big array: take rows 4,
-# 1 and once more 4 of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. As a formula it is a product with
-# a matrix $S$ of zeros and ones, one row for each row taken:
+# 1 and once more 4 of `x`, and continue with those. In NumPy that is `x[[4, 1, 4]]`. Three rows of `dy` come back. To
+# which rows of `x` do they belong, and what does row 4 get, which was taken twice? And row 0, which was not taken?
+#
+# ### Exercise 06.1 (easy): the gradient of one row
+#
+# `rows` (M,) lists the rows that were taken, in any order, repeated or not, and `dy` (M, H) is the gradient of what was
+# taken. Return the gradient of row `t` of `x`.
+
+
+# %%
+# Exercise 06.1
+def gradient_of_row(dy, rows, t):
+    """Return the gradient (H,) of row t of x, where y = x[rows]; dy is (M,H)."""
+    ...
+
+
+# %%
+lesson.check(gradient_of_row)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A copy is a function that multiplies by 1. If a row was copied to two places, a change of it changes both.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `rows == t` is true at the copies of row t, and picks their rows of `dy`. A sum over no rows is zero, and that is right.
+#
+# </details>
+# <details><summary>Solution 06.1</summary>
+#
+# ```python
+# def gradient_of_row(dy, rows, t):
+#     return dy[rows == t].sum(0)
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dy[rows == t].sum(0)` | `dy[rows == t].mean(0)` | What the copies send back is added: no mean. |
+# | `dy[rows == t].sum(0)` | `dy[rows == t][-1]` | Every copy sends something back, not only the last; and there may be none. |
+# | `dy[rows == t].sum(0)` | `dy[rows[t % len(rows)]]` | The numbers in rows name rows of x; the rows of dy are those of y. |
+# | `dy[rows == t].sum(0)` | `dy[rows != t].sum(0)` | These are the copies of all other rows. |
+# | `dy[rows == t].sum(0)` | `dy.sum(0)` | Only copies of this row depend on it. |
+# | `dy[rows == t].sum(0)` | `-dy[rows == t].sum(0)` | A copy has the sign of its original. |
+#
+# </details>
+# <details><summary>The derivation</summary>
+#
+# As a formula, taking rows is a product with a matrix $S$ of zeros and ones, one row for each row taken:
 #
 # $$ y = S\,x, \qquad S_{mt} = 1 \text{ if row } m \text{ of } y \text{ is a copy of row } t \text{ of } x. $$
 #
 # That is linear, so chapter 05 has already answered: $\mathtt{dx} = S^\top \mathtt{dy}$. Row $t$ of `dx` is
-# the *sum* of the rows of `dy` at its copies, and zero if it has none. To take rows is to **gather**; to add
-# rows back where they came from is to **scatter**. Neither needs the matrix.
+# the *sum* of the rows of `dy` at its copies, and zero if it has none.
+#
+# </details>
+
+# %% [markdown]
+# To take rows is to **gather**; to add rows back where they came from is to **scatter**. As a picture:
 
 # %%
 rng = np.random.default_rng(6)
@@ -92,28 +139,18 @@ course.show(
     "A three by six selection matrix with ones at columns 4, 1 and 4; the gradient dy with three rows; and dx with six "
     "rows, of which row 1 is the second of dy, row 4 the sum of the first and the third, and the rest is zero.",
 )
+print("What the operations of this chapter save:", TakeRowsSaved._fields, LayerNormSaved._fields)
 
 # %% [markdown]
-# The trap is in NumPy. `dx[rows] += dy` looks right. It reads row 4 twice, adds to each copy, and writes row 4 twice;
-# the second write wins and one gradient is lost. `np.add.at(dx, rows, dy)` adds every row.
-
-# %%
-with_plus, with_add_at = np.zeros((6, 3)), np.zeros((6, 3))
-with_plus[rows] += dy
-np.add.at(with_add_at, rows, dy)
-print("lost by +=   :", np.round(S.T @ dy - with_plus, 3)[4], "(row 4)")
-print("lost by add.at:", np.round(S.T @ dy - with_add_at, 3)[4])
-print("What these operations save:", TakeRowsSaved._fields, "and, in section 5,", LayerNormSaved._fields)
-
-# %% [markdown]
-# ### Exercise 06.1 (easy): take rows, and put them back
+# ### Exercise 06.2 (core): take rows, and put them back
 #
-# `x` is (T, H), `rows` (M,) whole numbers, in any order, repeated or not. The forward keeps
-# `TakeRowsSaved(rows, x)`; the backward needs only x's shape and dtype.
+# Now for all rows at once, and without the matrix $S$, which would be enormous. `x` is (T, H), `rows` (M,) whole numbers.
+# The forward keeps `TakeRowsSaved(rows, x)`; the backward needs only x's shape and dtype. There is one line of NumPy that
+# everybody writes first. The judge will tell you what it does.
 
 
 # %%
-# Exercise 06.1
+# Exercise 06.2
 def take_rows(self, x, rows):
     """Return the rows of x (T,H) that rows (M,) lists, as (M,H), and TakeRowsSaved(rows, x)."""
     ...
@@ -139,7 +176,7 @@ lesson.check(take_rows_backward)
 # A row that was taken twice has to receive two rows of dy: `np.add.at(total, where, what)`.
 #
 # </details>
-# <details><summary>Solution 06.1</summary>
+# <details><summary>Solution 06.2</summary>
 #
 # ```python
 # def take_rows(self, x, rows):
@@ -161,6 +198,17 @@ lesson.check(take_rows_backward)
 # | `return x[rows], TakeRowsSaved(rows, x)` | `return x[np.unique(rows)], TakeRowsSaved(rows, x)` | Rows are returned in the order asked for, and as often as asked for. |
 #
 # </details>
+
+# %% [markdown]
+# The trap is in NumPy. `dx[rows] += dy` looks right. It reads row 4 twice, adds to each copy, and writes row 4 twice;
+# the second write wins and one gradient is lost. `np.add.at(dx, rows, dy)` adds every row.
+
+# %%
+with_plus, with_add_at = np.zeros((6, 3)), np.zeros((6, 3))
+with_plus[rows] += dy
+np.add.at(with_add_at, rows, dy)
+print("lost by +=   :", np.round(S.T @ dy - with_plus, 3)[4], "(row 4)")
+print("lost by add.at:", np.round(S.T @ dy - with_add_at, 3)[4])
 
 # %% [markdown]
 # ## 2. A table whose rows are words
@@ -217,13 +265,13 @@ course.say(
 # several smaller batches, and a contribution of 30,522 × 768 that is mostly zeros should not be made from scratch
 # each time. An accumulator is *consumed*: you may change it, and you return it.
 #
-# ### Exercise 06.2 (easy): the gradient of a table
+# ### Exercise 06.3 (easy): the gradient of a table
 #
 # `dtable` (V, H) already holds something.
 
 
 # %%
-# Exercise 06.2
+# Exercise 06.3
 def embedding_backward(self, dy, saved, dtable):
     """Add dy (T,H) to the rows saved.ids (T,) of dtable (V,H), and return dtable."""
     ...
@@ -235,7 +283,7 @@ lesson.check(embedding_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The same scatter as in 06.1, but into an array that is given.
+# The same scatter as in 06.2, but into an array that is given.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -243,7 +291,7 @@ lesson.check(embedding_backward)
 # `np.add.at` changes its first argument and returns nothing. Return the table yourself.
 #
 # </details>
-# <details><summary>Solution 06.2</summary>
+# <details><summary>Solution 06.3</summary>
 #
 # ```python
 # def embedding_backward(self, dy, saved, dtable):
@@ -427,7 +475,7 @@ course.equal(
 # step. If dropout rolled new dice each time, the function would be a different one, and there would be
 # nothing to compare.
 #
-# ## 5. LayerNorm: two projections
+# ## 5. LayerNorm, line by line
 #
 # LayerNorm takes each row $x$ of $H$ numbers, removes the mean, divides by the spread, then scales and shifts each
 # column:
@@ -435,20 +483,350 @@ course.equal(
 # $$ \mu = \tfrac1H \sum_i x_i, \quad c = x - \mu, \quad r = \frac{1}{\sqrt{\tfrac1H \sum_i c_i^2 + \varepsilon}}, \quad
 #    n = r\,c, \quad y = \gamma\, n + \beta. $$
 #
-# ($\varepsilon$ is tiny. It prevents a division by zero where all numbers of a row are equal.) The parameters are easy:
-# $y$ is linear in $\gamma$ and $\beta$, used by every row, so $\mathtt{d\gamma} = \sum_t \mathtt{dy}_t\, n_t$ and
-# $\mathtt{d\beta} = \sum_t \mathtt{dy}_t$. And $n$ receives $g = \mathtt{dy}\,\gamma$. What is left is to
-# take $g$ from $n$ back to $x$. This is the step that people look up, because $\mu$ and $r$ each depend on
-# *every* $x_i$.
+# ($\varepsilon$ is tiny. It prevents a division by zero where all numbers of a row are equal.) Its backward is the one
+# that people look up, because $\mu$ and $r$ each depend on *every* $x_i$. You will not look it up. You will walk back
+# through four lines, as in chapter 05, and put the walk into one formula at the end.
 #
-# Do it in two steps, and look at each as geometry.
+# ### Exercise 06.4 (easy): the way there, in four lines
 #
-# **Step one, the mean.** $c = P x$ with $P = I - \tfrac1H \mathbf{1}\mathbf{1}^\top$. A matrix with $P^2 = P$ and
-# $P^\top = P$ is a **projection**: it removes a component, here the one along $\mathbf{1} = (1, \dots, 1)$, and leaves
-# the rest alone. Since $P^\top = P$, the way back removes the same component: $\mathtt{dx} = P\,\mathtt{dc}$, which is
-# "subtract the mean of dc".
+# Take a single row, and write one function for each of $c$, the variance, $r$ and $y$. Remember chapter 05: no `abs`, no
+# `var`. The judge sends complex numbers through them, for the way back begins here.
+
+
+# %%
+# Exercise 06.4
+def centre(x):
+    """Return x (H,) without its mean."""
+    ...
+
+
+def variance_of(c):
+    """Return the variance of a row c (H,) whose mean is removed already, a number."""
+    ...
+
+
+def one_over_spread(variance, eps):
+    """Return r, one over the square root of variance and eps together."""
+    ...
+
+
+def scaled(c, rstd, gamma, beta):
+    """Return y (H,) from c (H,), the number rstd, which is r, and gamma and beta (H,)."""
+    ...
+
+
+# %%
+lesson.check(centre)
+lesson.check(variance_of)
+lesson.check(one_over_spread)
+lesson.check(scaled)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
 #
-# **Step two, the length.** $n = r c$ is a product, and $r = (c \cdot c / H + \varepsilon)^{-1/2}$. Let $c$ change by
+# The variance is the mean of the squares of c: divide by H. Square by multiplying.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# eps stands under the root, beside the variance. The row n is `c * rstd`.
+#
+# </details>
+# <details><summary>Solution 06.4</summary>
+#
+# ```python
+# def centre(x):
+#     return x - x.mean()
+#
+#
+# def variance_of(c):
+#     return (c * c).mean()
+#
+#
+# def one_over_spread(variance, eps):
+#     return 1 / np.sqrt(variance + eps)
+#
+#
+# def scaled(c, rstd, gamma, beta):
+#     return c * rstd * gamma + beta
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `x - x.mean()` | `x - x.sum()` | The mean is taken away, not the sum. |
+# | `x - x.mean()` | `x.mean() - x` | The sign: each number minus the mean. |
+# | `(c * c).mean()` | `(c * c).sum() / (len(c) - 1)` | LayerNorm divides by H, not by H - 1. |
+# | `(c * c).mean()` | `(abs(c) ** 2).mean()` | abs forgets the imaginary part, and with it the derivative. |
+# | `np.sqrt(variance + eps)` | `(np.sqrt(variance) + eps)` | eps stands under the root. |
+# | `1 / np.sqrt(variance + eps)` | `np.sqrt(variance + eps)` | That is the spread; one over it is asked for. |
+# | `c * rstd * gamma + beta` | `c / rstd * gamma + beta` | rstd is one over the spread already, so it multiplies. |
+# | `c * rstd * gamma + beta` | `c * rstd * gamma` | beta is missing. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.5 (easy): back through scale and shift
+#
+# Now back, from the last line to the first. $y = \gamma\,n + \beta$, for all T rows at once: `dy` and `n` are (T, H),
+# gamma and beta (H,). Return the gradient of `n`, that of gamma and that of beta.
+
+
+# %%
+# Exercise 06.5
+def d_normalised(dy, gamma):
+    """Return the gradient of n (T,H)."""
+    ...
+
+
+def d_gamma(dy, n):
+    """Return the gradient of gamma (H,)."""
+    ...
+
+
+def d_beta(dy):
+    """Return the gradient of beta (H,)."""
+    ...
+
+
+# %%
+lesson.check(d_normalised)
+lesson.check(d_gamma)
+lesson.check(d_beta)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The shape of a gradient is that of the array. gamma has H entries, and dy has T rows: what happened to the T?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Each entry of gamma is used by every row, multiplied by that row's n. Each entry of beta is used by every row as it is.
+#
+# </details>
+# <details><summary>Solution 06.5</summary>
+#
+# ```python
+# def d_normalised(dy, gamma):
+#     return dy * gamma
+#
+#
+# def d_gamma(dy, n):
+#     return (dy * n).sum(0)
+#
+#
+# def d_beta(dy):
+#     return dy.sum(0)
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dy * gamma` | `dy` | n was multiplied by gamma, and so is what comes back. |
+# | `dy * gamma` | `dy / gamma` | The way back multiplies by the slope, gamma; it does not undo the forward. |
+# | `(dy * n).sum(0)` | `dy.sum(0)` | gamma was multiplied by n, and so is what comes back. |
+# | `(dy * n).sum(0)` | `(dy * n).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
+# | `dy.sum(0)` | `dy.mean(0)` | Every row uses beta, so its gradient is a sum over rows. |
+# | `dy.sum(0)` | `dy[0]` | Every row uses beta, not only the first. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.6 (core): back through the spread
+#
+# Again a single row. In $n = r\,c$ there are two inputs. First the way of $r$, a single number which multiplied all
+# $H$ of them; then on, through $r = (\text{variance} + \varepsilon)^{-1/2}$, to the variance. You are given `rstd`,
+# which is $r$, and neither the variance nor $\varepsilon$.
+
+
+# %%
+# Exercise 06.6
+def d_rstd(dn, c):
+    """Return the derivative with respect to r, a number, where n = r c; dn and c are (H,)."""
+    ...
+
+
+def d_variance(d_rstd, rstd):
+    """Return the derivative with respect to the variance, a number; d_rstd and rstd are numbers."""
+    ...
+
+
+# %%
+lesson.check(d_rstd)
+lesson.check(d_variance)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# One number that goes into H products gets H terms back. The slope of $v^{-1/2}$ is $-\tfrac12 v^{-3/2}$.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# If $r = v^{-1/2}$, which power of $r$ is $v^{-3/2}$?
+#
+# </details>
+# <details><summary>Solution 06.6</summary>
+#
+# ```python
+# def d_rstd(dn, c):
+#     return (dn * c).sum()
+#
+#
+# def d_variance(d_rstd, rstd):
+#     return -0.5 * d_rstd * rstd**3
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `(dn * c).sum()` | `(dn * c).mean()` | The number r multiplies H numbers, and what they send back adds up. |
+# | `(dn * c).sum()` | `dn.sum()` | r was multiplied by c, and so is what comes back. |
+# | `-0.5 * d_rstd * rstd**3` | `0.5 * d_rstd * rstd**3` | A larger variance makes r smaller: the sign is missing. |
+# | `-0.5 * d_rstd * rstd**3` | `-0.5 * rstd**3` | The chain rule multiplies by what comes from above, d_rstd. |
+# | `-0.5 * d_rstd * rstd**3` | `-0.5 * d_rstd * rstd` | The slope of v^(-1/2) is -v^(-3/2)/2, and that is r to the third power. |
+# | `-0.5 * d_rstd * rstd**3` | `-0.5 * d_rstd / rstd**3` | r is one over the spread: v^(-3/2) is r³, not one over it. |
+# | `-0.5 * d_rstd * rstd**3` | `-d_rstd * rstd**3` | The exponent -1/2 comes down as a factor. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.7 (core): back through the mean
+#
+# $c$ is used twice: in $n = r\,c$, and in the variance, the mean of $c^2$. And $x$ is used twice in $c = x - \mu$: as
+# itself, and, with all its neighbours, in the mean.
+
+
+# %%
+# Exercise 06.7
+def d_centred(dn, c, rstd, d_variance):
+    """Return the gradient of c (H,), which is in n = rstd * c and in the variance (c * c).mean()."""
+    ...
+
+
+def d_input(dc):
+    """Return the gradient of x (H,), where c = x - x.mean()."""
+    ...
+
+
+# %%
+lesson.check(d_centred)
+lesson.check(d_input)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The slope of the mean of $c^2$ with respect to one entry $c_i$ is $2 c_i / H$.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The mean $\mu$ is taken off every entry, so it gets minus the sum of dc. It hands one H-th of that to every entry of x.
+#
+# </details>
+# <details><summary>Solution 06.7</summary>
+#
+# ```python
+# def d_centred(dn, c, rstd, d_variance):
+#     return dn * rstd + d_variance * 2 * c / len(c)
+#
+#
+# def d_input(dc):
+#     return dc - dc.mean()
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dn * rstd + d_variance * 2 * c / len(c)` | `dn * rstd` | c is in the variance as well, and that use sends something back. |
+# | `dn * rstd + d_variance * 2 * c / len(c)` | `dn + d_variance * 2 * c / len(c)` | c was multiplied by r, and so is what comes back of n. |
+# | `d_variance * 2 * c / len(c)` | `d_variance * c / len(c)` | The slope of a square is twice the number. |
+# | `d_variance * 2 * c / len(c)` | `d_variance * 2 * c` | The variance is a mean, so each entry has one H-th of the influence. |
+# | `d_variance * 2 * c / len(c)` | `d_variance * 2 / len(c)` | The slope of c² is 2c, not 2. |
+# | `dc - dc.mean()` | `dc` | x is in the mean as well, and that use sends something back. |
+# | `dc - dc.mean()` | `dc - dc.sum()` | Each entry of x makes one H-th of the mean. |
+# | `dc - dc.mean()` | `dc + dc.mean()` | The mean was taken away: the sign is a minus. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.8 (hard): LayerNorm, there and back
+#
+# You have walked all the way. Now put `d_rstd`, `d_variance`, `d_centred` and `d_input` into one line, on paper. With
+# $n = r\,c$ in place of $c$, nearly all powers of $r$ go away, and the mean of $n$ is zero. What is left has two means in
+# it, one factor $r$, and neither the variance nor $\varepsilon$, which is why they need not be saved.
+#
+# `x` is (T, H); each row is normalised on its own. Keep `LayerNormSaved(x_hat, rstd, gamma)`, where
+# `x_hat` (T, H) is $n$ and `rstd` (T, 1) is $r$, by PyTorch's names.
+
+
+# %%
+# Exercise 06.8
+def layer_norm(self, x, gamma, beta, eps):
+    """Return gamma n + beta (T,H) and LayerNormSaved(x_hat, rstd, gamma); gamma and beta are (H,)."""
+    ...
+
+
+def layer_norm_backward(self, dy, saved):
+    """Return dx (T,H), dgamma (H,) and dbeta (H,); saved has x_hat, rstd and gamma."""
+    ...
+
+
+# %%
+lesson.check(layer_norm)
+lesson.check(layer_norm_backward)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `mean(1, keepdims=True)` gives one mean for each row, in a shape that can be subtracted from the row. It is for the
+# means of a row only; the sums in dgamma and dbeta run over the rows.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# With $g$ for the gradient of $n$: $\mathtt{d\_rstd} = \sum g\,c = \sum g\,n / r$, so the second term of dc is
+# $-r^3 \tfrac{1}{H} \sum (g\,n / r)\, c = -r\, n \operatorname{mean}(g\,n)$. What does removing the mean do to it?
+#
+# </details>
+# <details><summary>Solution 06.8</summary>
+#
+# ```python
+# def layer_norm(self, x, gamma, beta, eps):
+#     centred = x - x.mean(1, keepdims=True)
+#     rstd = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + eps)
+#     x_hat = centred * rstd
+#     return x_hat * gamma + beta, LayerNormSaved(x_hat, rstd, gamma)
+#
+#
+# def layer_norm_backward(self, dy, saved):
+#     x_hat = saved.x_hat
+#     g = dy * saved.gamma
+#     dx = saved.rstd * (g - g.mean(1, keepdims=True) - x_hat * (g * x_hat).mean(1, keepdims=True))
+#     return dx, (dy * x_hat).sum(0), dy.sum(0)
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `g - g.mean(1, keepdims=True) - x_hat` | `g - x_hat` | The mean of g is missing: the gradient of the mean that was subtracted. |
+# | `- x_hat * (g * x_hat).mean(1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
+# | `g = dy * saved.gamma` | `g = dy` | gamma is missing: the gradient of n is dy times gamma. |
+# | `saved.rstd * (g` | `(g` | The factor r, one over the spread, is missing. |
+# | `(dy * x_hat).sum(0)` | `(g * x_hat).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
+# | `(dy * x_hat).sum(0)` | `(dy * x_hat).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
+# | `(centred * centred).mean(1, keepdims=True)` | `(centred * centred).sum(1, keepdims=True) / (x.shape[1] - 1)` | LayerNorm divides by H, not by H - 1. |
+# | `x_hat * gamma + beta` | `x_hat * gamma` | beta is missing. |
+#
+# </details>
+# <details><summary>The derivation, and what it looks like</summary>
+#
+# In your own lines, with $g = \mathtt{dn}$: $\mathtt{dr} = g \cdot c$, $\mathtt{dv} = -\tfrac12 r^3\, (g \cdot c)$, and
+# $\mathtt{dc} = r\,g + \tfrac2H\, \mathtt{dv}\, c = r\,\bigl(g - \tfrac1H\, n\,(n \cdot g)\bigr)$, for $c = n/r$. Removing
+# the mean of it gives the formula below.
+#
+# There is a second way, by geometry. **The mean.** $c = P x$ with $P = I - \tfrac1H \mathbf{1}\mathbf{1}^\top$. A matrix
+# with $P^2 = P$ and $P^\top = P$ is a **projection**: it removes a component, here the one along
+# $\mathbf{1} = (1, \dots, 1)$, and leaves the rest alone. Since $P^\top = P$, the way back removes the same component:
+# $\mathtt{dx} = P\,\mathtt{dc}$, which is "subtract the mean of dc".
+#
+# **The length.** $n = r c$ is a product, and $r = (c \cdot c / H + \varepsilon)^{-1/2}$. Let $c$ change by
 # $\delta c$:
 #
 # $$ \delta r = -\tfrac12\, r^3 \cdot \tfrac2H\, c \cdot \delta c = -\tfrac{r^3}{H}\, c\cdot\delta c,
@@ -462,7 +840,11 @@ course.equal(
 #
 # $$ \boxed{\ \mathtt{dx} = r\,\bigl(g - \operatorname{mean}(g) - n\,\operatorname{mean}(g\,n)\bigr)\ } $$
 #
-# Here are both sides of each of these equations:
+# </details>
+
+# %% [markdown]
+# Here are both sides of each equation of the fold, which also has a second way to the formula, by geometry: the backward
+# of LayerNorm is two **projections**, matrices that remove a component and leave everything else as it is.
 
 # %%
 H, eps = 7, 0.3  # an eps that is large on purpose, so that forgetting it shows
@@ -592,71 +974,6 @@ course.show(
 course.equal("all but two are r", stretch[1.0][:-2], np.full(H - 2, 1 / x.std()))
 course.equal("the last two are 0", 1 + stretch[1.0][-2:], np.ones(2))
 
-# %% [markdown]
-# ### Exercise 06.3 (core): LayerNorm, there and back
-#
-# `x` is (T, H); each row is normalised on its own. Keep `LayerNormSaved(x_hat, rstd, gamma)`, where
-# `x_hat` (T, H) is $n$ and `rstd` (T, 1) is $r$, by PyTorch's names. Remember chapter 05: no `abs`, no `var`.
-
-
-# %%
-# Exercise 06.3
-def layer_norm(self, x, gamma, beta, eps):
-    """Return gamma n + beta (T,H) and LayerNormSaved(x_hat, rstd, gamma); gamma and beta are (H,)."""
-    ...
-
-
-def layer_norm_backward(self, dy, saved):
-    """Return dx (T,H), dgamma (H,) and dbeta (H,); saved has x_hat, rstd and gamma."""
-    ...
-
-
-# %%
-lesson.check(layer_norm)
-lesson.check(layer_norm_backward)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# `mean(1, keepdims=True)` gives one mean for each row, in a shape that can be subtracted from the row.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# The boxed formula holds for each row, with g = dy gamma. The means in it run over the columns of a row; the
-# sums in dgamma and dbeta run over the rows.
-#
-# </details>
-# <details><summary>Solution 06.3</summary>
-#
-# ```python
-# def layer_norm(self, x, gamma, beta, eps):
-#     centred = x - x.mean(1, keepdims=True)
-#     rstd = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + eps)
-#     x_hat = centred * rstd
-#     return x_hat * gamma + beta, LayerNormSaved(x_hat, rstd, gamma)
-#
-#
-# def layer_norm_backward(self, dy, saved):
-#     x_hat = saved.x_hat
-#     g = dy * saved.gamma
-#     dx = saved.rstd * (g - g.mean(1, keepdims=True) - x_hat * (g * x_hat).mean(1, keepdims=True))
-#     return dx, (dy * x_hat).sum(0), dy.sum(0)
-# ```
-#
-# | instead of | one writes | what went wrong |
-# |---|---|---|
-# | `g - g.mean(1, keepdims=True) - x_hat` | `g - x_hat` | The mean of g is missing: the gradient of the mean that was subtracted. |
-# | `- x_hat * (g * x_hat).mean(1, keepdims=True)` | `- 0` | The part of g along n is missing: the gradient of the spread. |
-# | `g = dy * saved.gamma` | `g = dy` | gamma is missing: the gradient of n is dy times gamma. |
-# | `saved.rstd * (g` | `(g` | The factor r, one over the spread, is missing. |
-# | `(dy * x_hat).sum(0)` | `(g * x_hat).sum(0)` | gamma multiplies n, so its gradient is dy times n, without gamma. |
-# | `(dy * x_hat).sum(0)` | `(dy * x_hat).mean(0)` | Every row uses gamma, so its gradient is a sum over rows. |
-# | `(centred * centred).mean(1, keepdims=True)` | `(centred * centred).sum(1, keepdims=True) / (x.shape[1] - 1)` | LayerNorm divides by H, not by H - 1. |
-# | `x_hat * gamma + beta` | `x_hat * gamma` | beta is missing. |
-#
-# </details>
-
 # %%
 course.source(Ops.layer_norm_backward)
 
@@ -682,7 +999,221 @@ for offset in (0.0, 100.0, 10_000.0):
 #
 # $$ S = \frac{Q K^\top}{\sqrt D}, \qquad P = \operatorname{softmax}(S) \text{ by rows}, \qquad Y = (P \odot m)\, V, $$
 #
-# where $\odot$ multiplies entry by entry. Walk back. Each step is something you have done already.
+# where $\odot$ multiplies entry by entry. Three lines there, and you will walk back through them in three exercises.
+# There is nothing new in any of them: two matrix products, a product entry by entry, and a softmax.
+#
+# ### Exercise 06.9 (core): back through the values
+#
+# $Y = (P \odot m)\, V$. Return the gradient of `v` (n, D), and that of `p` (n, n). `p` are the probabilities before
+# dropout, `m` its multipliers, many of them zero.
+
+
+# %%
+# Exercise 06.9
+def d_values(dy, p, m):
+    """Return the gradient of v (n,D), where y = (p * m) @ v."""
+    ...
+
+
+def d_probabilities(dy, v, m):
+    """Return the gradient of p (n,n), where y = (p * m) @ v."""
+    ...
+
+
+# %%
+lesson.check(d_values)
+lesson.check(d_probabilities)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# For a moment call the product A = p * m. In y = A v, the array v stands where the weight of a linear layer stands, and A
+# where its x does. You have both gradients from 05.4.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# From A to p it is one more step: each entry was multiplied by its m.
+#
+# </details>
+# <details><summary>Solution 06.9</summary>
+#
+# ```python
+# def d_values(dy, p, m):
+#     return (p * m).T @ dy
+#
+#
+# def d_probabilities(dy, v, m):
+#     return (dy @ v.T) * m
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `(p * m).T @ dy` | `p.T @ dy` | The values were mixed with dropped probabilities: p times m. |
+# | `(p * m).T @ dy` | `(p * m) @ dy` | Row j of dv collects from all queries that looked at token j: that is column j of the map. |
+# | `(p * m).T @ dy` | `(p * m).T @ dy / len(dy)` | No mean over the queries: each of them sends back its own share. |
+# | `(dy @ v.T) * m` | `dy @ v.T` | A dropped probability has no influence, so it needs the multipliers, too. |
+# | `(dy @ v.T) * m` | `(v @ dy.T) * m` | Row i of dp belongs to query i, so dy comes first. |
+# | `(dy @ v.T) * m` | `(dy @ v.T) * (m > 0)` | What was kept was made larger as well, by m. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.10 (core): back through the softmax
+#
+# $P$ is a softmax of $S$ in each row. From `dp` and `p`, both (n, n), return the gradient of the scores. Chapter 05 has
+# the Jacobian of softmax for one row, $\operatorname{diag}(p) - p\,p^\top$. Multiply it with a row of `dp`, and do not
+# build it: what is left is a sum and two products.
+
+
+# %%
+# Exercise 06.10
+def d_scores(dp, p):
+    """Return the gradient of the scores (n,n), where each row of p is the softmax of a row of scores."""
+    ...
+
+
+# %%
+lesson.check(d_scores)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# $(\operatorname{diag}(p) - p\,p^\top)\,\mathtt{dp} = p \odot \mathtt{dp} - p\,(p \cdot \mathtt{dp})$. The dot product is
+# one number for each row.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `(p * dp).sum(1, keepdims=True)` holds these numbers as a column, so that it can be subtracted from every row of dp.
+#
+# </details>
+# <details><summary>Solution 06.10</summary>
+#
+# ```python
+# def d_scores(dp, p):
+#     return p * (dp - (p * dp).sum(1, keepdims=True))
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
+# | `(p * dp).sum(1, keepdims=True)` | `dp.mean(1, keepdims=True)` | The mean that is subtracted is weighted by p. |
+# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
+# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum()` | Each row is a softmax of its own, with a sum of its own. |
+# | `p * (dp - (p * dp).sum(1, keepdims=True))` | `dp - (p * dp).sum(1, keepdims=True)` | Every entry of the Jacobian has a factor p. |
+# | `p * (dp - (p * dp).sum(1, keepdims=True))` | `p * (dp + (p * dp).sum(1, keepdims=True))` | The second term of the Jacobian has a minus sign. |
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 06.11 (easy): back to queries and keys
+#
+# $S = Q K^\top / \sqrt D$ is a matrix product of two *inputs*, so both get a gradient. `ds` is (n, n), `q` and `k` are
+# (n, D).
+
+
+# %%
+# Exercise 06.11
+def d_queries_and_keys(ds, q, k):
+    """Return dq and dk, each (n,D), where the scores are q k^T / sqrt(D)."""
+    ...
+
+
+# %%
+lesson.check(d_queries_and_keys)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Score (i, j) is the product of query i and key j. Query i takes part in row i of the scores, key j in column j.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Both gradients are divided by √D, and D is `q.shape[1]`. Only one order of `ds` and `k` gives (n, D).
+#
+# </details>
+# <details><summary>Solution 06.11</summary>
+#
+# ```python
+# def d_queries_and_keys(ds, q, k):
+#     root = np.sqrt(q.shape[1])
+#     return ds @ k / root, ds.T @ q / root
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |
+# | `ds.T @ q / root` | `ds.T @ q` | The scores were divided by √D, and so is the gradient of k. |
+# | `ds.T @ q / root` | `ds @ q / root` | Row j of dk collects column j of dS: transpose it. |
+# | `ds @ k / root` | `ds @ q / root` | The query was multiplied by the keys, and so is what it gets back. |
+# | `np.sqrt(q.shape[1])` | `q.shape[1]` | The scores are divided by the root of D, not by D. |
+# | `np.sqrt(q.shape[1])` | `np.sqrt(len(q))` | D is the length of a query; `len(q)` counts the tokens. |
+#
+# </details>
+
+
+# %%
+def softmax_rows(S):
+    e = np.exp(S - S.real.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+# %% [markdown]
+# ### Exercise 06.12 (core): one head
+#
+# Now all of it, from queries, keys and values. `q`, `k`, `v` and `dy` are (n, D), `m` (n, n). Return the three gradients of
+# the sum of `dy * y`. You are given no probabilities: compute everything you need yourself, and walk back. Your functions
+# of 06.9 to 06.11 are yours to call, and `softmax_rows` is, too.
+
+
+# %%
+# Exercise 06.12
+def head_gradients(q, k, v, m, dy):
+    """Return dq, dk and dv, each (n,D), of sum(dy * ((softmax(q k^T / sqrt(D)) * m) @ v))."""
+    ...
+
+
+# %%
+lesson.check(head_gradients)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Begin with the forward as far as P. Then go through your four steps in their order: values, probabilities, scores,
+# queries and keys.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Softmax works along each row, and so do its sums: `.sum(1, keepdims=True)`. `softmax_rows` above is yours to use.
+#
+# </details>
+# <details><summary>Solution 06.12</summary>
+#
+# ```python
+# def head_gradients(q, k, v, m, dy):
+#     root = np.sqrt(q.shape[1])
+#     p = softmax_rows(q @ k.T / root)
+#     dv = (p * m).T @ dy
+#     dp = (dy @ v.T) * m
+#     ds = p * (dp - (p * dp).sum(1, keepdims=True))
+#     return ds @ k / root, ds.T @ q / root, dv
+# ```
+#
+# | instead of | one writes | what went wrong |
+# |---|---|---|
+# | `dv = (p * m).T @ dy` | `dv = p.T @ dy` | The values were mixed with dropped probabilities: p times m. |
+# | `dp = (dy @ v.T) * m` | `dp = dy @ v.T` | A dropped probability has no influence, so dp needs the multipliers, too. |
+# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
+# | `(p * dp).sum(1, keepdims=True)` | `dp.mean(1, keepdims=True)` | The mean that is subtracted is weighted by p. |
+# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
+# | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |
+# | `ds.T @ q / root` | `ds @ q / root` | Row j of dk collects column j of dS: transpose it. |
+#
+# </details>
+# <details><summary>The derivation</summary>
 #
 # 1. $Y = (P \odot m) V$ is a matrix product: $\mathtt{dV} = (P \odot m)^\top \mathtt{dY}$, and the gradient of the left
 #    factor is $\mathtt{dY}\,V^\top$.
@@ -692,13 +1223,11 @@ for offset in (0.0, 100.0, 10_000.0):
 #    each row subtract from dp its mean, weighted by p, and multiply by p.
 # 4. $S = Q K^\top / \sqrt D$ is a matrix product of two *inputs*, so both get a gradient:
 #    $\mathtt{dQ} = \mathtt{dS}\,K / \sqrt D$ and $\mathtt{dK} = \mathtt{dS}^\top Q / \sqrt D$.
+#
+# </details>
 
-
-# %%
-def softmax_rows(S):
-    e = np.exp(S - S.real.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
+# %% [markdown]
+# In numbers, and then in a picture:
 
 # %%
 n, D = 6, 4
@@ -793,69 +1322,7 @@ course.say(
 )
 
 # %% [markdown]
-# ### Exercise 06.4 (core): one head
-#
-# `q`, `k`, `v` and `dy` are (n, D), `m` (n, n). Return the three gradients of the sum of `dy * y`. Compute everything you
-# need yourself.
-
-
-# %%
-# Exercise 06.4
-def head_gradients(q, k, v, m, dy):
-    """Return dq, dk and dv, each (n,D), of sum(dy * ((softmax(q k^T / sqrt(D)) * m) @ v))."""
-    ...
-
-
-# %%
-def head_result(q, k, v, m, dy):
-    return (dy * ((softmax_rows(q @ k.T / np.sqrt(q.shape[-1])) * m) @ v)).sum()
-
-
-def draw_head(rng):
-    n, D = (int(one) for one in rng.permutation(np.arange(2, 8))[:2])
-    q, k, v, dy = rng.standard_normal((4, n, D))
-    return q, k, v, rng.uniform(0.3, 2, (n, n)) * (rng.random((n, n)) > 0.2), dy
-
-
-lesson.check(head_gradients, draw=draw_head, gradient_of=head_result, wrt=(0, 1, 2))
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Begin with the forward as far as P. Then go through the four steps above in their order.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# Softmax works along each row, and so do its sums: `.sum(1, keepdims=True)`. `softmax_rows` above is yours to use.
-#
-# </details>
-# <details><summary>Solution 06.4</summary>
-#
-# ```python
-# def head_gradients(q, k, v, m, dy):
-#     root = np.sqrt(q.shape[1])
-#     p = softmax_rows(q @ k.T / root)
-#     dv = (p * m).T @ dy
-#     dp = (dy @ v.T) * m
-#     ds = p * (dp - (p * dp).sum(1, keepdims=True))
-#     return ds @ k / root, ds.T @ q / root, dv
-# ```
-#
-# | instead of | one writes | what went wrong |
-# |---|---|---|
-# | `dv = (p * m).T @ dy` | `dv = p.T @ dy` | The values were mixed with dropped probabilities: p times m. |
-# | `dp = (dy @ v.T) * m` | `dp = dy @ v.T` | A dropped probability has no influence, so dp needs the multipliers, too. |
-# | `ds = p * (dp - (p * dp).sum(1, keepdims=True))` | `ds = p * dp` | The second term of softmax's Jacobian is missing: the row's mean of dp, weighted by p. |
-# | `(p * dp).sum(1, keepdims=True)` | `dp.mean(1, keepdims=True)` | The mean that is subtracted is weighted by p. |
-# | `(p * dp).sum(1, keepdims=True)` | `(p * dp).sum(0, keepdims=True)` | Softmax runs along each row, over the keys. |
-# | `ds @ k / root` | `ds @ k` | The scores were divided by √D, and so are the gradients of q and k. |
-# | `ds.T @ q / root` | `ds @ q / root` | Row j of dk collects column j of dS: transpose it. |
-#
-# </details>
-
-# %% [markdown]
-# ### Exercise 06.5 (hard): attention in a batch
+# ### Exercise 06.13 (hard): attention in a batch
 #
 # Now the real operation, for many sequences and heads at once. `dy` and `saved.q`, `saved.k`, `saved.v` are
 # (T, A, D): all tokens of all sequences, one after another, in A heads.
@@ -876,7 +1343,7 @@ for rows in groups:
 
 
 # %%
-# Exercise 06.5
+# Exercise 06.13
 def attention_backward(self, dy, saved):
     """Return dq, dk and dv, each (T,A,D); saved has q, k, v, cu_seqlens and groups."""
     ...
@@ -888,7 +1355,7 @@ lesson.check(attention_backward)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Loop with `for rows, kept in zip(groups, saved.groups)`. The body is 06.4, but p is given, and `.T` becomes
+# Loop with `for rows, kept in zip(groups, saved.groups)`. The body is 06.12, but p is given, and `.T` becomes
 # `.swapaxes(2, 3)`.
 #
 # </details>
@@ -898,7 +1365,7 @@ lesson.check(attention_backward)
 # into (sequences, length, A, D) before you assign.
 #
 # </details>
-# <details><summary>Solution 06.5</summary>
+# <details><summary>Solution 06.13</summary>
 #
 # ```python
 # def attention_backward(self, dy, saved):
@@ -947,7 +1414,7 @@ course.source(Ops.attention_backward)
 course.source(Ops.embedding_block)
 
 # %% [markdown]
-# ### Exercise 06.6 (core): the embedding block, backwards
+# ### Exercise 06.14 (core): the embedding block, backwards
 #
 # `saved` has `word`, `position` and `segment` (each what `embedding` saved), `norm` (what `layer_norm` saved), and
 # `dropout`, which is None or has a `mask`. Call your own operations through `self`. `self.accumulate(total, extra)`
@@ -955,7 +1422,7 @@ course.source(Ops.embedding_block)
 
 
 # %%
-# Exercise 06.6
+# Exercise 06.14
 def embedding_block_backward(self, dy, saved, params, grads):
     """Return grads, a dictionary with word, position, segment, gamma and beta, each with its gradient added."""
     ...
@@ -977,7 +1444,7 @@ lesson.check(embedding_block_backward)
 # `self.accumulate`.
 #
 # </details>
-# <details><summary>Solution 06.6</summary>
+# <details><summary>Solution 06.14</summary>
 #
 # ```python
 # def embedding_block_backward(self, dy, saved, params, grads):

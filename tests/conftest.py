@@ -24,6 +24,7 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("minibert", deadline=None)  # a busy machine is no failure
+settings.register_profile("quick", settings.get_profile("minibert"), max_examples=20)  # of `make test`
 settings.load_profile("minibert")
 
 _MISSING = ("could not import", "not installed", "not built", "no C core")
@@ -85,10 +86,27 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the notebooks as slow, and what a browser is started for."""
+    """Mark as slow the notebooks and what a browser is started for, as thorough what others represent."""
     for item in items:
         if item.path.suffix == ".ipynb" or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+        chosen = [_is_representative(item, mark.kwargs) for mark in item.iter_markers("representatives")]
+        if chosen and not any(chosen):
+            item.add_marker("thorough")
+
+
+def _is_representative(item, wanted):
+    """Tell whether each parameter that is named has the value that is wanted, or one of a list of them."""
+    given = item.callspec.params
+    unknown = wanted.keys() - given.keys()
+    if unknown:
+        raise pytest.UsageError(
+            f"{item.nodeid} has no parameter {', '.join(sorted(unknown))} to represent others"
+        )
+    return all(
+        given[name] in values if isinstance(values, list) else given[name] == values
+        for name, values in wanted.items()
+    )
 
 
 _counted = 0.0  # of this process's processor seconds, those that a report has

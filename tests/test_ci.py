@@ -107,3 +107,38 @@ def test_the_dearest_tests_are_printed_by_processor_time(tmp_path, processes):
     [(seconds, name)] = re.findall(r"^ +(\d+\.\d\d) s  (.+)", done.stdout, re.MULTILINE)
     assert name == "test_both.py::test_busy"
     assert 0.2 <= float(seconds) <= float(whole) + 0.5
+
+
+REPRESENTED = """
+import pytest
+
+@pytest.mark.representatives(engine="numpy")
+@pytest.mark.representatives(engine=["cpp", "numba"], size=1)
+@pytest.mark.parametrize("engine", ["numpy", "cpp", "numba", "jax"])
+@pytest.mark.parametrize("size", [1, 2])
+def test(engine, size):
+    pass
+"""
+
+
+def collected(folder, text):
+    """What pytest says of the tests that are not thorough."""
+    shutil.copy(TESTS / "conftest.py", folder)
+    (folder / "test_some.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qm", "not thorough", f"-c{os.devnull}"]
+    done = subprocess.run([*command, "--rootdir", folder, folder], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_representatives_are_run_each_time_and_others_are_thorough(tmp_path):
+    names = re.findall(r"::test\[(.+)\]", collected(tmp_path, REPRESENTED))
+    assert names == ["1-numpy", "1-cpp", "1-numba", "2-numpy"]
+
+
+@pytest.mark.slow
+def test_representatives_by_a_parameter_that_is_not_there_are_refused(tmp_path):
+    assert "has no parameter size to represent" in collected(
+        tmp_path,
+        REPRESENTED.replace('("size"', '("width"').replace("test(engine, size", "test(engine, width"),
+    )

@@ -101,22 +101,34 @@ COMPUTED = {
 
 def expressions():
     """Every regular expression of the package: its file, the method that uses it, the pattern or None."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    calls = re.compile(rf"\.(compile|{'|'.join(METHODS)})\b")  # only files with such a call are parsed
     nodes = {
-        str(path.relative_to(PACKAGE)): list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        for path in sorted(PACKAGE.rglob("*.py"))
+        str(path.relative_to(PACKAGE)): list(ast.walk(ast.parse(text)))
+        for path, text in texts.items()
+        if calls.search(text)
     }
     used = {}  # name of a compiled one -> method
     for node in (node for file in nodes.values() for node in file):
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             used.setdefault(ast.unparse(node.value).rpartition(".")[2], node.attr)
     for file, own in nodes.items():
-        named = {id(node.value): ast.unparse(node.targets[0]) for node in own if isinstance(node, ast.Assign)}
+        targets = {id(node.value): node.targets[0] for node in own if isinstance(node, ast.Assign)}
         for node in own:
-            function = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if re.fullmatch(rf"re\.(compile|{'|'.join(METHODS)})", function):
-                name = named.get(id(node), "")
-                method = used.get(name, "finditer") if function == "re.compile" else function[3:]
-                yield file, method, _pattern(node, name, file)
+            method = _method_of_re(node)
+            if method:
+                name = ast.unparse(targets[id(node)]) if id(node) in targets else ""
+                used_as = used.get(name, "finditer") if method == "compile" else method
+                yield file, used_as, _pattern(node, name, file)
+
+
+def _method_of_re(node):
+    """The method of `re` that a node of the syntax tree calls, or None."""
+    called = node.func if isinstance(node, ast.Call) else None
+    of_re = (
+        isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "re"
+    )
+    return called.attr if of_re and called.attr in ("compile", *METHODS) else None
 
 
 def _pattern(call, name, file):
@@ -162,6 +174,7 @@ def _longer(scan, pattern, number, n):
 FOUND = list(expressions())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("file", "method", "pattern"), [one for one in FOUND if one[2]])
 def test_regular_expression_takes_linear_time(file, method, pattern):
     assert is_linear_expression(pattern, method)
@@ -455,6 +468,7 @@ def test_time_grows_with_the_input(name, tmp_path):
     assert is_linear(lambda n: CASES[name](n, tmp_path))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "planted",
     [

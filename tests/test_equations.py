@@ -1,6 +1,7 @@
 """docs/equations.md and the faults behind it: every name is there, every fault fits, a few are planted."""
 
 import ast
+import functools
 import random
 
 import equations
@@ -33,12 +34,18 @@ def test_a_row_has_code_and_a_fault_and_a_test_or_says_why_not():
         assert row.code or row.note, row.number
 
 
+@functools.cache  # many rows have their test in one file
+def names_in(test):
+    """The names that a file of tests defines."""
+    return definitions(ast.parse((TESTS / test).read_text("utf-8")))
+
+
 @every_fault
 def test_the_code_and_the_test_are_there_and_the_fault_fits_in_one_place(row):
     file, _ = place(row)
     compile(with_fault(row), file, "exec")
     test, _, name = row.test.partition("::")
-    assert name.partition("[")[0] in definitions(ast.parse((TESTS / test).read_text("utf-8")))
+    assert name.partition("[")[0] in names_in(test)
 
 
 def planted(code, old, new):

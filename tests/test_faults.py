@@ -114,6 +114,7 @@ def meet(undisturbed, kind, at):
         assert found[name] == expected[name], f"{where}: {name}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", seldom(["once", "full", "kill"], "kill"))
 def test_after_a_fault_at_some_calls_a_run_goes_on_to_the_same_bytes(undisturbed, kind):
     for at in chosen(undisturbed[2], seed=kind):

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from paths import ROOT, TESTS
@@ -40,6 +41,7 @@ def imported_at_the_top(path):
     return names
 
 
+@pytest.mark.thorough
 def test_collecting_needs_the_test_group_alone():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     installed = with_dependencies(project["project"]["dependencies"] + project["dependency-groups"]["test"])

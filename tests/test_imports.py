@@ -1,6 +1,7 @@
 """Who may import whom in minibert, and which libraries: read from the sources, lazy imports included."""
 
 import ast
+import functools
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,7 @@ class Import(NamedTuple):
     name: str  # dotted and absolute: "numpy", "minibert.core.ops.random"
 
 
+@functools.cache  # several tests ask of all files
 def imports(source: str, file: str, package: Path = PACKAGE) -> list[Import]:
     """Every import statement and every `import_module("literal")` of a source, wherever it stands."""
     found = []

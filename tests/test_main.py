@@ -7,6 +7,7 @@ import pytest
 from minibert import __main__, cli
 
 
+@pytest.mark.thorough
 def test_the_command_of_this_process_is_run(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["minibert", "info", "--json"])
     assert __main__.main() == 0

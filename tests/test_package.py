@@ -170,6 +170,7 @@ def test_kernels_that_are_there_say_what_they_are_for():
     assert kernels.available() and all(f"{name}\0".encode() in built for name in kernels.available())
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="there is one instruction set")
 @pytest.mark.parametrize(
     ("asked", "sets", "refused"),
@@ -195,6 +196,7 @@ def test_an_instruction_set_that_is_refused_costs_itself_alone(asked, sets, refu
     assert {*re.findall(r"-DMB_ISA=(\w+) \S*.*gemm\.cpp", told)} == set(sets)
 
 
+@pytest.mark.thorough
 def test_an_unknown_instruction_set_to_build_for_is_refused(tmp_path):
     pytest.importorskip("pybind11")
     environment = os.environ | {"MINIBERT_BUILD_ISAS": "portable,mmx"}
@@ -204,6 +206,7 @@ def test_an_unknown_instruction_set_to_build_for_is_refused(tmp_path):
     assert b"minibert: MINIBERT_BUILD_ISAS names 'mmx'; choose from portable" in done.stderr
 
 
+@pytest.mark.thorough
 def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "minibert").rglob("*.py")}
@@ -216,6 +219,7 @@ def test_wheel_holds_every_source_the_corpus_and_the_unicode_table(wheel):
     assert "05_gradients_you_can_trust.ipynb" in lessons and shared == lessons  # for `minibert course`
 
 
+@pytest.mark.thorough
 def test_wheel_carries_the_licences_and_no_tests(wheel):
     inside = zipfile.ZipFile(wheel).namelist()
     licences = {name.partition("dist-info/licenses/")[2] for name in inside} - {""}
@@ -224,6 +228,7 @@ def test_wheel_carries_the_licences_and_no_tests(wheel):
     assert not [name for name in inside if name.startswith(outside)]
 
 
+@pytest.mark.thorough
 def test_wheel_in_pure_python_is_for_every_platform(tmp_path, no_compiler):
     source = source_tree(tmp_path / "source")
     path = build_wheel(source, tmp_path / "wheel", env={**no_compiler, "MINIBERT_PURE": "1"})
@@ -237,6 +242,7 @@ def test_what_is_cited_and_what_is_logged_is_this_version():
     assert re.search(rf"^## {re.escape(number)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
 
 
+@pytest.mark.thorough
 def test_installed_without_a_compiler_the_command_runs_and_says_what_is_missing(wheel, no_compiler, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
     assert not [*tmp_path.rglob("_wordpiece*"), *tmp_path.rglob("_kernels*")]
@@ -247,6 +253,7 @@ def test_installed_without_a_compiler_the_command_runs_and_says_what_is_missing(
     assert "cpp: not available" in output and "install a C++ compiler (GCC 11 or later, or Clang)" in output
 
 
+@pytest.mark.thorough
 def test_installed_without_a_compiler_the_tokenizer_works_and_warns_once(wheel, no_compiler, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
     output = run_python("-c", ENGINE, env={**no_compiler, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
@@ -254,6 +261,7 @@ def test_installed_without_a_compiler_the_tokenizer_works_and_warns_once(wheel, 
     assert "install a C compiler and Python's headers" in output
 
 
+@pytest.mark.thorough
 def test_source_distribution_holds_what_the_extension_is_made_of(sdist):
     inside = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
     files = (ROOT / "csrc").rglob("*")

@@ -37,6 +37,7 @@ def silenced(settings: dict) -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_type_checker_is_silenced_at_most_forty_times():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
     assert settings["strict"]
@@ -94,6 +95,7 @@ def errors_of_user(folder, *flags, **variables):
     return errors
 
 
+@pytest.mark.thorough
 def test_wrong_names_and_types_are_reported_to_users_of_the_package(tmp_path):
     misspelt, method, of_estimator, of_run, unknown, field, attribute = errors_of_user(
         tmp_path, PYTHONPATH=str(ROOT)

@@ -39,8 +39,8 @@ from minibert.finetuning.run import finetune, resolved
 from minibert.reports.contents import Evaluation, FinetuneReport
 from minibert.reports.results import REPORT, Measured, load_report, measured_text, report_of, trivial_remark
 from minibert.tasks import registry
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE, TAGGER_FILE
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog
 
 ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
@@ -285,11 +285,11 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         model = self._model
         no_label = {model.task.label_field: None}
         bare = [example._replace(**no_label) for example in examples]
-        cuts = Cuts(model.max_length, long=model.task.long)
+        cuts = Truncation(model.max_length, long=model.task.long)
         with engines.limited_threads(self.threads, model.ops):
             predictions = list(predict_examples([model], bare, cuts=cuts, show=self.verbose))
         if not getattr(self, "_warned_of_cuts", False):  # once, also by `fit`, is enough
-            self._warned_of_cuts = bool(warn_of_cuts({"": cuts}, model.config.P))
+            self._warned_of_cuts = bool(warn_of_truncation({"": cuts}, model.config.P))
         return predictions
 
     @property
@@ -374,8 +374,8 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         """
         folder = Path(folder)
         model = self._model
-        is_own = model.folder.name and folder.resolve() == model.folder.resolve()
-        require_no_other(folder, () if is_own else (RUN, TAGGER_FILE, OPTIONS_FILE))
+        is_minibert_card = model.folder.name and folder.resolve() == model.folder.resolve()
+        require_no_other(folder, () if is_minibert_card else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         named = {}  # columns by the names that they have in a person's tables
         for name, column in getattr(model.task, "columns", {}).items():

@@ -22,7 +22,7 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
     """Let a function of one object be called with what the object is made of.
 
     Type checkers, `help` and editors see the fields of the object as arguments of the function, and the
-    docstring gets a section that describes them, before its "Returns".
+    docstring gets a section that describes them.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def called_with(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Calla
 
         returned = inspect.signature(function).return_annotation
         vars(call)["__signature__"] = signature.replace(return_annotation=returned)  # a class returns None
-        call.__doc__ = with_parameters(function.__doc__, arguments, "Returns")
+        call.__doc__ = with_parameters(function.__doc__, arguments)
         return refusing_unknown(call)
 
     return decorate
@@ -55,14 +55,14 @@ def documented(estimator: type[Kind]) -> type[Kind]:
     Parameters
     ----------
     estimator : type
-        A dataclass whose fields `option` declares; the section goes before its "Attributes", or to the end.
+        A dataclass whose fields `option` declares.
 
     Returns
     -------
     type
         The same one, changed.
     """
-    estimator.__doc__ = with_parameters(estimator.__doc__, estimator, "Attributes")
+    estimator.__doc__ = with_parameters(estimator.__doc__, estimator)
     # Not by `__new__` or a metaclass, whose arguments `help` would show in place of the fields.
     type.__setattr__(estimator, "__init__", refusing_unknown(vars(estimator)["__init__"]))
     return estimator
@@ -95,18 +95,16 @@ def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def with_parameters(text: str | None, kind: Any, before: str) -> str:
+def with_parameters(text: str | None, kind: Any) -> str:
     """Describe the fields of a dataclass in a docstring, as a section in numpydoc's style.
 
     Parameters
     ----------
     text : str or None
-        The docstring.
+        The docstring; the section becomes its first.
     kind : type
         A dataclass whose fields `option` declares. Positional fields come first, then those of the class
         itself before those of its bases.
-    before : str
-        Heading of the section that the new one goes before; without it, the new one goes to the end.
 
     Returns
     -------
@@ -124,12 +122,12 @@ def with_parameters(text: str | None, kind: Any, before: str) -> str:
     for name in dict.fromkeys(names):
         hint = hints[name]
         shown = hint.__name__ if isinstance(hint, type) else str(hint)
-        without_modules = re.sub(r"[\w.]+\.(?=[A-Z])", "", shown)
+        without_modules = re.sub(r"\w[\w.]*", lambda found: found[0].rpartition(".")[2], shown)
         lines.append(f"{name} : {without_modules}")
         lines.append(wrapper.fill(description(kind, name)))
     section = "\n".join(lines)
-    about, heading, rest = inspect.cleandoc(text or "").partition(f"\n{before}\n")
-    return f"{about.rstrip()}\n\n{section}\n{heading}{rest}"
+    about, *others = re.split(r"\n(?=\w+\n---)", inspect.cleandoc(text or ""), maxsplit=1)
+    return "\n".join([about.rstrip(), "", section, "", *others])
 
 
 def description(kind: type, name: str) -> str:

@@ -53,7 +53,8 @@ class Parameterised:
     def __repr__(self) -> str:
         """Show the parameters that differ from their defaults."""
         parts = []
-        for field in fields(self):  # type: ignore[arg-type]
+        positional_first = sorted(fields(self), key=lambda field: bool(field.kw_only))  # type: ignore[arg-type]
+        for field in positional_first:
             value = getattr(self, field.name)
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
             if field.default is MISSING:  # the first, by position

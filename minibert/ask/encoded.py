@@ -1,4 +1,4 @@
-"""What a notebook shows of encoded texts: how far each token's vector has moved, and all attention maps."""
+"""Show encoded texts in a notebook: how far each token's vector has moved, and all attention maps."""
 
 import base64
 import struct
@@ -56,7 +56,7 @@ def encoded_html(encoded: Any) -> str:
 
 # states, each (n,H) -> (n,number of states)
 def _cosines_with_first(states: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how far each token's vector has moved from the first state, as a cosine."""
+    """Return the cosine of each token's vector with its first state."""
     units = []
     for state in states:
         lengths = np.linalg.norm(state, axis=1, keepdims=True)
@@ -68,7 +68,7 @@ def _cosines_with_first(states: Sequence[np.ndarray]) -> np.ndarray:
 
 # maps L × (A,n,n) -> (L(n+1),A(n+1))
 def _tiled(maps: Sequence[np.ndarray]) -> np.ndarray:
-    """Lay all maps out, a row for each layer, with a line between them."""
+    """Arrange all maps in a picture, a row for each layer, with lines between them."""
     line_below_and_right = ((0, 0), (0, 1), (0, 1))
     rows = []
     for layer in maps:
@@ -80,7 +80,7 @@ def _tiled(maps: Sequence[np.ndarray]) -> np.ndarray:
 
 # values (h,w) from 0 to 1, or not a number where a line is
 def _data_url(values: np.ndarray) -> str:
-    """Return a PNG as an address that holds it whole."""
+    """Return a PNG as a data URL."""
     h, w = values.shape
     colours = np.rint(255 + (DARKEST - 255) * values[..., None])
     pixels = np.nan_to_num(colours, nan=LINE).astype(np.uint8)
@@ -94,7 +94,7 @@ def _data_url(values: np.ndarray) -> str:
 
 
 def _png_chunk(name: bytes, data: bytes) -> bytes:
-    """Return a part of a PNG: its length, its name, what it holds, and a checksum of both."""
+    """Return a chunk of a PNG: its length, name and data, and their checksum."""
     body = name + data
     length = struct.pack(">I", len(data))
     checksum = struct.pack(">I", zlib.crc32(body))

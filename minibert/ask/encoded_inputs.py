@@ -1,4 +1,4 @@
-"""What other tokenizers return, as sequences of token ids: dictionaries of arrays, padded or not.
+"""Read the output of other tokenizers as sequences of token ids: dictionaries of arrays, padded or not.
 
 `transformers` returns a `BatchEncoding`, a mapping of `input_ids`, `attention_mask` and `token_type_ids` to
 lists or arrays whose rows are filled up to one length. A `Batch` has no padding, so tokens that the mask
@@ -21,7 +21,7 @@ PAD_ID = 0  # of every released vocabulary, and of ours
 
 
 def is_encoded(inputs: Any) -> bool:
-    """Tell whether an object has token ids by the name `input_ids`: a mapping, or a table with a column.
+    """Return whether an object, a mapping or a table, has token ids named `input_ids`.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _array(values: Any) -> np.ndarray:
 
 
 def _is_flat(row: Any) -> bool:
-    """Tell whether something is a row whose parts are no rows."""
+    """Return whether something is a row whose parts are not rows."""
     if hasattr(row, "ndim"):
         return bool(row.ndim == 1)
     if not isinstance(row, list | tuple):
@@ -146,7 +146,7 @@ def _is_flat(row: Any) -> bool:
 
 
 def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | None:
-    """Return another part of an encoding if it is there; raise InputError when its shape is another one."""
+    """Return another part of an encoding if it exists; raise InputError when its shape differs."""
     if name not in _names(inputs) or inputs[name] is None:
         return None
     rows = _rows(inputs[name], name)
@@ -162,7 +162,7 @@ def _like(ids: list[np.ndarray], inputs: Any, name: str) -> list[np.ndarray] | N
 
 
 def _kept(mask: np.ndarray, number: int) -> slice:
-    """Return where the ones of a mask stand, which have to be next to one another."""
+    """Return the range of the ones of a mask, which have to be contiguous."""
     if not np.isin(mask, (0, 1)).all():
         raise InputError(f"inputs: {MASK} of sequence {number:,} has other values than 0 and 1; give these.")
     ones = np.flatnonzero(mask)
@@ -176,7 +176,7 @@ def _kept(mask: np.ndarray, number: int) -> slice:
 
 
 def _warn_of_padding(ids: list[np.ndarray]) -> None:
-    """Warn of rows that end in [PAD] where no mask says that it is not to be read."""
+    """Warn of rows that end in [PAD] without a mask."""
     padded = [number for number, row in enumerate(ids) if len(row) > 1 and row[-1] == PAD_ID]
     if padded:
         what = f"{IDS} of sequence {padded[0]:,} ends in id {PAD_ID}, which is [PAD], and there is no {MASK}"

@@ -20,7 +20,7 @@ Masked = tuple[np.ndarray, abc.Sequence[int]]  # the ids of a sequence (n,), and
 
 
 class Guess(NamedTuple):
-    """One word for a gap."""
+    """A guess: one word for a gap."""
 
     token: str
     probability: float
@@ -47,10 +47,10 @@ def fill_texts(
     targets: Iterable[str] | None = None,
     pieces: int = 1,
 ) -> list[list[Guesses]]:
-    """Predict every [MASK] of each text; a model trained left to right knows only what is before it.
+    """Predict every [MASK] of each text; a left-to-right model uses only the text before it.
 
     A word of k pieces takes the place of k [MASK]s, which are filled from left to right: its probability is
-    the product of those of its pieces, each given the ones before it and [MASK]s for those behind. Each gap
+    the product of those of its pieces, each given the ones before it and [MASK]s for those after. Each gap
     of a text is asked about by itself; the others stay one [MASK].
 
     Parameters
@@ -91,7 +91,7 @@ def fill_texts(
     tokenizer = model.tokenizer
     words = {} if targets is None else _target_ids(tokenizer, targets)
     if words and pieces > 1:
-        problem = f"{pieces=} is for guesses, and `targets` are given"
+        problem = f"{pieces=} is for free guesses, but `targets` names the words"
         raise InputError(f"{problem}; leave one of them out.", pieces=pieces, targets=targets)
     require_masked_lm(model)
     sequences = [tokenizer(text, special=True).ids for text in texts]
@@ -124,7 +124,7 @@ def _best(tokenizer: Tokenizer, row: Array, top: int) -> Guesses:
 
 
 def _largest(row: Array, count: int) -> list[int]:
-    """Return where the largest values of a row stand, the largest first, of equal ones the first."""
+    """Return the positions of the largest values of a row, largest first; of equal values the first."""
     order = np.argsort(-row, kind="stable")
     places: list[int] = order[:count].tolist()
     return places
@@ -140,7 +140,7 @@ def _next_pieces(
     gap: int,
     begun: Iterable[Begun],
 ) -> Iterator[Array]:
-    """Yield for each begun word the probabilities (V,) of the piece behind those that it has."""
+    """Yield the probabilities (V,) of the next piece of each incomplete word."""
     mask_id = model.tokenizer.mask_id
     before = ids[:gap]
     after = ids[gap + 1 :]
@@ -158,7 +158,7 @@ def _next_pieces(
 
 
 def _of_targets(ask: Ask, words: dict[str, Pieces]) -> Guesses:
-    """Return words with their probabilities; what several of them begin with is asked about once."""
+    """Return words with their probabilities; a common beginning is computed once."""
     begun: dict[Begun, None] = {}
     for pieces in words.values():
         for n in range(len(pieces)):
@@ -181,7 +181,7 @@ def _likeliest(
     top: int,
     most: int,
 ) -> Guesses:
-    """Look for the likeliest words of up to so many pieces."""
+    """Search for the likeliest words of up to so many pieces."""
     probabilities: dict[str, float] = {}
     for k in range(1, most + 1):
         for pieces, probability in _beam_search(ask, tokenizer, top, k):
@@ -307,7 +307,7 @@ def _chunk_logits(model: Any, chunk: list[Masked]) -> list[np.ndarray]:
 
 
 def check_length(model: Any, text: str, length: int) -> None:
-    """Check that a text makes no longer sequence than the model has positions.
+    """Check that a text's sequence is no longer than the model's positions.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def unit_rows(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a BERT makes of S sequences of T tokens in all, end to end as in a `Batch`."""
+    """A BERT's vectors for S sequences of T tokens in all, end to end as in a `Batch`."""
 
     hidden_states: list[Floats]  # of each layer asked for (T,H); of all: the embeddings, then L layers
     attentions: list[list[Floats]] | None  # [layer][sequence] (A,n,n): row i is what token i attends to
@@ -110,7 +110,7 @@ class Encoded:
         return f"Encoded({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        """Show the lengths of all vectors, and the attention maps where they were asked for."""
+        """Show the lengths of all vectors, and the attention maps if there are any."""
         from minibert.ask.encoded import encoded_html
 
         return encoded_html(self)
@@ -160,7 +160,7 @@ class Encoded:
         raise InputError(text, pool=pool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Raise InputError: an array of what was encoded could be several, and one is to be chosen."""
+        """Raise InputError, since several arrays could be meant."""
         what = "An Encoded is not an array, as it holds several"
         choices = "vectors() has one vector for each sequence, hidden_states[-1] one for each token"
         raise InputError(f"{what}; choose one: {choices}.")
@@ -169,7 +169,7 @@ class Encoded:
         return len(self.cu_seqlens) - 1  # sequences
 
     def __getitem__(self, number: int) -> "Encoded":
-        """Return one of the sequences by itself, from the end where negative; its arrays are views."""
+        """Return one of the sequences, counted from the end if negative; its arrays are views."""
         if not -len(self) <= number < len(self):
             raise IndexError(f"There is no sequence {number}, there are {len(self)}.")  # where iteration ends
         number %= len(self)
@@ -192,7 +192,7 @@ class Encoded:
 
 
 class Bert:
-    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), to ask; nothing here trains.
+    """BERT with its two pre-training heads (Devlin et al. 2019, section 3), for inference.
 
     Wherever a method takes `inputs`, that is a text, a pair of texts as a tuple, or a list of either; what a
     `Tokenizer` returns, or one of `transformers`: a mapping with `input_ids` and, where rows are padded,
@@ -296,7 +296,7 @@ class Bert:
             In which to compute: "float32", "float64", "bfloat16" for matrix products and activations with
             everything else in float32, or "auto" for the faster. What comes out is float32 or float64.
         threads : int, optional
-            Of the engine; one for each core when left out.
+            Number of threads of the engine; one for each core when left out.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class Bert:
             When the folder does not hold a whole and sound BERT, or engine or dtype does not exist.
         """
         if not (dtype is None or isinstance(dtype, str)):
-            with suppress(TypeError, ValueError):  # which is no type of NumPy's; `create` refuses it
+            with suppress(TypeError, ValueError):  # which is not a type of NumPy's; `create` refuses it
                 dtype = np.dtype(dtype).name
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
@@ -326,7 +326,7 @@ class Bert:
         model._source = str(folder)
         if model.modules is not None and (lacking := model.modules.not_done):
             advice = "vectors are not those of SentenceTransformer.encode"
-            warn(f"{folder} is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
+            warn(f"'{folder}' is a folder of sentence-transformers, and {'; '.join(lacking)}: {advice}.")
         return model
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -362,7 +362,7 @@ class Bert:
             write_atomically(Path(folder) / name, write)
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
-        """Make short texts fast, and the parameters read-only; return the model.
+        """Prepare fast inference on short texts, with read-only parameters; return the model.
 
         The engine `cpp` lays every matrix out once as its products read it, where it would do so for each
         text: with few tokens that is most of the work. Results have the same bits. Matrices are in memory a
@@ -395,7 +395,7 @@ class Bert:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Its vocabulary, given or read from its folder when first needed.
+        """The tokenizer, given or read from the model's folder when first needed.
 
         Raises
         ------
@@ -468,7 +468,7 @@ class Bert:
 
     # states[number] (T,H) -> [layer][sequence] (A,n,n)
     def _attention_maps(self, batch: Batch, states: Mapping[int, Floats]) -> list[list[Floats]]:
-        """Return the attention maps of each layer, computed anew from its input."""
+        """Return the attention maps of each layer, recomputed from its input."""
         maps = []
         for number, layer in enumerate(self.params.tree["layers"]):
             of_layer = bert.attention_maps(self.ops, self.config, states[number], layer, batch)
@@ -477,7 +477,7 @@ class Bert:
 
     # -> for each number (T,H)
     def hidden_states(self, inputs: Any, layers: str | int | Iterable[int]) -> list[Floats]:
-        """Return some hidden states, chosen and refused as by `encode`.
+        """Return some hidden states, chosen and checked as by `encode`.
 
         Parameters
         ----------
@@ -513,7 +513,7 @@ class Bert:
         return whole
 
     def _placed(self) -> Params:
-        """Return the parameters where the engine computes, placed anew when others have taken their place."""
+        """Return the parameters where the engine computes; place them again after they were replaced."""
         tree = self.params.tree
         if self._kept is None or self._kept[0] is not tree:
             on_device = runtime_of(self.ops).to_device(tree)
@@ -626,7 +626,7 @@ class Bert:
         return np.asarray(logits)
 
     def _pretrained(self, wanted: str, *read: str) -> Params:
-        """Return the parameters if they have the heads of pre-training; warn where what is read is new."""
+        """Return the parameters if they have pre-training heads; warn if the needed one is untrained."""
         kind = self.params.head.kind
         if kind != "pretraining":
             what = f"it has a head of kind {kind!r} in place of those of pre-training"
@@ -639,7 +639,7 @@ class Bert:
         return self.params.tree
 
     def _untrained(self, part: str) -> list[str]:
-        """Return names of the tensors of a part that only have their initial values."""
+        """Return the names of a part's untrained tensors."""
         return [name for name in self.missing if part in name]
 
     def _pooled(self, last_hidden_state: Array, rows: Array) -> Array:
@@ -650,7 +650,7 @@ class Bert:
         return self._read(inputs)[0]
 
     def _read(self, inputs: Any) -> tuple[Batch, int]:
-        """Pack the inputs as a batch that fits the model; say how many tokens of each are a prompt's."""
+        """Pack the inputs as a batch that fits the model; also return the number of prompt tokens of each."""
         if isinstance(inputs, Iterator):
             inputs = list(inputs)
         prompt_tokens = 0
@@ -665,7 +665,7 @@ class Bert:
         return batch, prompt_tokens
 
     def _encodings(self, texts: list[Any]) -> tuple[Any, int]:
-        """Tokenize texts or pairs, as a folder of sentence-transformers asks for where there is one.
+        """Tokenize texts or pairs, as the model's folder of sentence-transformers asks for, if it is one.
 
         Texts that are too long are cut where such a folder says how long they may be, with a warning, and
         refused otherwise. What is asked is in the model's own markup: special tokens written out are one
@@ -723,7 +723,7 @@ def prompt_tokens_of(
     Parameters
     ----------
     tokenizer : Tokenizer
-        Of the model.
+        Tokenizer of the model.
     modules : SentenceModules
         Which have the prompt.
     special : bool, optional
@@ -741,14 +741,14 @@ def prompt_tokens_of(
 
 
 def _warn_of_unknown_head(folder: str | Path, unused: Iterable[str]) -> None:
-    """Warn where a model has a head of somebody's own class, which stays behind."""
+    """Warn of a head of an unknown class, which is not loaded."""
     of_head = [name for name in unused if not name.startswith("bert.")]
     if not of_head or kind_in_config(folder) is not None:
         return
     architectures = fields_in(folder).get("architectures")
     if architectures:
         names = ", ".join(map(str, architectures))
-        what = f"{folder} is a {names}, whose head ({some_of(of_head)}) is not known here"
+        what = f"'{folder}' is a {names}, whose head ({some_of(of_head)}) is not known here"
         warn(f"{what}: only its BERT is loaded, and what the head answers can't be asked.")
 
 
@@ -797,7 +797,7 @@ def layer_numbers(layers: str | int | Iterable[int], count: int) -> tuple[int, .
 
 
 def _parsed_layers(layers: str, count: int) -> list[int]:
-    """Read the numbers in a string; none where a part of it is no number."""
+    """Read the numbers in a string; none where a part of it is not a number."""
     if layers == "embeddings":
         return [0]
     if layers == "all":
@@ -829,7 +829,7 @@ def require_no_other(folder: str | Path, names: Iterable[str]) -> None:
     if held:
         whose = "a pre-training run" if held[0] == RUN else "a fine-tuned model"
         raise InputError(
-            f"{folder} holds {held[0]} of {whose}, which this would spoil; choose another folder."
+            f"'{folder}' holds {held[0]} of {whose}, which this would spoil; choose another folder."
         )
 
 
@@ -848,7 +848,7 @@ def _parts(batch: Batch) -> Iterator[tuple[Batch, slice]]:
 
 
 def _texts(inputs: Any) -> list[Any]:
-    """Return the texts or pairs that are given, as a list; empty where something else is."""
+    """Return the given texts or pairs as a list; empty if something else is given."""
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2
     is_pair = is_pair and all(isinstance(text, str) for text in inputs)
     if isinstance(inputs, str) or is_pair:
@@ -866,12 +866,12 @@ def _texts(inputs: Any) -> list[Any]:
 
 
 def _pieces(vocab: list[str], ids: list[int]) -> list[str]:
-    """Return the pieces of some ids; a model may have more embeddings than there are pieces."""
+    """Return the pieces of some ids; a model may have more embeddings than the vocabulary has pieces."""
     return [vocab[number] if number < len(vocab) else f"[id {number}]" for number in ids]
 
 
 def _sequences(inputs: Any) -> Iterator[Sequence]:
-    """Yield the sequences of what a tokenizer has returned, ours or another one."""
+    """Yield the sequences in the output of a tokenizer, minibert's or another library's."""
     is_many = hasattr(inputs, "cu_seqlens")  # encodings of several texts together
     has_ids = hasattr(inputs, "ids") and not is_many
     is_single = has_ids or is_encoded(inputs) or not isinstance(inputs, Iterable)

@@ -1,4 +1,4 @@
-"""How likely a pre-trained model finds texts: the pseudo-log-likelihood of every piece, word and sentence."""
+"""Score how likely texts are to a pre-trained model: the pseudo-log-likelihood of pieces and words."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -135,7 +135,7 @@ def _words(
 
 
 def _masked(model: Bert, encoding: Encoding, mask_id: int, within_word: str) -> Iterator[Masked]:
-    """Yield what has to be read for the score of a text: in all, each piece is asked for once, in order."""
+    """Yield the masked sequences for the score of a text; each piece is asked for once, in order."""
     inner = range(1, len(encoding) - 1)
     if model.config.is_decoder:
         yield encoding.ids, inner

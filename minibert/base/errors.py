@@ -1,4 +1,4 @@
-"""How a command can end badly: errors, told apart by whose fault it was, warnings, and signals."""
+"""The errors, warnings and signals that can end a command; an error's class says whose fault it was."""
 
 import signal
 import sys
@@ -13,7 +13,7 @@ from minibert.core.errors import InputError as InputError
 
 
 class MissingFile(InputError):
-    """A file is not there: another matter than one that is there and can't be read."""
+    """Report a file that is missing, as opposed to one that is there and can't be read."""
 
 
 class OtherOptions(InputError):
@@ -56,7 +56,7 @@ class InputWarning(UserWarning):
 
 
 def warn(message: str, **arguments: Any) -> None:
-    """Warn whoever has called the package, by an `InputWarning` that shows their line and not one of ours.
+    """Warn the caller of the package with an `InputWarning` that shows their line, not one of ours.
 
     Parameters
     ----------
@@ -80,20 +80,20 @@ def did_you_mean(
     n: int = 1,
     cutoff: float = 0.6,
 ) -> str:
-    """Ask whether the nearest of the known words was meant.
+    """Suggest the known word that is nearest to one that is not known.
 
     Parameters
     ----------
     word : str
         As it was typed.
     known : iterable of str, or mapping of str to str
-        The words that there are. Of a mapping the keys are compared, and its values shown.
+        The words to choose from. The keys of a mapping are compared, and its values shown.
     otherwise : str, default ""
-        What to return where none is near.
+        What to return if none is near.
     n : int, default 1
         How many to name at most, the nearest first.
     cutoff : float, default 0.6
-        How alike they have to be, from 0 to 1, by `difflib`'s ratio.
+        How similar they have to be, from 0 to 1, by `difflib`'s ratio.
 
     Returns
     -------
@@ -109,13 +109,13 @@ def did_you_mean(
 
 @contextmanager
 def naming(source: str) -> Iterator[None]:
-    """Say of an InputError from here where it happened.
+    """Add a place to an InputError that is raised in the block.
 
     Parameters
     ----------
     source : str
-        Of what is read in the block, such as the name of a file. It goes before the place that the error has
-        already.
+        What the block reads, such as a file, or a folder and a split: "films, dev". It goes before the place
+        that the error has already, unless that begins with the same file or folder.
 
     Yields
     ------
@@ -129,12 +129,17 @@ def naming(source: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        error.where = ": ".join(filter(None, (source, error.where)))
+        file_or_folder = source.partition(",")[0]
+        if not error.where.startswith(file_or_folder):
+            error.where = ": ".join(filter(None, (source, error.where)))
         raise
 
 
 class RunError(RuntimeError):
-    """The work itself failed: a full disk, a loss that is not a number. The command line exits with 1."""
+    """Report that the work itself failed: a full disk, a loss that is not a number.
+
+    The command line exits with 1.
+    """
 
 
 class StopTraining(Exception):
@@ -142,25 +147,25 @@ class StopTraining(Exception):
 
 
 class OutOfMemory(MemoryError):
-    """A device has no room for what is to be computed."""
+    """Report that a device has too little memory for a computation."""
 
-    times = 2.0  # how much more it wanted than there was, where that is known
+    times = 2.0  # how much more it needed than there was, where that is known
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal, the argument, has ended the training, after the same step in all processes."""
+    """End the training because of a signal, the argument, after the same step in all processes."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, or a notebook's button, has stopped a call; the argument says what is kept and how to go on."""
+    """End a call because of Ctrl-C or a notebook's button; the argument says how to resume it."""
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows in place of a traceback: whoever pressed the button knows where."""
         return [str(self)]
 
 
-# Of signals that stop a command as Ctrl-C does: its exit status then. Windows has no SIGHUP, which a terminal
-# sends when it is closed.
+# The exit status of a command that one of these signals has stopped, as Ctrl-C does. Windows has no SIGHUP,
+# which a terminal sends when it is closed.
 STOPPED_BY = {"SIGTERM": 143, "SIGHUP": 129}
 
 
@@ -169,22 +174,21 @@ def handle_signals(
     handler: Callable[[int, Any], Any],
     replaces: Callable[[Any], bool],
 ) -> dict[int, Any]:
-    """Let a function handle some signals, in the main thread, which alone gets them.
+    """Install a handler for some signals; does nothing outside of the main thread, which alone gets them.
 
     Parameters
     ----------
     names : iterable of str
         Such as "SIGTERM"; those that the system does not have are left out.
     handler : function
-        Of the number of a signal and a frame, as `signal.signal` takes it.
+        Called with the number of the signal and a frame, as `signal.signal` wants it.
     replaces : function
-        Whether what handles a signal now may go.
+        Called with the present handler of a signal; returns whether it may be replaced.
 
     Returns
     -------
     dict of int to handler
-        What handled each of them before, by the signal's number, for `restore_signals`; empty in other
-        threads.
+        The previous handler of each signal, by its number, for `restore_signals`; empty in other threads.
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is not threading.main_thread():
@@ -209,4 +213,4 @@ def restore_signals(before: dict[int, Any]) -> None:
 
 
 class DivergedError(RunError):
-    """The loss or a gradient is no longer finite; with a lower learning rate it may stay so."""
+    """Report a loss or a gradient that is no longer finite; a lower learning rate may help."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, flushed to the disk, then renamed.
+"""Write files completely or not at all: beside their place, flushed to the disk, then renamed.
 
 And what opens them for reading: only what is a file, and whole only what has the size of one.
 """
@@ -30,13 +30,13 @@ _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}  # its names of types
 # What a run fills or removes in its folder piece by piece; all else it puts there in one step.
-OWN = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
+FILLED_PIECEMEAL = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
 # All that runs write or remove: where another program's file has such a name, no run begins.
 RUN_FILES = (
     *"config.json model.safetensors tokenizer_config.json vocab.txt tokenizer.json training.json".split(),
     *"finetune.json task.json tagger.json tagger.safetensors dev_predictions.json failed.json".split(),
     *"report.html report.json trace.json trace-events.json explorer.html texts.jsonl".split(),
-    *OWN,
+    *FILLED_PIECEMEAL,
 )
 RANDOM = "[a-z0-9_]{8}"  # in the names of temporary files, ours and those of `tempfile`, which made them once
 FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT")}
@@ -134,7 +134,7 @@ def page_path(out: str | Path) -> Path:
 
 
 def _temporary_for(path: Path) -> Path:
-    """Return where `path` is filled: known before that begins, so that no signal leaves anything behind."""
+    """Return the temporary name for `path`, known before writing begins, so that it is always removed."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
 
 
@@ -188,7 +188,7 @@ def _move_files(source: Path, folder: Path) -> None:
 
 
 def _has_to_stay(folder: Path) -> bool:
-    """Return whether no other folder can be put in the place of this one."""
+    """Return whether this folder can't be replaced by another."""
     if not folder.is_dir():
         return False
     is_here = os.path.samefile(folder, os.curdir)  # whoever works in it would be left in one that is gone
@@ -196,7 +196,7 @@ def _has_to_stay(folder: Path) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left of `folder`; what another process is filling now stays.
+    """Remove temporary files that killed processes left for `folder`, but not those in use.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return what of a folder and those above it is not there yet, the innermost first."""
+    """Return which of a folder and its parents do not exist yet, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
@@ -223,7 +223,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def nearest_folder(folder: Path, instead: str) -> Path:
-    """Return a folder, or of those above it the innermost that is there.
+    """Return a folder, or its innermost parent that exists.
 
     Parameters
     ----------
@@ -243,12 +243,12 @@ def nearest_folder(folder: Path, instead: str) -> Path:
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise InputError(f"{there} is a file, not a folder; choose {instead}.")
+        raise InputError(f"'{there}' is a file, not a folder; choose {instead}.")
     return there
 
 
 def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
-    """Check that files could be written into a folder, there yet or not; nothing is left behind.
+    """Check that files could be written into a folder, which may not exist yet; nothing is left behind.
 
     Parameters
     ----------
@@ -265,10 +265,10 @@ def require_folder(folder: str | Path, instead: str = "another `out`") -> None:
     folder = Path(folder)
     there = nearest_folder(folder, instead)
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))  # nothing is left behind
+        os.rmdir(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=there))  # nothing remains
     except OSError as error:
-        what = "written into" if there == folder else f"made in {there}"
-        raise InputError(f"{folder} can't be {what} ({error.strerror}); choose {instead}.") from error
+        what = "written into" if there == folder else f"made in '{there}'"
+        raise InputError(f"'{folder}' can't be {what} ({error.strerror}); choose {instead}.") from error
 
 
 @contextmanager
@@ -334,8 +334,8 @@ def require_same(path: Path, opened: os.stat_result) -> None:
         same = False
     if not same:
         what = f"{path} was removed, moved or replaced while a run was writing into it"
-        advice = "go on with resume=True if the checkpoints are there, or start again."
-        raise RunError(f"{what}, so that what is there now is not whole; {advice}")
+        advice = "continue with resume=True if the checkpoints are there, or start again."
+        raise RunError(f"{what}, so that what is there now is incomplete; {advice}")
 
 
 @contextmanager
@@ -351,7 +351,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"Another process is writing into {folder}; wait for it, or choose another `out`."
+            message = f"Another process is writing into '{folder}'; wait for it, or choose another `out`."
             raise InputError(message) from None
         except OSError:  # a network drive without locks
             pass
@@ -361,7 +361,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
-    """Open a file to read its bytes; refuse what is no file, which may block for ever or never end.
+    """Open a file to read its bytes; refuse what is not a file, which may block for ever or never end.
 
     Parameters
     ----------
@@ -402,7 +402,7 @@ def open_file(path: str | Path, streams: bool = False) -> BinaryIO:
 
 
 def _refuse_pointer(path: str | Path, file: BufferedReader) -> None:
-    """Raise InputError when a file, which stays at its beginning, is a pointer of Git-LFS.
+    """Raise InputError when an open file, which is read from its beginning again, is a Git-LFS pointer.
 
     Parameters
     ----------
@@ -456,14 +456,14 @@ def require_intact(folder: Path, checksums: Mapping[str, int], advice: str = "")
     checksums : mapping of str to int
         Their names, and what `crc32_of` gave for each.
     advice : str, optional
-        How the error ends; left out, to remove the folder and go on with resume=True.
+        How the error ends; by default, to remove the folder and continue with resume=True.
 
     Raises
     ------
     InputError
         When a file is gone or altered.
     """
-    advice = advice or f"remove {folder} and go on with resume=True, which makes it again."
+    advice = advice or f"remove '{folder}' and continue with resume=True, which makes it again."
     for name, expected in checksums.items():
         path = folder / name
         if not os.path.isfile(path):
@@ -516,29 +516,31 @@ def remove_leftovers(*folders: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def require_own(folder: str | Path) -> None:
-    """Check that what a run keeps in its folder really is there, and not behind a link.
+def require_inside(folder: str | Path) -> None:
+    """Check that a run's files are really inside of its folder, and not behind a link.
 
     Parameters
     ----------
     folder : str or path
-        Of the run; it may be a link itself.
+        Folder of the run; it may be a link itself.
 
     Raises
     ------
     InputError
-        When one of `OWN` leads out of it.
+        When one of `FILLED_PIECEMEAL` leads out of it.
     """
     home = Path(os.path.realpath(folder))
-    for name in OWN:
+    for name in FILLED_PIECEMEAL:
         place = Path(os.path.realpath(home / name))
         if not place.is_relative_to(home):
-            what = f"a link to {place}, outside the run's folder, where the run would write and remove files"
+            what = (
+                f"a link to '{place}', outside the run's folder, where the run would write and remove files"
+            )
             raise InputError(f"{Path(folder) / name} is {what}; remove it or choose another `out`.")
 
 
 def atomic_text(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8, whole or not at all; half a pair of surrogates as JSON has it.
+    """Write a text as UTF-8, completely or not at all; lone surrogates are escaped as in JSON.
 
     Parameters
     ----------
@@ -551,7 +553,7 @@ def atomic_text(path: str | Path, text: str) -> None:
 
 
 def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
-    """Write a value as JSON, in the letters of its language, whole or not at all.
+    """Write a value as JSON, with letters of all languages as they are, completely or not at all.
 
     Parameters
     ----------
@@ -566,7 +568,7 @@ def atomic_json(path: str | Path, value: Any, indent: int | None = 2) -> None:
 
 
 def atomic_tensors(path: str | Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    """Write contiguous arrays, and strings beside them, as safetensors, whole or not at all.
+    """Write contiguous arrays, and metadata strings, as safetensors, completely or not at all.
 
     The bytes are those of the library, whose own writer makes a second temporary file, which stays where a
     process is killed, and knows no bfloat16: here that is what uint16 stands for.

@@ -1,4 +1,4 @@
-"""What options are called elsewhere: names of transformers, scikit-learn, Keras and others, and ours."""
+"""The names of options in transformers, scikit-learn, Keras and other libraries, and here."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class Foreign(NamedTuple):
-    """What a name of another library is here."""
+    """A name of another library, and its name here."""
 
     ours: tuple[str, ...] = ()  # names of options, of which the first counts that the function has
     note: str = ""  # what differs beside the name, as a sentence
@@ -211,7 +211,7 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def advice_for(name: str, known: Iterable[str]) -> str:
-    """Say what a name of another library is here.
+    """Explain what a name of another library is called here.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def advice_for(name: str, known: Iterable[str]) -> str:
 
 
 def name_here(name: str, known: Iterable[str]) -> str:
-    """Return what an option of another library is called here.
+    """Return the name here of another library's option.
 
     Parameters
     ----------

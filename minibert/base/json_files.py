@@ -62,8 +62,8 @@ def read_json(
     MissingFile
         When the file is not there.
     InputError
-        When it can't be read, is not JSON in UTF-8, has more than `largest` bytes, or is no object with such
-        fields.
+        When it can't be read, is not JSON in UTF-8, has more than `largest` bytes, or is not an object with
+        such fields.
     """
     data = _bytes_in(path, advice, largest, streams)
     try:
@@ -117,7 +117,7 @@ def _bytes_in(path: str | Path, advice: str, largest: int, streams: bool) -> byt
 
 
 def parse_json(text: str) -> Any:
-    """Return the value that a text of JSON stands for, with NaN and infinities as Python writes them.
+    """Parse a JSON text, with NaN and infinities as Python writes them.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number)
 
 
 def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
-    """Return in words why an object of JSON has not the fields of a dataclass.
+    """Return in words why a JSON object does not have the fields of a dataclass.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def dataclass_error(kind: type, value: dict[str, Any]) -> str | None:
 
 
 def schema_error(value: Any, fields: Mapping[str, Any]) -> str | None:
-    """Return in words why a value of JSON is no object with such fields.
+    """Return in words why a value of JSON is not an object with such fields.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What this process may use of the machine that it runs on."""
+"""The share of the machine that this process may use."""
 
 import math
 import os
@@ -25,7 +25,7 @@ def _quota() -> float:
     try:  # microseconds of processor time, and those in which they may be used
         limits = new.read_text().split() if new.exists() else [file.read_text() for file in old]
         quota, period = map(int, limits)
-    except (OSError, ValueError):  # "max" is no limit
+    except (OSError, ValueError):  # "max" is not a limit
         return math.inf
     if min(quota, period) <= 0:  # nor is -1
         return math.inf

@@ -1,4 +1,4 @@
-"""What a model is named by: its folder, its name on the Hub where Hugging Face's cache has it, or `RUN@STEP`.
+"""The names of models: a folder, a name on the Hub if Hugging Face's cache has it, or `RUN@STEP`.
 
 `RUN@STEP` is a checkpoint that a pre-training run has kept.
 """
@@ -27,7 +27,7 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # such as google-bert/bert-ba
 
 
 class Place(NamedTuple):
-    """Where a model lies."""
+    """The folder and the files of a model."""
 
     folder: Path  # with its vocabulary; it need not be there
     checkpoint: Path | None = None  # whose weights are meant; None: those of the folder
@@ -81,7 +81,7 @@ def on_disk(model: str | os.PathLike[str]) -> Path:
 
 
 def locate(model: str | Path) -> Place:
-    """Return where the model lies that a name stands for; a folder whose own name has an @ comes first.
+    """Return the place of the model that a name stands for; a folder whose name has an @ comes first.
 
     In an older folder of sentence-transformers that is a folder within it.
 
@@ -107,12 +107,12 @@ def locate(model: str | Path) -> Place:
     if step in kept:
         return Place(Path(run), kept[step])
     if not kept:
-        raise InputError(f"{run} has kept no step {step!r}; it has no checkpoints, so name {run} itself.")
+        raise InputError(f"'{run}' has no checkpoint of step {step!r}, nor any other; name '{run}' itself.")
     steps = list(kept)
     if len(steps) > _SHOWN:
         steps = [*steps[: _SHOWN // 2], "…", *steps[-_SHOWN // 2 :]]
     choice = f"choose from {', '.join(steps)} (minibert pretrain --keep 0 keeps every checkpoint)"
-    raise InputError(f"{run} has kept no step {step!r}; {choice}.")
+    raise InputError(f"'{run}' has no checkpoint of step {step!r}; {choice}.")
 
 
 def config_in(folder: Path, is_tensorflow: bool = False) -> Path:
@@ -173,7 +173,7 @@ def modules_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def _encoder_folder(folder: Path) -> Path:
-    """Return where the BERT of a folder lies: in it or, in an old one of sentence-transformers, within it."""
+    """Return the folder of the BERT: this one or, in old ones of sentence-transformers, one inside it."""
     modules = modules_in(folder)
     if not modules:
         return folder
@@ -203,7 +203,7 @@ def folder_of(model: str | Path) -> Path:
 
 
 def kept_steps(folder: str | Path) -> list[tuple[int, Path]]:
-    """List the checkpoints in a folder, in order; one being written is not there yet.
+    """List the checkpoints in a folder, in order, without one that is being written.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def step_of(checkpoint: Path) -> int | None:
 
 
 def no_such_model(model: str | Path) -> MissingFile:
-    """Return the error of a name that is no folder, perhaps that of a model on Hugging Face's hub.
+    """Return the error of a name that is not a folder, perhaps that of a model on Hugging Face's hub.
 
     Parameters
     ----------
@@ -256,9 +256,9 @@ def no_such_model(model: str | Path) -> MissingFile:
     is_file = path.is_file()
     there = f"There is no folder {name!r}, and minibert downloads nothing"
     if is_file:
-        there = f"{name} is a file"
+        there = f"{name!r} is a file"
     may_be_theirs = _HUB_NAME.fullmatch(name) and not is_file
     if may_be_theirs and not ("/" in name and Path(name).parent.is_dir()):
-        fetch = f"fetch it once with Hugging Face's tool, hf download {name}, and its cache will have it"
-        return MissingFile(f"{there}; if it is a model on the Hub, {fetch}.")
+        fetch = f"download it into Hugging Face's cache first: hf download {name}"
+        return MissingFile(f"{there}; if it is a model on the Hugging Face Hub, {fetch}.")
     return MissingFile(f"{there}; give the folder of a run, or of a BERT of Hugging Face's or Google's.")

@@ -1,4 +1,4 @@
-"""Check, store and compare the options of a run: what all kinds of run have in common."""
+"""Check, store and compare the options of a run, whatever its kind."""
 
 import dataclasses
 import math
@@ -103,7 +103,7 @@ def metadata_of(kind: type, name: str) -> Mapping[str, Any]:
     kind : type
         A dataclass.
     name : str
-        Of the field.
+        Name of the field.
 
     Returns
     -------
@@ -135,8 +135,8 @@ class TrainingArguments:
     )
     extend_positions: int | None = option(
         None,
-        "give the trained model so many positions, more than it has, to read longer texts: new ones begin as "
-        "copies of its own and are trained with the rest",
+        "give the trained model this many positions, more than it has, to read longer texts: new ones begin "
+        "as copies of the old ones and are trained with the rest",
         WHOLE,
         default="",
     )
@@ -149,34 +149,41 @@ class TrainingArguments:
         choices=DTYPES,
     )
     # batches and optimizer
-    accumulate: int | None = option(None, "micro-batches in a step: the same result in less memory", WHOLE)
+    accumulate: int | None = option(
+        None, "micro-batches that a step is split into: the same result with less memory", WHOLE
+    )
     optimizer: str = option("adamw", either(OPTIMIZERS), one_of(OPTIMIZERS))
-    warmup: float | None = option(None, "share of steps in which the rate rises; then it falls to zero", RATE)
+    warmup: float | None = option(
+        None, "share of the steps in which the learning rate rises; after that it falls to zero", RATE
+    )
     weight_decay: float = option(0.01, "weight decay of everything but biases and LayerNorm", FINITE)
     clip_norm: float = option(1.0, "largest norm of the gradient; 0: no limit", NOT_NEGATIVE)
-    beta1: float = option(0.9, "decay of the mean of gradients", RATE)
-    beta2: float = option(0.999, "decay of the mean of their squares", RATE)
-    adam_eps: float = option(1e-6, "added to the root of the mean of squares", POSITIVE)
-    bias_correction: bool | None = option(None, "Adam's, which Google's code leaves out", flag="")
-    google_decay: bool | None = option(None, "let the rate fall from step 0 on, as in Google's code", flag="")
+    beta1: float = option(0.9, "decay rate of the mean of the gradients", RATE)
+    beta2: float = option(0.999, "decay rate of the mean of their squares", RATE)
+    adam_eps: float = option(1e-6, "epsilon: added to the root of the mean of squares", POSITIVE)
+    bias_correction: bool | None = option(
+        None, "correct the bias of Adam's means, which Google's code does not", flag=""
+    )
+    google_decay: bool | None = option(
+        None, "let the learning rate fall from step 0 on, as in Google's code", flag=""
+    )
     # the run
-    engine: str = option("auto", "what computes: auto, cpp, numba, numpy or jax")
+    engine: str = option("auto", "the engine that computes: auto, cpp, numba, numpy or jax")
     threads: int | None = option(None, "number of threads", WHOLE, default="one for each core")
     devices: int | None = option(
         None,
-        "number of devices, each of which computes a part of the batch; the result is that of one",
+        "number of devices, each of which computes a part of the batch; the result is the same as with one",
         WHOLE,
         default="all that JAX finds",
     )
     fsdp: bool = option(
         False,
-        "keep only a part of the parameters and moments on each device, for models that are too large for "
-        "one",
+        "keep only a part of the parameters and moments on each device, for models that don't fit on one",
         both_ways=True,
     )
     recompute: bool = option(
         False,
-        "keep only the input of each layer and compute the rest again in the backward pass: much less memory "
+        "keep only the input of each layer and recompute the rest in the backward pass: much less memory "
         "for a third more arithmetic",
         both_ways=True,
     )
@@ -193,20 +200,20 @@ class TrainingArguments:
 
 @dataclass(kw_only=True)
 class RunOptions(TrainingArguments):
-    """Everything that a run is a function of; the options of one kind of run are a dataclass under this.
+    """The options that determine a run; each kind of run has a dataclass that inherits from this.
 
     They do not change: `dataclasses.replace` makes others.
     """
 
-    seed: int = option(0, "seed of everything that is drawn at random", COUNT)
+    seed: int = option(0, "seed of all random numbers", COUNT)
 
     # Fields of version 0.1, as runs have stored them, and what they are called now.
     RENAMED: ClassVar[dict[str, str]] = {"backend": "engine"}
     BEFORE: ClassVar[dict[str, Any]] = {}  # what holds of a file from before there was such an option
     ALWAYS: ClassVar[tuple[str, ...]] = ()  # what every run has stored, and no file of something else
-    # What may differ when a run goes on, having no influence on the weights.
+    # What may change when a run is resumed, because it has no influence on the weights.
     FREE: ClassVar[frozenset[str]] = frozenset({"keep", "checkpoint_seconds", "checkpoint_steps"})
-    # So may what computes, and in how many pieces: no more than the rounding of sums depends on it.
+    # So may the engine and the number of devices or micro-batches, which change only how sums are rounded.
     MACHINE: ClassVar[frozenset[str]] = frozenset("engine threads accumulate devices fsdp recompute".split())
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -219,7 +226,7 @@ class RunOptions(TrainingArguments):
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def _make_plain(self) -> None:
-        """Turn paths and what is NumPy's into what JSON has; refuse None and other types for strings."""
+        """Convert paths and NumPy's types to those of JSON; refuse None and other types for strings."""
         for field in dataclasses.fields(self):
             name = field.name
             value = _plain(getattr(self, name))
@@ -285,7 +292,7 @@ class RunOptions(TrainingArguments):
         try:
             stored = read_json(path, advice="name the folder of a run")
         except MissingFile as error:
-            raise InputError(f"{path} is missing: there is no run to resume; leave out `resume`.") from error
+            raise cls._nothing_to_resume(Path(path)) from error
         try:
             stored = cls._renamed(stored)
             wrong = dataclass_error(cls, stored)
@@ -300,8 +307,17 @@ class RunOptions(TrainingArguments):
             raise InputError(f"{what}; name the folder of one.") from error
 
     @classmethod
+    def _nothing_to_resume(cls, path: Path) -> InputError:
+        """Return the error for a folder without stored options, or with those of a run of another kind."""
+        for command, file in (("pretrain", "training.json"), ("finetune", "finetune.json")):
+            if file != path.name and (path.parent / file).exists():
+                what = f"'{path.parent}' holds a run of minibert {command}"
+                return InputError(f"{what}; resume it with that, or choose another `out`.")
+        return InputError(f"{path} is missing: there is no run to resume; leave out `resume`.")
+
+    @classmethod
     def _renamed(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return stored fields by the names of now."""
+        """Return stored fields by their present names."""
         return {cls.RENAMED.get(name, name): value for name, value in stored.items()}
 
     @classmethod
@@ -325,7 +341,7 @@ class RunOptions(TrainingArguments):
         Raises
         ------
         InputError
-            When the file can't be read, has a name that is no field, or a value that is of another type.
+            When the file can't be read, has a name that is not a field, or a value that is of another type.
         """
         is_toml = Path(path).suffix == ".toml"
         configured = cls._renamed(read_toml(path) if is_toml else read_json(path))
@@ -333,7 +349,7 @@ class RunOptions(TrainingArguments):
         kinds = get_type_hints(cls)
         wrong = schema_error(configured, {name: kinds[name] for name in configured})
         if wrong:
-            raise InputError(f"{path}: {wrong}; correct it.")
+            raise InputError(f"{wrong}; correct it.", where=str(path))
         chosen = {name: value for name, value in configured.items() if value != getattr(cls, name, ...)}
         return chosen | cls._instead(given)
 
@@ -350,10 +366,10 @@ class RunOptions(TrainingArguments):
             advice = did_you_mean(name.replace("-", "_"), fields | by_flag, "leave it out.")
             if name not in by_flag:  # perhaps a name that other libraries have for it
                 advice = advice_for(name, fields) or advice
-            raise InputError(f"{path}: {short(name)} is not an option of this command; {advice}")
+            raise InputError(f"{short(name)} is not an option of this command; {advice}", where=str(path))
 
     def resolved(self) -> Self:
-        """Return the same with every `None` that a recipe answers filled in."""
+        """Return a copy in which a recipe replaces every `None`."""
         return self
 
     @property
@@ -365,19 +381,19 @@ class RunOptions(TrainingArguments):
 
     @property
     def extras(self) -> dict[str, Any]:
-        """What only one engine knows of."""
+        """The options that only one engine has."""
         return {name: getattr(self, name) for name in EXTRAS}
 
     @property
     def update_rule(self) -> dict[str, Any]:
-        """What the optimizer is made with, beside the parameters."""
+        """The arguments of the optimizer, except the parameters."""
         names = ("beta1", "beta2", "weight_decay", "clip_norm", "bias_correction")
         rule = {"kind": self.optimizer, "eps": self.adam_eps}
         return rule | {name: getattr(self, name) for name in names}
 
     @classmethod
     def resumed(cls, path: str | Path, **given: Any) -> Self:
-        """Load the stored options of a run, with a new length or other upkeep where the user gives it.
+        """Load the stored options of a run, with a new length or other allowed changes.
 
         Parameters
         ----------
@@ -407,11 +423,11 @@ class RunOptions(TrainingArguments):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Return what is given, and what has to leave because of it."""
+        """Return the given options, with changes to others that they entail."""
         return given
 
     def require_same_run(self, stored: Self) -> None:
-        """Check that a run can go on with these options.
+        """Check that a run can be resumed with these options.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Files as pieces of bytes or of text, compressed or not: a file needs no memory for its length.
+"""Read files as pieces of bytes or of text, compressed or not, in memory that does not grow with the file.
 
 What a compressed file unfolds to, or a pipe gives, is bounded where it is kept in memory, a line everywhere.
 """
@@ -74,7 +74,7 @@ def byte_pieces(
     MissingFile
         When there is no such file.
     InputError
-        When the file can't be read, is a socket or a device, is damaged, begins as a file that is no text,
+        When the file can't be read, is a socket or a device, is damaged, begins as a file that is not a text,
         such as a spreadsheet, or gives more than it may.
     """
     try:
@@ -106,14 +106,14 @@ def byte_pieces(
 
 
 def _refuse_otherwise(file: Path, data: bytes) -> None:
-    """Raise InputError when a file begins as one that holds no UTF-8."""
+    """Raise InputError when a file begins like a format that is not UTF-8 text."""
     for begin, what in _OTHERWISE.items():
         if data.startswith(begin):
             raise InputError(f"{file} is {what}.")
 
 
 def _most_kept(raw: BinaryIO, is_packed: bool) -> float:
-    """Return how many bytes of a file may be kept: of a plain one all, as its size is there to see."""
+    """Return how many bytes of a file may be kept in memory: all of a plain file, whose size is visible."""
     status = os.fstat(raw.fileno())
     if not stat.S_ISREG(status.st_mode):
         return LARGEST_WHOLE
@@ -261,7 +261,8 @@ def whole_lines(pieces: Iterable[bytes], source: str | Path, returns: bool = Tru
         size += len(piece) - cut
         if size > LONGEST_LINE:
             advice = "a file of lines is expected: break it into lines, e.g. with fold -s."
-            raise InputError(f"{source}, line {number} has more than {LONGEST_LINE >> 20} MiB; {advice}")
+            message = f"the line has more than {LONGEST_LINE >> 20} MiB; {advice}"
+            raise InputError(message, where=f"{source}, line {number}")
     if last := b"".join(waiting):
         yield last
 

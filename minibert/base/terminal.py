@@ -1,4 +1,4 @@
-r"""Text on its way to a person: characters that a terminal obeys, or that hide, are shown as their numbers.
+r"""Print text safely: characters that control a terminal, or are invisible, are shown as escapes.
 
 Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands of
 the terminal, U+202E turns the rest of a line around, a line end begins a row that is none. All that the
@@ -30,7 +30,7 @@ _IN_LINE = re.compile(f"[\t\n{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
-    r"""Return a text as one line that can be read, with escapes as Python's for what can't be.
+    r"""Return a text as one printable line, with Python's escapes for other characters.
 
     For whatever a file puts into a line or a column: line ends and tabs are escaped as well.
 
@@ -52,7 +52,7 @@ def printable(text: str) -> str:
 
 
 def printable_text(text: str) -> str:
-    """Return the same with the line ends and tabs of a layout as they are.
+    """Return a text in printable characters, with its line ends and tabs.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def emit(text: str = "", end: str = "\n", file: TextIO | None = None, flush: boo
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    r"""Return a value as JSON in the letters of its language, with escapes for what can't be read.
+    r"""Return a value as JSON, with letters of all languages and escapes for unprintable characters.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 def some_of(names: Sequence[str], most: int = 8) -> str:
-    """Return the first of some names with commas between, and how many more there are.
+    """Return the first of some names, separated by commas, and the number of the others.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def some_of(names: Sequence[str], most: int = 8) -> str:
 
 
 def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]:
-    """Lay rows out as lines, in columns two blanks apart.
+    """Format rows as lines, with columns two spaces apart.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def aligned(rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]
 
 
 def counted(count: float, noun: str) -> str:
-    """Return a number with what is counted: "1 epoch", "2.5 epochs", "1,000 steps".
+    """Return a number with its noun: "1 epoch", "2.5 epochs", "1,000 steps".
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def counted(count: float, noun: str) -> str:
 
 
 def write_what_can_be_written() -> None:
-    r"""Let the standard output write as `\u20ac` what its encoding has no room for: as JSON does."""
+    r"""Let the standard output escape characters that its encoding lacks, as `\u20ac`."""
     out = sys.stdout
     # "surrogateescape" is Python's choice in the locales C and C.UTF-8; half a character is an error to it.
     if getattr(out, "errors", None) in ("strict", "surrogateescape") and hasattr(out, "reconfigure"):
@@ -185,7 +185,7 @@ def write_what_can_be_written() -> None:
 
 
 def flush_output() -> None:
-    """Write out what the standard output still holds, while a failure can be caught.
+    """Flush the standard output, while a failure can still be caught.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def flush_output() -> None:
 
 
 def flush_errors() -> None:
-    """Write out what the error stream still holds, or discard it: there is nobody to be told."""
+    """Flush the error stream; ignore failures, which nobody could be told of."""
     with suppress(OSError):
         _flush_or_discard(sys.stderr)
 
@@ -206,7 +206,7 @@ def _flush_or_discard(stream: TextIO) -> None:
     try:
         stream.flush()
     except OSError:
-        with suppress(OSError):  # of a stream that is no file
+        with suppress(OSError):  # of a stream that is not a file
             descriptor = stream.fileno()
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)

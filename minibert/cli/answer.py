@@ -1,7 +1,7 @@
 """Answer a question about a text of any length.
 
-Answers a question about one text, however long: the likeliest answers, each
-with its probability among the best ones and the passage that it stands in. A
+Answers a question about one text of any length: prints the likeliest answers,
+each with its probability among the best ones and its passage of the text. A
 model of SQuAD 2.0 may say that there is no answer.
 
 examples:
@@ -30,14 +30,14 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert answer --model MODEL QUESTION [TEXT | --file FILE] [--top N] [--json] [...]"
     add_model(parser, "a model fine-tuned for squad1, squad2, triviaqa or qa")
     parser.add_argument("question", metavar="QUESTION", help="the question, in one sentence")
     text = "the text (default: all of the standard input)"
     parser.add_argument("texts", nargs="*", default=[], metavar="TEXT", help=text)
-    add_flag(parser, "--file FILE", "a file that is the text, compressed too")
+    add_flag(parser, "--file FILE", "a file with the text, also compressed")
     renamed(parser, "--text", "--file")
     add_flag(parser, "--top N", "answers to print", 1)
     add_switches(parser, quiet=QUIET)
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> None:
     Raises
     ------
     InputError
-        When --top is out of range, or not exactly one text is given and it is no name of a file.
+        When --top is out of range, or not exactly one text is given and it is not the name of a file.
     """
     from minibert import engines
     from minibert.finetuning.models import Finetuned
@@ -106,8 +106,8 @@ def _answer_text(entry: dict[str, Any], text: str) -> str:
     percent = f"{100 * entry['probability']:5.1f}%"
     if entry["begin"] is None:
         return f"{percent}  no answer"
-    before, words, behind = map(printable, passage(text, entry["begin"], entry["end"]))
+    before, words, after = map(printable, passage(text, entry["begin"], entry["end"]))
     # Neither long words nor hyphens are broken: `textwrap` takes quadratic time for that.
-    marked = f"{before}>>{words}<<{behind}"
+    marked = f"{before}>>{words}<<{after}"
     form = textwrap.TextWrapper(78, " " * 8, " " * 8, break_long_words=False, break_on_hyphens=False)
     return f"{percent}  {words}\n{form.fill(marked)}"

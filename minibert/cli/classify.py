@@ -1,16 +1,16 @@
 """Label a text, or a pair of texts, with a fine-tuned model.
 
-Prints what a fine-tuned model says of a text, or of a pair of texts: every
-class with its probability, or a number. Where several classes may apply, a star
+Prints a fine-tuned model's answer for a text, or for a pair of texts: every
+class with its probability, or a number. If several classes may apply, a star
 marks those that do. Without TEXT it reads the lines of --file or of the
 standard input, with a tab between the two texts of a pair, and answers each at
-once; several classes have | between them. A line that is not a text (or pair)
-gets an empty answer, and a message on the error stream; the exit status is then
-1.
+once; several classes are separated by |. A line that is not a text (or pair)
+gets an empty answer and a message on the error stream, and the exit status is
+then 1.
 
-With --classes a model of entailment (mnli, snli, rte) chooses among classes of
-your own, which it was never shown: it judges whether a text entails the
---template with each class in it. Each TEXT is then one by itself.
+With --classes a model of entailment (mnli, snli, rte) chooses among any classes
+that you name, without training on them: it judges whether a text entails the
+--template with each class in it. Several TEXTs are then not a pair.
 
 examples:
   minibert classify --model runs/sst2 "a charming and often affecting journey"
@@ -36,13 +36,13 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_model(parser, "a fine-tuned model")
     add_texts(parser, "a text, or the two of a pair", " or two with a tab between them")
     group = parser.add_argument_group("classes of your own")
-    add_flag(group, "--classes NAMES", "the classes to choose from, with commas between")
-    text = "the sentence that is judged, {} being the class (default: This text is about {}.)"
+    add_flag(group, "--classes NAMES", "the classes to choose from, separated by commas")
+    text = "the sentence to judge, with {} for the class (default: This text is about {}.)"
     add_flag(group, "--template TEXT", text)
     add_switches(group, several="judge each class by itself: several may be right, or none")
     add_engine(parser)
@@ -65,13 +65,13 @@ def run(arguments: Namespace) -> None:
     from minibert.finetuning.models import Finetuned
     from minibert.finetuning.run import classify
     from minibert.finetuning.zero_shot import zero_shot
-    from minibert.tasks.cuts import Cuts, warn_of_cuts
+    from minibert.tasks.truncation import Truncation, warn_of_truncation
 
     n_texts = len(arguments.texts)
     has_classes = arguments.classes is not None
     asked = {name: getattr(arguments, name) for name in ("template", "several") if getattr(arguments, name)}
     if asked and not has_classes:
-        raise InputError(f"--{next(iter(asked))} is for --classes; name some.")
+        raise InputError(f"--{next(iter(asked))} is for --classes; give those as well, or leave it out.")
     if n_texts > 2 and not has_classes:
         raise InputError(f"{n_texts} texts are not a pair; give one or two, or many with --file.")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> None:
     lines = given_texts(arguments, instead)
     pairs = [arguments.texts] if n_texts else (line.split("\t", 1) for line in lines)
     model = Finetuned.from_pretrained(arguments.model, arguments.engine, threads=arguments.threads)
-    cuts = Cuts(model.max_length, long=model.task.long)
+    cuts = Truncation(model.max_length, long=model.task.long)
     counting: Any = {"threads": arguments.threads, "cuts": cuts}
     if has_classes:
         asked["classes"] = arguments.classes.split(",")
@@ -95,7 +95,7 @@ def run(arguments: Namespace) -> None:
             if n_texts > 0 and number > 0:
                 shown = "\n" + shown
         emit(shown, flush=True)
-    warn_of_cuts({"": cuts}, model.config.P)
+    warn_of_truncation({"": cuts}, model.config.P)
 
 
 def _line(predicted: Mapping[str, Any] | None, in_full: bool) -> str:

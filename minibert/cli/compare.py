@@ -1,11 +1,11 @@
 """Compare runs: their curves, the options that differ, their metrics.
 
-Lays several runs of pretrain, or several of finetune for one task, beside each
-other: the final metrics, the differences to the first run with 95% intervals
-where the runs have predictions for the same examples (paired bootstrap samples
-of these), and the options that differ. --out writes the same as a page, with
-the curves of the loss and of the metric on top of each other. A run that is
-still training is drawn as far as it has come.
+Compares several runs of pretrain, or several of finetune for one task: the
+final metrics, the differences from the first run with 95% intervals if the runs
+have predictions for the same examples (paired bootstrap samples of these), and
+the options that differ. --out writes the same as a page, with the curves of the
+loss and of the metric in one plot. A run that is still training is drawn as far
+as it has come.
 
 examples:
   minibert compare runs/books runs/books-2 --out books.html
@@ -26,11 +26,11 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert compare RUN RUN [RUN ...] [--by NAME] [--out FILE] [--json]"
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; from 2 to 8 of them")
-    text = "what the curves of the page are drawn over (default: step)"
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run; give 2 to 8")
+    text = "horizontal axis of the curves on the page (default: step)"
     flags.add_flag(parser, "--by", text, choices=("step", "tokens", "minutes"))
     flags.add_flag(parser, "--out FILE", "the page to write, such as comparison.html")
     flags.add_switches(parser, json=flags.JSON)
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> None:
     from minibert.experiments.comparison import compare
 
     if arguments.by and not arguments.out:
-        raise InputError("--by is for the curves, which only a page has; name it with --out.")
+        raise InputError("--by is for the curves, which only a page has; name the page with --out.")
     if arguments.out:  # before the work
         require_folder(page_path(arguments.out).parent)
     comparison = compare(arguments.runs, arguments.by or "step")

@@ -3,15 +3,15 @@
 Turns text into token shards: a folder with every token as a number, about two
 bytes each, and the vocabulary. `minibert pretrain --shards` trains on it,
 however large it is, on any number of machines; each reads only what it needs.
-(`minibert pretrain CORPUS` does all of this by itself for a run of its own.)
+(`minibert pretrain CORPUS` does all of this by itself.)
 
-A large corpus is prepared by N jobs, wherever they run: each makes its --part
-I/N of the files, with about equal bytes and never a part of a file. A run on
-the folder with all parts gives the same bytes, whatever N was. A job that is
-started again leaves a finished part as it is.
+N jobs, on any machines, can prepare a large corpus: each makes its --part I/N
+of the files, about the same number of bytes, and never splits a file. Training
+gives the same bytes for any N. A job that is started again keeps a finished
+part.
 
-With --show it prints training instances, as the model meets them: two spans,
-masked words, and in braces what stood there.
+With --show it prints training instances as the model sees them: two spans, with
+masked words, and in braces the words that were there.
 
 examples:
   minibert data articles/ --vocab runs/books --out shards
@@ -61,7 +61,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert data [CORPUS ...] --out DIR [--vocab PATH] [--part I/N] [...]"
     add_corpus(parser)
@@ -71,14 +71,14 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("--cased", dest="lower_case", action="store_false", help=text)
     add_switches(parser, keep_accents=KEEP_ACCENTS, segmented=SEGMENTED)
     add_flag(parser, "--out DIR", "the folder to write, or to continue", required=True)
-    add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in a folder of its own in --out")
+    add_flag(parser, "--part I/N", "make only part I of N, such as 2/16, in its own folder in --out")
     add_layout(parser)
     add_column(parser)
     add_switches(parser, quiet=QUIET, json=JSON)
     group = parser.add_argument_group("training instances to look at")
     add_flag(group, "--show N", "number of instances to print", 0)
     add_flag(group, "--seq-length N", "tokens in each printed instance", 32)
-    text = "single spans, as pretrain --no-nsp has them"
+    text = "single spans, as with pretrain --no-nsp"
     group.add_argument("--no-nsp", dest="next_sentence", action="store_false", help=text)
     add_flag(group, "--seed N", "seed of the printed instances", 0)
 
@@ -108,11 +108,13 @@ def run(arguments: Namespace) -> None:
     part = Part.parse(arguments.part or "1/1")
     out = Path(arguments.out)
     if not 0 <= arguments.show <= MOST:
-        raise InputError(f"--show {arguments.show} is not a number of instances; give from 0 to {MOST:,}.")
+        raise InputError(
+            f"--show {arguments.show} is not a possible number of instances; give 0 to {MOST:,}."
+        )
     if arguments.seed < 0:
         raise InputError(f"--seed {arguments.seed} is negative; give 0 or more.")
     if arguments.show and part.parts > 1:
-        raise InputError(f"--show looks at whole shards; leave it out where --part {part} is made.")
+        raise InputError(f"--show needs whole shards; leave it out with --part {part}.")
     options = InstanceOptions(seq_length=arguments.seq_length, next_sentence=arguments.next_sentence)
     files = find_files(arguments.corpus or embedded_corpus())
     tokenizer = _tokenizer(arguments, part, out)
@@ -196,7 +198,7 @@ def _tokenizer(arguments: Namespace, part: Any, out: Path) -> Any:
 
 
 def _shown(out: Path, tokenizer: Any, options: Any, count: int, seed: int) -> Iterator[str]:
-    """Yield training instances as text: pieces, with what is to be predicted in braces behind them."""
+    """Yield training instances as text: pieces, with what is to be predicted in braces after them."""
     from minibert.data.instances import Instances
     from minibert.data.shards.joined import open_shards
 

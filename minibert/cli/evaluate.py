@@ -1,11 +1,11 @@
 """Measure a pre-training run, or a fine-tuned model on its task.
 
 Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
-on positions that show [MASK], and next-sentence accuracy. Beside the loss stand
-the unigram entropies of those targets and of the whole text, the best that a
-guess without context can do, and the loss with the words of the context
-shuffled. After fine-tuning: the official metrics of its task, with a 95%
-interval; several models are averaged, as in predict.
+on positions that show [MASK], and next-sentence accuracy. For comparison it
+gives the unigram entropies of those targets and of the whole text, the lowest
+loss without any context, and the loss with the words of the context shuffled. After
+fine-tuning: the official metrics of the task, with a 95% interval; several
+models are averaged, as in predict.
 
 examples:
   minibert evaluate --model runs/books
@@ -30,20 +30,24 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     text = "a run folder, RUN@STEP, or with CORPUS any Hugging Face BERT; repeat the flag for "
     text += "more fine-tuned models, which are averaged"
     flags.add_model(parser, text, action="append")
     masked = parser.add_argument_group("after pre-training")
-    text = "text to measure on; next sentences only where there are several documents of several sentences "
+    text = "text to evaluate on; next sentences only if it has several documents of several sentences "
     text += "(default: the held-out documents)"
     masked.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
-    flags.add_flag(masked, "--seq-length N", "tokens in a sequence (default: the run's longest, else 128)")
+    flags.add_flag(
+        masked, "--seq-length N", "tokens in a sequence (default: the longest of the run, else 128)"
+    )
     flags.add_flag(masked, "--targets N", f"[MASK]s to score (default: {TARGETS})")
     flags.add_layout(masked, None)
     flags.add_column(masked, None)
-    text = "instead, the loss of whole words in nats per byte, to compare models of different vocabularies"
+    text = (
+        "print the loss of whole words instead, in nats per byte, to compare models of different vocabularies"
+    )
     flags.add_switches(masked, per_byte=text)
     add_measured(parser.add_argument_group("after fine-tuning"), split=None)
     flags.add_engine(parser)
@@ -70,10 +74,10 @@ def run(arguments: Namespace) -> None:
         return
     model = next(path for path in arguments.model if not is_finetuned(path))
     if len(arguments.model) > 1:
-        raise InputError(f"{model} is not fine-tuned, so it can't be averaged with others; give it alone.")
-    _refuse(arguments, f"{model} is not fine-tuned", "data split task dtype")
+        raise InputError(f"'{model}' is not fine-tuned, so it can't be averaged with others; give it alone.")
+    _refuse(arguments, f"'{model}' is not fine-tuned", "data split task dtype")
     if arguments.per_byte:
-        _refuse(arguments, "--per-byte reads windows of its own", "seq_length targets")
+        _refuse(arguments, "--per-byte has its own windows", "seq_length targets")
     from minibert.pretraining.predict import evaluate, evaluate_words
     from minibert.pretraining.run import metrics_text
 
@@ -110,9 +114,11 @@ def _run_task(arguments: Namespace) -> None:
     from minibert.reports.results import measured_text
 
     if arguments.corpus:
-        what = f"{arguments.model[0]} holds a fine-tuned model, which is measured on its task"
-        raise InputError(f"{what} and not on {arguments.corpus[0]}; name a folder with --data, or nothing.")
-    _refuse(arguments, f"{arguments.model[0]} is fine-tuned", "per_byte seq_length targets layout column")
+        what = f"'{arguments.model[0]}' holds a fine-tuned model, which is measured on its task"
+        raise InputError(
+            f"{what} and not on '{arguments.corpus[0]}'; leave that out, or give the task's data with --data."
+        )
+    _refuse(arguments, f"'{arguments.model[0]}' is fine-tuned", "per_byte seq_length targets layout column")
     arguments.split = arguments.split or "dev"
     show = not (arguments.json or arguments.quiet)
     report = evaluate(arguments.model, **measured_as(arguments), show=show)

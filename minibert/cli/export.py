@@ -1,18 +1,18 @@
-"""Write a folder to hand on, with a model card; convert checkpoints.
+"""Write a folder to share, with a model card; convert checkpoints.
 
-Writes a BERT and all that belongs to it into a folder for others: weights,
-configuration, vocabulary, the task that it was fine-tuned for, and README.md, a
-model card in Hugging Face's form that is written from the run. Checkpoints,
-shards, and paths of this machine stay behind. MODEL is a run, or a folder with
+Writes a BERT into a folder that you can share: weights, configuration,
+vocabulary, the task that it was fine-tuned for, and README.md, a model card in
+Hugging Face's form that is written from the run. Checkpoints, shards and paths
+of this machine are left out. MODEL is a run, or a folder with
   config.json       and model.safetensors, or pytorch_model.bin: its pickle is
-                    read as data, nothing in it is run
+                    read as data, no code in it runs
   bert_config.json  and bert_model.ckpt.*, Google's checkpoint, read without
                     TensorFlow; each tensor's checksum is verified
 and may have any head: of pre-training, or for classes, tags, spans, choices.
-Says which tensors were missing, unused or changed. What was missing is not
-invented. A card of another author goes along as it is; in one that minibert
-wrote, only what it says of use is written anew. The folder --out appears whole
-or not at all.
+It lists the tensors that were missing, unused or changed, and invents none. A
+model card by another author is copied as it is; in one by minibert, only the
+instructions for use are rewritten. The folder --out is written completely or
+not at all.
 
 examples:
   minibert export --model runs/books --out books-bert
@@ -77,7 +77,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert export --model MODEL --out DIR [--dtype TYPE] [...]"
     add_model(parser, "a folder, RUN@STEP, or TensorFlow's DIR/bert_model.ckpt")
@@ -86,7 +86,7 @@ def add(parser: ArgumentParser) -> None:
         parser.add_argument(old, action=OldFormat, dest=SUPPRESS, help=SUPPRESS)
     dtypes = ("float32", "float16", "bfloat16")
     add_flag(parser, "--dtype TYPE", "float32, float16 or bfloat16", "float32", choices=dtypes)
-    text = "also write what sentence-transformers reads; a text is the mean of its tokens, or its [CLS]"
+    text = "also write files for sentence-transformers; a text is the mean of its tokens, or its [CLS]"
     add_flag(parser, "--sentence-transformers", text, choices=WRITTEN, dest="pool")
     text = "also write model.onnx, by transformers and PyTorch, and compare it with them in onnxruntime; the "
     add_switches(parser, onnx=text + "extra minibert-scratch[onnx] brings these")
@@ -143,7 +143,7 @@ def run(arguments: Namespace) -> None:
 
     if arguments.onnx and (pools_last or params.head.lstm or params.head.pool):
         what = "its last token, LSTMs or windows, which transformers does not know"
-        raise InputError(f"--onnx: the head of {source} reads {what}; leave it out.")
+        raise InputError(f"--onnx: the head of '{source}' reads {what}; leave it out.")
     head = _kind_of_head(params, missing)
     is_step = folder != weights.parent
     name = dest.resolve().name
@@ -198,7 +198,7 @@ def _check(arguments: Namespace, dest: Path) -> None:
     from minibert.hub.onnx import require_libraries
 
     if dest.exists() and (not dest.is_dir() or any(dest.iterdir())):
-        raise InputError(f"{dest} exists and is not empty; choose another --out.")
+        raise InputError(f"'{dest}' exists and is not empty; choose another --out.")
     require_folder(dest)
     if arguments.onnx:
         require_libraries()
@@ -209,11 +209,11 @@ def _add_card(beside: dict[str, bytes], folder: Path, about: Any, missing: list[
 
     What is handed on, an `Exported`, is completed by these files; `missing` are tensors that are not.
     """
-    from minibert.reports.card import CARD, is_own, model_card, renewed
+    from minibert.reports.card import CARD, is_minibert_card, model_card, renewed
     from minibert.tasks.stored import TaskFile
 
     before = beside.get(CARD, b"").decode(errors="replace")
-    if CARD in beside and not is_own(before):
+    if CARD in beside and not is_minibert_card(before):
         return
     if not about.pool and MODULES_FILE in beside:
         about = replace(about, pool="mean")
@@ -296,7 +296,7 @@ def _complete_tokenizer(files: dict[str, bytes], folder: Path) -> list[str]:
 
 
 def _text(facts: dict[str, Any], dest: Path) -> str:
-    """Return what was read and written, a line each, with what it is before it."""
+    """Return what was read and written, one line each, with what it is before it."""
     sizes = "layers {layers}, hidden size {hidden_size}, heads {heads}, vocabulary {vocab_size:,}"
     head = facts["head"]
     if facts["labels"]:

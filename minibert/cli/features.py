@@ -1,11 +1,11 @@
 """Write vectors of texts or of their tokens, from any layers.
 
-Writes what a BERT makes of every text, a line of --file or of the standard
-input: one vector for each, or for each of its tokens. A .npy file is one array
-with a row for each text; with --pool none a row for each token, and beside it
-NAME.cu_seqlens.npy says at which row each text begins. A .jsonl file has a line
-for each text. Of a folder of sentence-transformers the vectors are those that
-SentenceTransformer.encode makes, unless --pool or --layers asks for others.
+Writes the vectors that a BERT computes for texts, the lines of --file or of the
+standard input: one for each text, or one for each of its tokens. A .npy file is
+one array with a row for each text; with --pool none a row for each token, and
+NAME.cu_seqlens.npy beside it says at which row each text begins. A .jsonl file
+has a line for each text. For a folder of sentence-transformers the vectors are
+those of SentenceTransformer.encode, unless --pool or --layers asks for others.
 
 examples:
   minibert features --model runs/books --file questions.txt --out questions.npy
@@ -34,7 +34,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert features --model MODEL --out FILE [TEXT ... | --file FILE] [--layers N] [...]"
     # To argparse "-1" is a value and "-1,-2" a flag.
@@ -43,14 +43,14 @@ def add(parser: ArgumentParser) -> None:
     add_texts(parser)
     flags.renamed(parser, "--text", "--file")
     flags.add_flag(parser, "--out FILE", "a .npy or .jsonl file to write", required=True)
-    text = "the layers to put side by side: numbers separated by commas, 0 for the embeddings, -1 for the "
+    text = "the layers to concatenate: numbers separated by commas, 0 for the embeddings, -1 for the "
     flags.add_flag(parser, "--layers LAYERS", text + "last; or all; or embeddings", "-1")
-    text = f"what stands for a line: {either([pool.about for pool in POOLS.values()])}"
+    text = f"the vector of a line: {either([pool.about for pool in POOLS.values()])}"
     text += " (default: mean, or what a folder of sentence-transformers makes of the last layer)"
     flags.add_flag(parser, "--pool", text, choices=tuple(POOLS))
     flags.add_switches(parser, normalize="make each vector of length 1: products are then cosines")
     flags.add_switches(parser, pair="the first tab in each text stands between the two of a pair")
-    text = "longest sequence; longer lines are cut (default: the model's positions, or as such a folder says)"
+    text = "longest sequence; longer lines are cut (default: the model's positions, or what the folder says)"
     flags.add_flag(parser, "--max-length N", text)
     flags.add_switches(parser, quiet=flags.QUIET)
     flags.add_engine(parser)

@@ -5,9 +5,9 @@ Without TEXT every line of --file, or of the standard input, is a text; a line
 that can't be answered gets an empty answer and a message on the error stream,
 and the exit status is then 1.
 
-With --targets only these words are asked about. A word of k pieces, of
---targets or with --pieces, takes the place of k [MASK]s: its probability is the
-product of those of its pieces, filled in from left to right.
+With --targets it compares these words only. A word of k pieces, from --targets
+or with --pieces, takes the place of k [MASK]s: its probability is the product
+of those of its pieces, filled in from left to right.
 
 examples:
   minibert fill-mask --model runs/books "it came to [MASK]."
@@ -32,12 +32,12 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser, "a text with [MASK] in it, or more")
     add_flag(parser, "--top N", "guesses for each [MASK]", 5)
-    text = "ask about these words only, with commas between"
+    text = "compare these words only, separated by commas"
     parser.add_argument("--targets", metavar="WORDS", type=lambda words: words.split(","), help=text)
     add_flag(parser, "--pieces N", "most pieces of a guess", 1)
     add_engine(parser)
@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _lines(masks: Any, in_full: bool) -> Iterator[str]:
-    """Yield the guesses, a line each; where there are several [MASK]s, under their numbers."""
+    """Yield the guesses, one line each; where there are several [MASK]s, under their numbers."""
     for number, guesses in enumerate(masks, start=1):
         if len(masks) > 1:
             yield f"[MASK] {number}"

@@ -1,10 +1,11 @@
 """Teach a trained BERT a task: GLUE, SQuAD, NER, SWAG, your own.
 
-Fine-tunes a trained BERT for a task, as in the paper: one new output layer,
-everything trained together, measured on dev after every epoch, the best epoch
-kept. Leaves a folder that `transformers` loads, with report.html to look at.
-Several batch sizes, learning rates, numbers of epochs or restarts make a sweep
-of all their combinations, whose best run is kept in the run folder itself.
+Fine-tunes a trained BERT for a task, as in the paper: adds one output layer,
+trains everything together, evaluates on dev after every epoch and keeps the
+best epoch. The folder that it writes can be loaded by `transformers`, and has a
+report.html to look at. Several batch sizes, learning rates, numbers of epochs
+or restarts make a sweep of all their combinations; the run folder itself holds
+the best run.
 
 Progress goes to the error stream, the report to the standard output. Ctrl-C
 saves; --resume continues exactly where the run stopped, with the options it was
@@ -49,13 +50,13 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     words = "TASK --data DIR --model MODEL --out DIR [--lr RATES] [...]"
     parser.usage = f"minibert finetune {words}"
     recipes = f"recipes: 3 epochs, batches of 32, --lr 5e-05, except for\n{RECIPE_TABLE}\n{NARROW}"
     parser.epilog = f"tasks:\n{TASK_TABLE}\n\n{recipes}\n{accelerators.HELP}\n{parser.epilog}"
-    parser.add_argument("task", nargs="?", metavar="TASK", help="what to learn; see below")
+    parser.add_argument("task", nargs="?", metavar="TASK", help="the task; see below")
     options = FinetuneOptions
     group = parser.add_argument_group("the run")
     text = "a pre-training run or RUN@STEP, a Hugging Face BERT, or a fine-tuned model to train further"
@@ -70,14 +71,14 @@ def add(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("data")
     text = "folder of the task's official files, or of train, dev and test tables; or one table"
     flags.add_flag(group, "--data PATH", text)
-    text = "what is where in your own table: text, second, label (classify, multilabel, regress), words, "
+    text = "the columns of your own table: text, second, label (classify, multilabel, regress), words, "
     text += "tags (tag), question, context, answer, start (qa), id; COLUMN is a name or number. Also "
     text += "delimiter=';', header=no, layout=words where each word has a line and sentence=COLUMN where "
     text += "each has a row of a table, whose sentences are numbered there (tag). In the column "
     text += "label of multilabel stand names with | between them, in .jsonl a list. Repeat the flag for more"
     pair = partial(_pair, "NAME=COLUMN, such as text=review")
     flags.add_flag(group, "--column NAME=COLUMN", text, dest="columns", type=pair, action="append")
-    text = "learn together with another task of the same answers, whose train file is joined to this one's; "
+    text = "train together with another task of the same answers, whose train file is added to this one's; "
     text += "dev stays that of TASK alone. For rte, neutral and contradiction of mnli and snli are "
     text += "not_entailment. Repeat the flag for more"
     pair = partial(_pair, "TASK=DIR, such as snli=pairs")
@@ -120,27 +121,27 @@ def run(arguments: Namespace) -> None:
         needed = {"task": "TASK", "data": "--data", "model": "--model"}
         lacking = ", ".join(word for name, word in needed.items() if name not in given)
         if lacking:
-            raise InputError(
-                f"A new run also needs {lacking}; to go on with a run, give --resume and its --out."
-            )
+            raise InputError(f"A new run needs {lacking}; to resume a run, give --resume and its --out.")
         options = FinetuneOptions(**given)
     # Checked here and not by the options, which can't tell a default from the same value that was given.
     if "width" in given and not options.feature_based:
-        raise InputError("--width is that of the LSTMs of --feature-based; give that as well.")
+        raise InputError("--width sets the size of the LSTMs of --feature-based; give that as well.")
     no_effect_on_lstms = {
-        "span_weight": "which finds no spans",
-        "attention_dropout": "whose LSTMs do not attend",
+        "span_weight": "which predicts no spans",
+        "attention_dropout": "whose LSTMs have no attention",
     }
     for name, why in no_effect_on_lstms.items():
         if name in given and options.feature_based:
-            raise InputError(f"{flags.flag_of(name)} has no effect on --feature-based, {why}; leave it out.")
+            raise InputError(
+                f"{flags.flag_of(name)} has no effect with --feature-based, {why}; leave it out."
+            )
     out = Path(arguments.out)
     show = not arguments.quiet
     try:
         report = finetune(options, out, resume=arguments.resume, show=show, began=began)
     except KeyboardInterrupt:
         if show and (out / OPTIONS_FILE).exists():
-            say(f"Go on with: minibert finetune --resume --out {shlex.quote(str(out))}")
+            say(f"Resume with: minibert finetune --resume --out {shlex.quote(str(out))}")
         raise
     emit(json_text(report) if arguments.json else report_text(report))
 

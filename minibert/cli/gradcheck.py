@@ -4,8 +4,8 @@ Checks every operation of an engine, forward and backward, at awkward sizes: in
 float64 against the complex-step derivative of the reference, which is exact to
 rounding, and in float32 against float64. Prints a line for each operation,
 precision and size with its error, the bound and the verdict. Exit status 1 if
-one fails. With --html also a page: errors and bounds as a picture, with the
-line of the source of each operation.
+one fails. --html also writes a page: a plot of errors and bounds, with the
+source line of each operation.
 
 examples:
   minibert gradcheck
@@ -30,13 +30,13 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     text = "only this operation; repeat the flag for more (default: all)"
     add_flag(parser, "--operation NAME", text, action="append")
     add_flag(parser, "--dtype", "only this precision (default: both)", choices=("float64", "float32"))
     add_flag(parser, "--seed N", "seed of inputs and directions", 0)
-    add_flag(parser, "--html FILE", "write the sheet as a page, too")
+    add_flag(parser, "--html FILE", "also write the sheet as a page")
     text = "an engine to check; repeat the flag for more (default: auto)"
     add_engine(parser, default=None, action="append", help=text)
     add_switches(parser, json=JSON)

@@ -2,13 +2,12 @@
 
 Prints versions, cores, the matrix library, the engines, the tokenizer and the
 optional libraries; for one engine also its instruction set, its threads, and
-the machine's peak rate of floating-point operations with so many threads.
+the machine's peak rate of floating-point operations with that many threads.
 
-With --warm-up it compiles the loops of the engine numba and keeps the machine
-code, so that the first step of a run does not wait for it; what was compiled
-before is only read. Machine code is kept where Numba's NUMBA_CACHE_DIR says, or
-beside the package's own files or, where these can't be written to, in the
-user's cache folder.
+With --warm-up it compiles the loops of the engine numba in advance, so that the
+first step of a run need not wait; what is compiled already is only loaded. The
+machine code is stored where Numba's NUMBA_CACHE_DIR says, else beside the
+package's files or, if these can't be written to, in the user's cache folder.
 
 examples:
   minibert info
@@ -44,10 +43,10 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_engine(parser, device=False)
-    text = "compile the loops of the engine numba, in one precision or (both, the default)"
+    text = "compile the loops of the engine numba, for one precision or both (default: both)"
     add_flag(parser, "--warm-up", text, nargs="?", const="both", choices=("both", "float32", "float64"))
     add_switches(parser, json=JSON)
 
@@ -113,7 +112,7 @@ def information(engine: str = "auto", threads: int | None = None) -> dict[str, A
     engine : str, default "auto"
         The engine by name.
     threads : int, optional
-        Of the engine; one for each core when left out.
+        Number of threads of the engine; one for each core when left out.
 
     Returns
     -------

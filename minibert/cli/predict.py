@@ -3,8 +3,8 @@
 Predicts a split with a fine-tuned model and writes the task's official files
 (GLUE's for its server; predictions, n best and null odds of SQuAD), and every
 prediction as a line of JSON. Several models are averaged, as in the paper's
-ensembles. Where the split has labels, the official metrics are printed. A table
-of your own needs none; its texts stand beside the predictions.
+ensembles. If the split has labels, it prints the official metrics. Your own
+table needs no labels; its texts are written beside the predictions.
 
 examples:
   minibert predict --model runs/rte --data glue --split test --out submission
@@ -25,7 +25,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_model(parser, "a fine-tuned model; repeat the flag for more", action="append")
     add_flag(parser, "--out DIR", "folder for the files", required=True)

@@ -1,16 +1,16 @@
 """Train a BERT on text, or on the books in the package.
 
-Pre-trains a BERT as in the paper: guess masked words, tell whether one span
-follows another. It learns a vocabulary, writes the text as token shards,
-trains, measures itself on documents that were held out, and leaves a folder
-that `transformers` loads as it is. report.html in it shows the loss, the speed
-and what was decided, also while it trains; explorer.html, at the end, lets you
-type and see inside the model, unless that is large (see minibert show).
+Pre-trains a BERT as in the paper: to predict masked words, and whether one span
+of text follows another. It learns a vocabulary, writes the text as token
+shards, trains, evaluates the model on held-out documents, and leaves a folder
+that `transformers` can load. Its report.html shows the loss, the speed and the
+settings, during training as well; explorer.html, written at the end unless the
+model is large, lets you type and look inside the model (see minibert show).
 
 Progress goes to the error stream: losses (accuracies), speed, and its share of
 the machine's peak rate of floating-point operations. The report at the end goes
-to the standard output. Ctrl-C saves; --resume continues exactly where the run
-stopped, with the options it was started with.
+to the standard output. Ctrl-C saves the run; --resume continues exactly where
+it stopped, with the options it was started with.
 
 examples:
   minibert pretrain --minutes 8
@@ -73,7 +73,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert pretrain [CORPUS ... | --shards DIR] [--out DIR] [--size NAME] [...]"
     defaults = f"defaults by --size:\n{_recipe_table()}\n"

@@ -1,12 +1,13 @@
-"""Rerun the paper's ablations small: Tables 1, 5, 6, 7, 8, Figure 5.
+"""Rerun the paper's ablations, small: Tables 1, 5, 6, 7, 8, Figure 5.
 
 Pre-trains and fine-tunes what a table of the paper compares, at a declared
 scale and with several seeds, and judges each ordering that the paper reads from
 it: yes, no, undecided or at the floor, with its interval. The tables are
 printed, and written to tables.txt and index.html; results.jsonl has every
-result. What tables share is trained once, and the page has every table of the
-folder. The same command goes on where it was stopped, and runs only what is
-missing. A training that diverges is marked, and the exit status is 1.
+result. Trainings that tables share run once, and the page has every table of
+the folder. The same command, given again, continues where it was stopped and
+runs only what is missing. A training that diverges is marked, and the exit
+status is then 1.
 
 examples:
   minibert reproduce all --scale smoke --out runs/smoke
@@ -31,22 +32,22 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert reproduce TABLE [TABLE ...] --out DIR [--scale NAME] [--seeds N] [...]"
     text = f"{', '.join(NAMES)} or all"
     parser.add_argument("tables", nargs="+", choices=(*NAMES, "all"), metavar="TABLE", help=text)
     flags.add_flag(parser, "--out DIR", "folder of results and models", required=True)
-    text = "smoke: all in minutes, to see that it runs; laptop: a night; day: for many cores"
+    text = "smoke: minutes, to see that it runs; laptop: a night; day: a day on many cores"
     flags.add_flag(parser, "--scale", text, "smoke", choices=SIZES)
     flags.add_flag(parser, "--seeds N", "trainings of every cell (default: those of the scale)")
     text = "folder with the files of tasks, in glue, squad, ner, pairs or itself; tasks whose files are "
-    flags.add_flag(parser, "--data DIR", text + "missing are replaced by others, or are made")
+    flags.add_flag(parser, "--data DIR", text + "missing are replaced by others, or by made-up ones")
     text = "text to pre-train on, as pretrain reads it; repeat the flag for more (default: the books)"
     parser.add_argument("--text", metavar="CORPUS", action="append", default=[], help=text)
     text = "a trained BERT in place of the one that would be pre-trained (table1, table7)"
     flags.add_flag(parser, "--model MODEL", text)
-    flags.add_flag(parser, "--minutes N", "don't begin what would take longer", type=float)
+    flags.add_flag(parser, "--minutes N", "don't start trainings that would take longer", type=float)
     flags.add_switches(parser, quiet=flags.QUIET, json=flags.JSON)
 
 
@@ -84,10 +85,10 @@ def run(arguments: Namespace) -> int:
         raise InputError(f"--seeds {arguments.seeds} leaves nothing to train; give at least 1.")
     others = sorted(set(names) - {"table1", "table7"})
     if arguments.model and others:
-        what = f"--model stands for a pre-training, and {', '.join(others)} compares several"
+        what = f"--model takes the place of one pre-training, but {', '.join(others)} compares several"
         raise InputError(f"{what}; give it with table1 and table7 only.")
     if data and not Path(data).is_dir():
-        raise InputError(f"--data {data} is not a folder; name the one with the files of tasks.")
+        raise InputError(f"--data {data} is not a folder; name the folder with the files of the tasks.")
     plan = Plan(out, scale, data and Path(data), tuple(arguments.text), arguments.model)
     seeds = range(arguments.seeds or scale.seeds)
     tables = [TABLES[name] for name in names]
@@ -101,7 +102,7 @@ def run(arguments: Namespace) -> int:
         reproduce(plan, tables, seeds, minutes=arguments.minutes, show=not arguments.quiet, write=write)
     except KeyboardInterrupt:
         if not arguments.quiet:
-            say("The same command goes on where it was stopped.")
+            say("The same command continues where it was stopped.")
         raise
     asked = [table for table in judged if table.table.name in names]
     if arguments.json:

@@ -44,7 +44,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert score {squad,conll,glue} FILE [...]"
     kinds = parser.add_subparsers(prog="minibert score", metavar="KIND", required=True, help=SUPPRESS)
@@ -54,9 +54,9 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument("predictions", metavar="PREDICTIONS", help='JSON: {"id": "answer", ...}')
     text = 'JSON: {"id": how likely there is no answer, ...}; finds the best thresholds, too (2.0)'
     add_flag(parser, "--null-odds FILE", text)
-    text = "where the odds are above it, the prediction is that there is no answer (default: 1)"
+    text = "if the odds are above this, predict that there is no answer (default: 1)"
     add_flag(parser, "--threshold T", text, type=float)
-    text = "which version's rules to follow (default: auto, which looks at GOLD)"
+    text = "whose rules to follow (default: auto, recognised from GOLD)"
     parser.add_argument("--version", choices=squad.VERSIONS, default=squad.AUTO, help=text)
 
     about = """
@@ -134,7 +134,7 @@ def run_squad(arguments: Namespace) -> Scored:
         raise InputError("--threshold is for null odds; give their file with --null-odds as well.")
     threshold = 1.0 if arguments.threshold is None else arguments.threshold
     if math.isnan(threshold):
-        raise InputError("--threshold nan is not a number; give one to hold the null odds against.")
+        raise InputError("--threshold nan is not a number; give one to compare the null odds with.")
     questions: list[Any] = read(arguments.gold, listed=True)
     how: dict[str, Any] = {"advice": 'give an object {"id": ...}', "largest": LARGEST_WHOLE, "streams": True}
     predictions = read_json(arguments.predictions, **how)
@@ -190,9 +190,11 @@ def _tags_of_one(file: str) -> tuple[list[Any], list[Any]]:
             continue
         width = width or len(columns)
         if len(columns) < 2 or len(columns) != width:
-            widths = f"{counted(len(columns), 'column')} and not {max(2, width)}"
-            advice = "every line needs a word, more about it if you like, its gold tag and its predicted one."
-            raise InputError(f"{file}, line {number} has {widths}; {advice}")
+            widths = f"{counted(len(columns), 'column')}, not {max(2, width)}"
+            advice = (
+                "each line has a word, its gold tag and its predicted tag; more columns may stand between."
+            )
+            raise InputError(f"{widths}; {advice}", where=f"{file}, line {number}")
         sentences[-1].append(columns[-2:])
     filled = [sentence for sentence in sentences if sentence]
     if not filled:
@@ -302,7 +304,7 @@ def _submission(file: str, task: GlueTask) -> dict[str, float]:
         place = f"{file}, line {line}"
         if len(row) != 2:
             there = counted(len(row), "column")
-            raise InputError(f"{place} has {there}; give an index, a tab and a prediction.")
+            raise InputError(f"{there}; give an index, a tab and a prediction.", where=place)
         index, label = row
         if index in labels:
             problem = f"the index {index[:60]!r} has a prediction already"

@@ -1,13 +1,13 @@
-"""Tell how likely a pre-trained model finds texts.
+"""Score how likely texts are to a pre-trained model.
 
 Prints the pseudo-log-likelihood of a text in nats (Salazar et al. 2020): each
 piece is masked in turn, and the logarithms of the probabilities that the model
-gives to the right ones are added up. Less negative is likelier. Of a TEXT every
-word is shown, too, and its pieces where there are several. Of every line of
---file or of the standard input: the sum, the mean per piece, the
-pseudo-perplexity exp(-mean), and the text, with tabs between. A line that can't
+gives to the right ones are added up. Less negative is likelier. For a TEXT it
+also shows every word, and the pieces of words that have several. For every line
+of --file or of the standard input it prints the sum, the mean per piece, the
+pseudo-perplexity exp(-mean), and the text, separated by tabs. A line that can't
 be scored gets an empty answer and a message on the error stream, and the exit
-status is then 1. A model trained left to right is asked by the chain rule.
+status is then 1. A left-to-right model is scored by the chain rule.
 
 examples:
   minibert score-text --model runs/books "the whale swam." "the whale swum."
@@ -35,11 +35,11 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     add_model(parser, "a run folder, RUN@STEP, or a Hugging Face BERT")
     add_texts(parser)
-    text = "what is masked of a word of several pieces: one piece at a time, or also those to the right of it"
+    text = "how to mask words of several pieces: one piece at a time, or also the pieces to the right of it"
     add_flag(parser, "--within-word", text, "token", choices=("token", "l2r"))
     add_switches(parser, json="print one JSON object for each text instead", quiet=QUIET)
     add_engine(parser)

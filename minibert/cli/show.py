@@ -2,13 +2,13 @@
 
 Writes one HTML file with the whole model in it: vocabulary, weights, and a
 tokenizer and a forward pass in JavaScript. It needs no network and no Python;
-open it by a double click and type. It shows pieces, attention, hidden states,
+open it in a browser and type. It shows pieces, attention, hidden states,
 guesses at [MASK] after every layer, the answer of a fine-tuned model, and what
 changes when a head, a layer or a word is switched off. With several models,
-checkpoints of a run say, it has a slider over training.
+such as checkpoints of a run, it has a slider over training.
 
 Weights are rounded to float16, those of several models to 8 bits; the page says
-what that costs. What can't be held in 100 MB is refused.
+how much accuracy that costs. Models that need more than 100 MB are refused.
 
 examples:
   minibert show runs/books --out books.html
@@ -29,13 +29,13 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert show MODEL [MODEL ...] --out FILE [--text TEXT] [--int8] [...]"
-    text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need one shape and one vocabulary"
+    text = "a run folder, RUN@STEP, or a Hugging Face BERT; several need the same shape and vocabulary"
     parser.add_argument("models", nargs="+", metavar="MODEL", help=text)
     add_flag(parser, "--out FILE", "the .html file to write", required=True)
-    add_flag(parser, "--text TEXT", "what the page begins with (default: an example)")
+    add_flag(parser, "--text TEXT", "the text that the page begins with (default: an example)")
     add_flag(parser, "--text-pair TEXT", "the second text, or the context of a question")
     add_switches(parser, int8="keep 8 bits of a weight: half the size", json=JSON)
 

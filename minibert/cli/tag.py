@@ -24,7 +24,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert tag --model MODEL [TEXT ... | --file FILE] [--json] [...]"
     add_model(parser, "a model fine-tuned for ner or tag, feature-based or not")
@@ -54,8 +54,8 @@ def run(arguments: Namespace) -> None:
     texts = given_texts(arguments, "name it with --file FILE to tag its lines")
     model = open_model(arguments.model, arguments.engine, threads=arguments.threads)
     if model.task.kind != "tag":
-        trained = f"The model in {arguments.model} was fine-tuned for {model.task.name}"
-        raise InputError(f"{trained}, which tags no words; give one that was for ner or tag.")
+        trained = f"The model in '{arguments.model}' was fine-tuned for {model.task.name}"
+        raise InputError(f"{trained}, which tags no words; give one that was fine-tuned for ner or tag.")
     with limited_threads(arguments.threads, model.ops):
         for number, tagged in enumerate(tag_texts(model, texts)):
             if arguments.json:

@@ -1,8 +1,8 @@
-"""Cut text into pieces, with their ids and offsets.
+"""Split text into pieces, with their ids and offsets.
 
-Cuts text into WordPiece and shows each piece, its id, and where in the text it
-stands: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT, and
-each line of a file or of the standard input, is a text of its own.
+Splits text into WordPiece pieces and shows each piece, its id, and its place in
+the text: offset 3:7 is text[3:7] in Python, counted in characters. Each TEXT,
+and each line of a file or of the standard input, is a separate text.
 
 examples:
   minibert tokenize --vocab runs/books "It came to pass."
@@ -35,7 +35,7 @@ GROUP_BYTES = 1 << 20  # of lines that are encoded together
 PART = 1 << 16  # pieces that are printed together
 FIELDS = ("tokens", "ids", "token_type_ids", "offsets", "word_ids", "special_tokens_mask")  # of --json
 WIDTHS = (14, 6)  # at least, of pieces and ids: most texts then stand under the one header
-LONGEST_SHOWN = 60  # characters of the text behind one piece
+LONGEST_SHOWN = 60  # characters of the text after one piece
 LENIENT = ", or leave out --strict"
 
 
@@ -70,7 +70,7 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert tokenize [TEXT ...] --vocab PATH [--file FILE] [--json | --ids] [...]"
     text = "a vocab.txt or tokenizer.json, or a folder with one, whose tokenizer_config.json is used too"
@@ -90,9 +90,9 @@ def add(parser: ArgumentParser) -> None:
         help="keep case and accents, whatever the folder says",
     )
     add_switches(group, keep_accents=KEEP_ACCENTS)
-    text = "which original's rules to follow (default: the folder's, else google)"
+    text = "whose rules to follow (default: the folder's, else google)"
     add_flag(group, "--compat", text, choices=COMPAT)
-    add_flag(group, "--max-length N", "most ids of a text, [CLS] and [SEP] included")
+    add_flag(group, "--max-length N", "most ids of a text, including [CLS] and [SEP]")
     add_flag(group, "--truncation", "which text of a pair is cut", TRUNCATION[0], choices=TRUNCATION)
     add_flag(group, "--stride N", "make windows that share N pieces instead of cutting")
     add_switches(group, strict="stop at the first byte that is not UTF-8")
@@ -115,7 +115,9 @@ def run(arguments: Namespace) -> None:
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     if arguments.pair and len(arguments.texts) % 2:
-        raise InputError(f"--pair takes texts two by two, not {len(arguments.texts)}; give each its second.")
+        raise InputError(
+            f"--pair takes texts two by two, not {len(arguments.texts)}; give every first text a second one."
+        )
     options = text_rules(not arguments.lower_case, arguments.keep_accents)
     if arguments.compat:
         options = options | {"compat": arguments.compat}

@@ -40,13 +40,13 @@ def add(parser: ArgumentParser) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of this command.
+        Parser of this command.
     """
     parser.usage = "minibert vocab [CORPUS ...] (--out DIR | --report-on PATH) [--vocab-size N] [...]"
     flags.add_corpus(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     flags.add_flag(where, "--out DIR", "the folder to write into")
-    flags.add_flag(where, "--report-on PATH", "learn nothing; measure this vocabulary on the text")
+    flags.add_flag(where, "--report-on PATH", "measure this vocabulary on the text, and learn none")
     group = parser.add_argument_group("learning")
     for name, text in (
         ("vocab_size", "pieces to learn"),
@@ -63,7 +63,7 @@ def add(parser: ArgumentParser) -> None:
     group.add_argument("--cased", dest="lower_case", action="store_false", help="keep case and accents")
     flags.add_switches(group, keep_accents=flags.KEEP_ACCENTS, segmented=flags.SEGMENTED)
     group = parser.add_argument_group("text and report")
-    text = "share of the lines only measured on, rounded to one line in n; 0: learn from all, measure nothing"
+    text = "share of the lines held out for the report, rounded to one line in n; 0: learn from all of them"
     flags.add_flag(group, "--held-out SHARE", text, 0.02)
     flags.add_switches(group, no_comparison="don't learn by the other objective to compare with")
     flags.add_column(group)
@@ -92,8 +92,11 @@ def run(arguments: Namespace) -> None:
 
     given = [name for name in LEARNING if getattr(arguments, name) is not None]
     if given and arguments.report_on:
-        what = f"--report-on learns nothing, which {' and '.join(map(flags.flag_of, given))} would be for"
-        raise InputError(f"{what}; leave that out, or learn with --out.")
+        have = "has" if len(given) == 1 else "have"
+        what = (
+            f"--report-on learns no vocabulary, so {' and '.join(map(flags.flag_of, given))} {have} no effect"
+        )
+        raise InputError(f"{what}; leave that out, or learn one with --out.")
     for name in LEARNING.keys() - given:
         setattr(arguments, name, LEARNING[name])
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
@@ -108,7 +111,7 @@ def run(arguments: Namespace) -> None:
         basic, special = _rules_to_learn_by(arguments, rules)
     share = arguments.held_out
     if share and not 5e-10 <= share <= 0.5:
-        raise InputError(f"--held-out {share:g} is not a share to measure on; give 0, or from 5e-10 to 0.5.")
+        raise InputError(f"--held-out {share:g} is not a possible share; give 0, or from 5e-10 to 0.5.")
     marks = MarkCounts(basic)
     how = flags.given(arguments, "core strict threads column")
     how["special_tokens"] = special
@@ -147,12 +150,12 @@ def _require_free(out: Path) -> None:
     """Raise InputError when a vocabulary can't be written into a folder, or one is there that matters."""
     owners = [path.name for name in OWNERS for path in out.glob(name)]
     if owners:
-        what = f"{out} holds {owners[0]} of a model or of token shards"
-        raise InputError(f"{what}, to which its vocabulary belongs; choose another --out.")
+        what = f"'{out}' holds the {owners[0]} of a model or of token shards"
+        raise InputError(f"{what}, whose vocabulary would be replaced; choose another --out.")
     held = [name for name in WRITTEN if (out / name).exists()]
     if held:
         advice = "remove it, or choose another --out."
-        raise InputError(f"{out} holds a vocabulary already ({', '.join(held)}); {advice}")
+        raise InputError(f"'{out}' already holds a vocabulary ({', '.join(held)}); {advice}")
     require_folder(out)
 
 

@@ -1,14 +1,15 @@
-"""The error that says: what was given cannot be used. The core raises it, and all that stands on the core."""
+"""The error for input that can't be used. The core raises it, and everything that stands on the core."""
 
 from typing import Any
 
 
 class InputError(ValueError):
-    """Report that what was given can't be used: a file, an argument, a configuration.
+    """Report input that can't be used: a file, an argument, a configuration.
 
-    The message is a sentence for whoever calls from Python. It writes an argument as `name` in backticks or,
-    with its value, as name=value, which is what f"{name=}" makes. The same arguments are kept as data, so
-    that the command line can write flags in their place (`minibert/cli/shared/messages.py`); it exits with 2.
+    The message is a sentence for a caller from Python. It writes an argument as `name` in backticks or, with
+    its value, as name=value, which is what f"{name=}" makes; the name of a folder stands in quotation marks.
+    The arguments are also kept as data, so that the command line can write flags in their place
+    (`minibert/cli/shared/messages.py`). It exits with 2.
 
     Parameters
     ----------

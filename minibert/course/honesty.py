@@ -20,10 +20,22 @@ from minibert.model.ops import Ops
 PRIVATE = ("_dropout", "_dropout_backward", "_linear_backward", "_norm_backward", "_probability_mask")
 # What finds code, names or files while the program runs.
 REFUSED = (
-    "__builtins__ __class__ __closure__ __code__ __globals__ __import__ __mro__ __subclasses__ "
+    "__base__ __bases__ __builtins__ __class__ __closure__ __code__ __dict__ __func__ __getattribute__ "
+    "__globals__ __import__ __loader__ __mro__ __reduce__ __self__ __spec__ __subclasses__ __wrapped__ "
     "compile ctypes eval exec gc getattr globals importlib inspect linecache locals open os "
     "pathlib pickle setattr subprocess super sys vars"
 ).split()
+# The same as attributes of a library that has imported them, and what frames and functions tell of others.
+_INSIDE = frozenset(
+    "attrgetter builtins ctypes ctypeslib f_back f_builtins f_code f_globals f_locals gc gi_frame importlib "
+    "inspect linecache methodcaller os pathlib pickle subprocess sys tb_frame".split()
+)
+# The standard library's mathematics, and what it has for text and for collections.
+ALLOWED = frozenset(
+    "__future__ array bisect cmath collections copy dataclasses decimal enum fractions functools heapq "
+    "itertools json math numbers numpy operator random re statistics string struct textwrap time typing "
+    "unicodedata warnings".split()
+)
 # Modules of minibert that hold no answer.
 MODULES = ("minibert.base", "minibert.core.config", "minibert.core.ops.erf")
 
@@ -58,28 +70,57 @@ def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()
         tree = ast.parse(textwrap.dedent(source))
         if one is not function and _body(tree.body[0]) in routes.values():
             reasons[f"{one.__name__} is a route of the check."] = None
-        for reason in (*_refused(tree, name, alone), *_captured(one, tree)):
+        for reason in (*refused(tree, name, alone), *_captured(one, tree)):
             reasons[reason] = None
     return list(reasons)
 
 
-def _refused(tree: ast.AST, name: str, alone: tuple[str, ...]) -> Iterator[str]:
-    """Name what stands in the text and may not."""
+def is_allowed_import(name: str) -> bool:
+    """Tell whether an answer may import this whatever its chapter imports.
+
+    Parameters
+    ----------
+    name : str
+        Of a module, or of something in one.
+
+    Returns
+    -------
+    bool
+    """
+    root = name.partition(".")[0]
+    is_inside = _INSIDE & set(name.split("."))
+    return (root in ALLOWED and not is_inside) or name.startswith(MODULES)
+
+
+def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[str]:
+    """Name what stands in the text of an answer and may not.
+
+    Parameters
+    ----------
+    tree : AST
+    name : str
+        Of the answer.
+    alone : tuple of str, default ()
+        As of `honest`.
+
+    Yields
+    ------
+    str
+        A sentence.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield f"it defines a class, {node.name}."
         if isinstance(node, ast.Name) and node.id in REFUSED:
             yield f"it uses {node.id}."
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            modules = [one.name for one in node.names]
-            if isinstance(node, ast.ImportFrom):
-                modules = [node.module or ""]
-            for module in modules:
-                root = module.partition(".")[0]
-                if root in REFUSED or (root == "minibert" and not module.startswith(MODULES)):
-                    yield f"it imports {module}."
+        if isinstance(node, ast.Import):
+            yield from (f"it imports {one.name}." for one in node.names if not is_allowed_import(one.name))
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if not all(is_allowed_import(f"{module}.{one.name}") for one in node.names):
+                yield f"it imports {module}."
         if isinstance(node, ast.Attribute):
-            if node.attr in REFUSED and node.attr.startswith("__"):
+            if node.attr in _INSIDE or (node.attr in REFUSED and node.attr.startswith("__")):
                 yield f"it uses {node.attr}."
             own = isinstance(node.value, ast.Name) and node.value.id == "self"
             private = node.attr.startswith("_") and node.attr not in PRIVATE
@@ -119,6 +160,8 @@ def _is_reference(value: Any, depth: int) -> bool:
     if isinstance(value, type) and issubclass(value, Ops):
         return True
     module = getattr(value, "__module__", "") or ""
+    if module.startswith("minibert.course"):  # the routes of checks
+        return True
     if module.startswith("minibert.") and is_operation(getattr(value, "__name__", "")):
         return True
     if isinstance(value, ModuleType):

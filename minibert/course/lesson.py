@@ -16,6 +16,7 @@ from minibert.course import judging, mine
 from minibert.course.diagnosis import diagnose
 from minibert.course.exercises import Exercise, exercises, notebook_source
 from minibert.course.judging import OnSheet, Route, engine_of, is_on_sheet, is_operation
+from minibert.course.routes import ROUTES
 from minibert.course.running import Plain, Rejected, is_open, limits, refusing
 from minibert.course.showing import Claim, Guess, Sheet, Verdict, claim
 from minibert.model.ops import Ops
@@ -68,9 +69,12 @@ class Lesson:
         self.verdicts: list[Verdict] = []  # all so far, as of claims
         self.claims: list[Claim] = []
         self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
+        self.tools: dict[str, FunctionType] = {}  # of `mine.TOOLS` those that have passed
         self._set_aside = False  # whether mine.py holds what `keep` would lose
         try:
-            self.mine = mine.read()
+            for name, function in mine.read().items():
+                kept = self.mine if is_operation(name) else self.tools
+                kept[name] = function
         except InputError as error:
             self._set_aside = True
             print(f"{error} It stays as it is, and this notebook goes on without it.")
@@ -89,16 +93,18 @@ class Lesson:
         ----------
         function : function
             The reader's; with the name of an operation of `Ops` it joins `Mine` when it passes, and `mine.py`
-            is written at once. What it may be made of is said in `minibert.course.honesty`.
+            is written at once, as with a name of `mine.TOOLS`. What it may be made of is said in
+            `minibert.course.honesty`.
         seed : int, default None
             Repeats an earlier check, whose line names it; None: a fresh one.
         **route
-            How it is judged, the fields of `Route`; nothing where the gradient check knows the operation.
+            How it is judged, the fields of `Route`; nothing where the gradient check knows the operation, or
+            `minibert.course.routes` the function.
 
         Raises
         ------
         InputError
-            When the gradient check does not know the operation, and no route is given.
+            When neither knows the function, and no route is given.
         """
         name = function.__name__
         exercise = next((one for one in self.exercises if name in one.functions), None)
@@ -107,20 +113,24 @@ class Lesson:
             judge = Route(**route)
         elif is_on_sheet(name):
             judge = OnSheet()
+        elif name in ROUTES:
+            judge = ROUTES[name]
         else:
             raise InputError(f"{name} has no gradient check; give draw= and same_as=, law= or gradient_of=.")
         if seed is None:
             seed = secrets.randbelow(10**6)
         state, text = "open", "still to be written"
+        kept = self.mine if is_operation(name) else self.tools
+        is_kept = is_operation(name) or name in mine.TOOLS
         if not is_open(function):
-            self.mine.pop(name, None)
+            kept.pop(name, None)
             try:
                 with limits():
                     error, about = judge.judge(function, self.mine, seed)
                 how_near = f"error {error:.0e}" if error else "exact"
                 state, text = "passed", f"{how_near}, {about} (seed={seed})"
-                if is_operation(name):
-                    self.mine[name] = function
+                if is_kept:
+                    kept[name] = function
             except Rejected as wrong:
                 likely = ""
                 if not isinstance(wrong, Plain):
@@ -132,7 +142,7 @@ class Lesson:
         verdict = Verdict(number, name, state, text)
         self.verdicts.append(verdict)
         print(verdict)
-        if state == "passed" and is_operation(name):
+        if state == "passed" and is_kept:
             self._save()
 
     def passed(self, number: str) -> bool:
@@ -229,6 +239,26 @@ class Lesson:
         """
         return quick if QUICK else full
 
+    def tool(self, name: str) -> FunctionType | None:
+        """Return what the reader wrote in some chapter for the last run, and say whether it is there.
+
+        Parameters
+        ----------
+        name : str
+            One of `mine.TOOLS`.
+
+        Returns
+        -------
+        function
+            None where it has not passed: minibert's own has to stand in.
+        """
+        exercise = mine.TOOLS[name]
+        if name in self.tools:
+            print(f"{name}: yours, from exercise {exercise}.")
+        else:
+            print(f"{name}: minibert's own stands in, for exercise {exercise} is not in {mine.FILE}.")
+        return self.tools.get(name)
+
     def engine(self) -> Ops:
         """Make the reader's engine, and say which operations of pre-training minibert stands in for."""
         methods = self._complete()
@@ -266,7 +296,7 @@ class Lesson:
     def _save(self) -> bool:
         """Write what has passed, and tell whether it could be written."""
         try:
-            text = mine.text_of(self.mine)
+            text = mine.text_of(self.mine | self.tools)
         except InputError as error:
             print(f"{mine.FILE} is not written: {error}")
             return False

@@ -14,6 +14,15 @@ from minibert.base.files import read_bytes
 from minibert.course.judging import is_operation
 
 FILE = Path("mine.py")
+# What the last run uses beside operations, by the exercise that asks for it.
+TOOLS = {
+    "count_pairs": "01.2",
+    "gain": "01.3",
+    "pack": "02.4",
+    "mask_tokens": "03.3",
+    "learning_rate": "09.4",
+    "train_step": "10.2",
+}
 VERSION = "minibert course, version 1"
 _HEAD = f'"""Your engine, operation by operation. Each notebook adds what it asked for ({VERSION})."""'
 _SOURCE = "__course_source__"  # of functions that were read from a file, which may have changed since
@@ -25,7 +34,8 @@ def text_of(methods: dict[str, FunctionType]) -> str:
     Parameters
     ----------
     methods : dict of function
-        By the names of the operations, in the order in which they are to stand.
+        By the names of the operations, in the order in which they are to stand; those of `TOOLS` become
+        functions beside the engine.
 
     Returns
     -------
@@ -34,17 +44,22 @@ def text_of(methods: dict[str, FunctionType]) -> str:
         InputError.
     """
     needed: dict[str, str] = {"Ops": "from minibert.core.ops import Ops"}
-    for method in methods.values():
+    for name, method in methods.items():
         _collect(method, needed)
+        if not is_operation(name):
+            needed[name] = _source(method)
     imports = sorted({text for text in needed.values() if text.startswith(("import ", "from "))})
     others = [text for text in needed.values() if text not in imports]
     lines_of_imports = "\n".join(imports)
     head = f"{_HEAD}\n\n{lines_of_imports}"
     parts = ['class Mine(Ops):\n    name = "mine"']
-    for method in methods.values():
-        parts.append(textwrap.indent(_source(method), "    "))
+    tools = [name for name in methods if not is_operation(name)]
+    for name, method in methods.items():
+        if name not in tools:
+            parts.append(textwrap.indent(_source(method), "    "))
     engine = "\n\n".join(parts)
-    return "\n\n\n".join([head, *others, engine]) + "\n"
+    named = [f"TOOLS = dict({', '.join(f'{name}={name}' for name in tools)})"] if tools else []
+    return "\n\n\n".join([head, *others, engine, *named]) + "\n"
 
 
 def read() -> dict[str, FunctionType]:
@@ -53,7 +68,7 @@ def read() -> dict[str, FunctionType]:
     Returns
     -------
     dict of function
-        By the names of the operations; empty where there is no file, or no class `Mine` in it.
+        By the names of the operations and of `TOOLS`; empty where there is no file, or nothing of both in it.
 
     Raises
     ------
@@ -69,7 +84,7 @@ def read() -> dict[str, FunctionType]:
         if VERSION not in (ast.get_docstring(tree) or ""):
             raise InputError(f"it is not of {VERSION}")
         exec(compile(tree, str(FILE), "exec"), module)  # the reader's own code
-        methods = vars(module.get("Mine", SimpleNamespace()))
+        methods = vars(module.get("Mine", SimpleNamespace())) | dict(module.get("TOOLS", {}))
     except Exception as error:
         raise InputError(f"{FILE} can't be used: {type(error).__name__}: {error}.") from None
     for node in ast.walk(tree):
@@ -82,7 +97,7 @@ def read() -> dict[str, FunctionType]:
     return {
         name: method
         for name, method in methods.items()
-        if isinstance(method, FunctionType) and is_operation(name)
+        if isinstance(method, FunctionType) and (is_operation(name) or name in TOOLS)
     }
 
 
@@ -102,6 +117,8 @@ def _collect(function: FunctionType, needed: dict[str, str]) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             local.add(node.arg)
+        if isinstance(node, ast.FunctionDef):
+            local.add(node.name)
         if isinstance(node, ast.Name):
             used.add(node.id)
             if isinstance(node.ctx, ast.Store):

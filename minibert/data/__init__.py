@@ -1,4 +1,4 @@
 """From text to training instances: corpus readers, token shards, spans, pairs and masks.
 
-Beside them the readers of the official files of tasks, and of tables of one's own.
+Beside them the readers of the official files of tasks, and of custom tables.
 """

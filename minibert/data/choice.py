@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError
+from minibert.base.terminal import counted
 from minibert.data.lines import field_of, json_lines, shown, table_rows
 
 ENDINGS = [f"ending{i}" for i in range(4)]
@@ -50,14 +51,17 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
     _, header = next(table, (0, []))
     if missing := [name for name in SWAG[3:6] + ENDINGS if name not in header]:
         raise InputError(
-            f"{path} is not a file of SWAG: it lacks {shown(missing)}, "
+            f"{path} is not a file of SWAG: it has no column {shown(missing)}, "
             f"its header is {shown(header) or 'empty'}; SWAG's is {shown(SWAG)}."
         )
     examples = []
     for number, (line, row) in enumerate(table):
         where = f"{path}, line {line}"
         if len(row) != len(header):
-            raise InputError(f"{where} has {len(row)} and the header {len(header)} columns; fetch it again.")
+            message = (
+                f"{counted(len(row), 'column')} where the header has {len(header)}; fetch the file again."
+            )
+            raise InputError(message, where=where)
         cells = dict(zip(header, row, strict=True))
         endings = tuple(cells[name] for name in ENDINGS)
         label = None
@@ -69,7 +73,7 @@ def read_swag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
-    """Read HellaSwag's JSON Lines (Zellers et al. 2019), which stands in for SWAG.
+    """Read HellaSwag's JSON Lines (Zellers et al. 2019), which can replace SWAG.
 
     `ctx_b`, which may be "", begins the endings. The id counts lines from 0: `ind` occurs more than once.
 
@@ -99,7 +103,7 @@ def read_hellaswag(path: str | Path) -> list[ChoiceExample]:
 
 
 def read_copa(path: str | Path) -> list[ChoiceExample]:
-    """Read COPA (Roemmele et al. 2011) as SuperGLUE has it: which of two is a premise's cause, or effect.
+    """Read COPA (Roemmele et al. 2011) in SuperGLUE's format: the cause or effect of a premise.
 
     Parameters
     ----------
@@ -120,7 +124,8 @@ def read_copa(path: str | Path) -> list[ChoiceExample]:
     for where, item in _items(path):
         kind = field_of(item, "question", str, where)
         if kind not in _COPA_QUESTIONS:
-            raise InputError(f"{where} asks for {kind[:60]!r}, expected {' or '.join(_COPA_QUESTIONS)}.")
+            expected = " or ".join(_COPA_QUESTIONS)
+            raise InputError(f"'question' is {kind[:60]!r}, expected {expected}.", where=where)
         premise = field_of(item, "premise", str, where)
         context = f"{premise} {_COPA_QUESTIONS[kind]}"
         first = field_of(item, "choice1", str, where)
@@ -156,12 +161,13 @@ def read_commonsense_qa(path: str | Path) -> list[ChoiceExample]:
         endings = _strings(choices, "text", where)
         if len(letters) != len(endings) or len(set(letters)) < len(letters):
             raise InputError(
-                f"{where} has {len(endings)} answers under the letters {shown(letters)}; "
-                "every answer needs a letter of its own."
+                f"{len(endings)} answers have the letters {shown(letters)}; "
+                "every answer needs its own letter.",
+                where=where,
             )
         key = item.get("answerKey")
         if key not in (None, "", *letters):
-            raise InputError(f"{where}: the answer {key!r} is none of {shown(letters)}.")
+            raise InputError(f"the answer {key!r} is not one of {shown(letters)}.", where=where)
         label = letters.index(key) if key in letters else None
         id = field_of(item, "id", (str, int), where)
         examples.append(ChoiceExample(str(id), context, "", endings, label))
@@ -178,7 +184,7 @@ def _question_and_choices(item: dict[str, Any], where: str) -> tuple[str, dict[s
     context = field_of(question, "stem", str, where)
     listed = question.get("choices")
     if not isinstance(listed, list) or not all(isinstance(choice, dict) for choice in listed):
-        raise InputError(f"{where} has no list of objects 'choices'; check the file.")
+        raise InputError("'choices' is not a list of objects; check the file.", where=where)
     letters = [choice.get("label") for choice in listed]
     texts = [choice.get("text") for choice in listed]
     return context, {"label": letters, "text": texts}
@@ -192,7 +198,7 @@ def _items(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _some(examples: list[ChoiceExample], path: str | Path) -> list[ChoiceExample]:
     if not examples:
-        raise InputError(f"{path} holds no example; check the file.")
+        raise InputError(f"{path} has no examples; check the file.")
     return examples
 
 
@@ -200,14 +206,14 @@ def _strings(item: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = item.get(key)
     texts = value if isinstance(value, list) else []
     if len(texts) < 2 or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{where} has no list of texts {key!r}, two or more; check the file.")
+        raise InputError(f"{key!r} is not a list of two texts or more; check the file.", where=where)
     return tuple(texts)
 
 
 def _index(label: Any, endings: int, where: str) -> int | None:
-    """Return the number of an ending; None for "" and -1, which stand for an unknown one."""
+    """Return the number of an ending; None for "" and -1, which mean that it is unknown."""
     if label in ("", -1, "-1", None):
         return None
     if str(label) not in map(str, range(endings)):
-        raise InputError(f"{where}: the label {label!r} is not a number from 0 to {endings - 1}.")
+        raise InputError(f"the label {label!r} is not a number from 0 to {endings - 1}.", where=where)
     return int(label)

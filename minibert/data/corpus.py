@@ -1,4 +1,4 @@
-"""Text in any of several layouts, read as one stream of sentences with a mark between documents.
+"""Read text in any of several layouts as one stream of sentences, with a mark between documents.
 
 Next-sentence prediction and long spans need documents whose sentences are in order (section 3.1 and
 appendix A.2 of the paper). Files are read in pieces, so memory doesn't grow with a file, nor with a line.
@@ -22,7 +22,7 @@ from minibert.base.terminal import counted, some_of
 from minibert.data.documents import DOCUMENTS, format_of, text_of
 
 LAYOUTS = {
-    "auto": "found from the text of each file",
+    "auto": "recognised from the text of each file",
     "sentences": "one sentence a line, a blank line between documents",
     "paragraphs": "one paragraph a line, a blank line between documents",
     "prose": "paragraphs over several lines, two blank lines between documents",
@@ -34,15 +34,15 @@ FOLDER_SUFFIXES = (".txt", *(f".txt{packed}" for packed in PACKED))
 
 LINE_CHARACTERS = 1 << 16  # a longer line or paragraph is worked off in parts of this size
 SENTENCE_CHARACTERS = 1 << 12  # a longer "sentence" is cut: no sentence of the embedded books comes near it
-SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" tells the layout
+SNIFFED_CHARACTERS = 1 << 16  # the beginning from which "auto" recognises the layout
 WIDEST_PAGE = 120  # characters in the longest line of hard-wrapped prose
 CONTINUOUS_SENTENCES = 32  # of a document that a text without borders is cut into; 512 tokens or more
 HEADING_CHARACTERS = 400  # prose shorter than this before a gap is a heading, and stays with what follows
 
 # Where a sentence may end: its marks, closing quotes, then a space (none is written after 。！？), but not
-# before a word in lower case, another mark or the end. `stop` tells a lone full stop. Marks in a row stand or
-# fall together: only the first is tried, for from each one the whole row is run over. The pattern begins with
-# a class of characters, not with alternatives: `re` then runs over the text five times as fast.
+# before a word in lower case, another mark or the end. `stop` matches a single full stop. Of several
+# marks in a row only the first is tried, since the pattern runs over the whole row from there. The pattern
+# begins with a class of characters, not with alternatives: `re` is then five times as fast.
 _END = re.compile(
     r"""[.!?…؟۔।։።။។。！？](?<![.!?…؟۔।։።။។]{2})(?<![。！？]{2})
     (?>(?<=[。！？])[。！？]*[”’」』）]*\s* | (?<=\.)(?P<stop>)\s+ | [.!?…؟۔।։።။។]*+["'”’»)\]_*]*+\s+)
@@ -62,7 +62,7 @@ _NUMERAL = re.compile(r"(?:[IVXLCDM]+|\d+)\.\s*")  # "XII. The Fairy Tale": a nu
 
 
 def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Find the text files that names of files, folders and globs stand for.
+    """Find the text files that names of files, folders and globs refer to.
 
     Parameters
     ----------
@@ -106,18 +106,20 @@ def _files_of(path: Path) -> list[Path]:
         files = [file for file in _under(path) if file.name.lower().endswith(FOLDER_SUFFIXES)]
         if files:
             return sorted(files)
-        raise InputError(f"The folder {path} holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
+        raise InputError(f"The folder '{path}' holds no {', '.join(FOLDER_SUFFIXES)}; name its files.")
     if path.exists():
         raise InputError(f"{path} is a pipe or a device, and a corpus is read more than once; name a file.")
     matches = map(Path, glob.glob(str(path), recursive=True))
     files = sorted(match for match in matches if match.is_file())
     if files:
         return files
-    raise InputError(f"There is no file, folder or match for {path}; check the name of the corpus.")
+    raise InputError(
+        f"There is no file or folder '{path}', and nothing matches it; check the name of the corpus."
+    )
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    """Yield the files under a folder, links followed, but none hidden, no vocabulary and no folder twice."""
+    """Yield the files under a folder, also behind links, without hidden files, vocabularies or repeats."""
     seen = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         inside: dict[str, str] = {}  # the folders in this one: where they lead to, and their names
@@ -154,7 +156,7 @@ class SentenceStream:
     paths : str, Path or iterable of them
         What `find_files` takes.
     layout : str, default "auto"
-        How the files are written; "auto" tells it from the first 64 Ki characters of each file.
+        How the files are written; "auto" recognises it from the first 64 Ki characters of each file.
 
         - "sentences": one sentence a line, a blank line between documents (the format of Google's release).
         - "paragraphs": one paragraph a line, a blank line between documents.
@@ -176,7 +178,7 @@ class SentenceStream:
         than 120 characters, it is prose; else a title between blank lines makes it wikitext; else lines of
         one and a half sentences or more on average are paragraphs; else sentences.
     column : str, default "text"
-        Of JSON lines and tables, where the text is.
+        Key of JSON lines, or column of tables, that has the text.
 
     Attributes
     ----------
@@ -246,7 +248,7 @@ sentences = SentenceStream
 
 
 class EmptyCorpusError(InputError):
-    """There is no text where text was to be read."""
+    """Report that there is no text in a corpus."""
 
 
 def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
@@ -269,7 +271,7 @@ def empty_corpus(files: list[Path], what: str = "text") -> EmptyCorpusError:
 
 
 def sniff(head: str) -> str:
-    """Tell the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`.
+    """Recognise the layout of a file from its beginning; the rule is in the docstring of `SentenceStream`.
 
     Parameters
     ----------
@@ -304,7 +306,7 @@ def _is_title(before: str, line: str, after: str) -> bool:
 
 
 def layouts_text(files_by_layout: Mapping[str, int]) -> str:
-    """Return the layouts that "auto" found, of a `SentenceStream` that was read, as a sentence.
+    """Return a sentence about the layouts that "auto" recognised in a `SentenceStream` that was read.
 
     Parameters
     ----------
@@ -369,7 +371,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_border(text: str, begin: int, mark: int, end: int, lone_stop: bool) -> bool:
-    """Decide what `_END` leaves open about a match from `mark` to `end` in a sentence from `begin` on."""
+    """Decide whether a match of `_END` from `mark` to `end` ends the sentence that starts at `begin`."""
     if not "0" <= text[end] <= "Z":
         following = text[end : end + 8].lstrip(_OPENING)
         if following[:1].islower():
@@ -447,7 +449,7 @@ def _read_documents(pieces: Iterable[str]) -> Iterator[str | None]:
 
 
 def _cut_documents(stream: Iterator[str | None]) -> Iterator[str | None]:
-    """Yield sentences without the borders between their documents, and one after so many sentences."""
+    """Yield sentences with a border after every so many, in place of the borders between their documents."""
     sentences = (sentence for sentence in stream if sentence is not None)
     for number, sentence in enumerate(sentences):
         if number and number % CONTINUOUS_SENTENCES == 0:
@@ -464,7 +466,7 @@ _READERS: dict[str, Callable[[Iterator[str]], Iterator[str | None]]] = {
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield lines, runs of white space made one space; one of over LINE_CHARACTERS comes in parts."""
+    """Yield lines with single spaces for white space; lines of over LINE_CHARACTERS come in parts."""
     return (part for part, _ in _line_parts(pieces))
 
 

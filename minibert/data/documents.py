@@ -1,4 +1,4 @@
-"""Files that say where their documents begin and end, as text: JSON lines, tables, dumps of Wikipedia."""
+"""Read files that mark their documents themselves: JSON lines, tables, dumps of Wikipedia."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}  # what stands between the co
 
 
 def format_of(file: Path) -> str:
-    """Tell the format of a file by its suffix, whether it is compressed or not.
+    """Recognise the format of a file by its suffix, compressed or not.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def format_of(file: Path) -> str:
 def text_of(
     file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", tells: bool = False
 ) -> Iterator[bytes]:
-    """Yield text as `byte_pieces`; of other formats a paragraph a line, a blank one between documents.
+    """Yield text as `byte_pieces`; other formats as a paragraph per line, with blank lines between documents.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
     for number, row in table:
         if len(row) != len(header):
             raise InputError(
-                f"{file}, line {number} has {counted(len(row), 'column')} where the first row has "
-                f"{len(header)}; write a text with delimiters or line ends in it within quotation "
-                "marks, its own doubled, in all rows as CSV does, or give the texts as .jsonl."
+                f"{counted(len(row), 'column')} where the first row has {len(header)}; put texts with "
+                "delimiters or line ends in quotation marks, as CSV does, or give the texts as .jsonl.",
+                where=f"{file}, line {number}",
             )
         yield row[place]
 
@@ -118,7 +118,7 @@ def _cells(file: Path, column: str, progress: Progress) -> Iterator[str]:
 def _no_column(where: str, column: str, names: list[str]) -> InputError:
     flags = {name: f"column={name!r}" for name in names}
     near = did_you_mean(column, flags, "name the one that has the text with `column`.")
-    return InputError(f"{where} has no column {column!r}, but {shown(names)}; {near}")
+    return InputError(f"there is no column {column!r}, only {shown(names)}; {near}", where=where)
 
 
 def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
@@ -127,5 +127,7 @@ def _texts(file: Path, column: str, progress: Progress) -> Iterator[str]:
             raise _no_column(f"{file}, line {number}", column, list(row))
         text = row[column]
         if not isinstance(text, str | None):
-            raise InputError(f"{file}, line {number}: {column!r} is {short(text)}, expected a text or null.")
+            raise InputError(
+                f"{column!r} is {short(text)}, expected a text or null.", where=f"{file}, line {number}"
+            )
         yield text or ""

@@ -31,7 +31,7 @@ class TextExample(NamedTuple):
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Where a task of GLUE lies and what is in its files."""
+    """The folder and the files of a task of GLUE, and their columns."""
 
     name: str  # for the command line
     title: str  # as its makers write it, which is also the name of its folder
@@ -159,7 +159,7 @@ def read_file(task: str, file: str | Path) -> list[TextExample]:
 
 def _known(task: str) -> GlueTask:
     if task not in TASKS:
-        raise InputError(f"task={task!r} is none of GLUE's; choose from {', '.join(TASKS)}.")
+        raise InputError(f"task={task!r} is not one of GLUE's; choose from {', '.join(TASKS)}.")
     return TASKS[task]
 
 
@@ -173,11 +173,11 @@ def find_file(
     folder : Path
         Where to look first.
     names : tuple of str
-        Of the file, the first one that is there counts.
+        Possible names of the file; the first one that exists is taken.
     folders : tuple of str
-        Names of folders inside; case, hyphens and underscores don't count.
+        Names of folders inside; case, hyphens and underscores are ignored.
     title : str
-        Of the task, for errors, which say where its files are to be had.
+        Title of the task, for errors, which say where to get its files.
     task : str, optional
         Its name, where that is another one.
 
@@ -193,9 +193,7 @@ def find_file(
     """
     place = where_to_get(task or title)
     if not folder.is_dir():
-        raise InputError(
-            f"There is no folder {str(folder)!r}; name the one that holds the files of {title}{place}."
-        )
+        raise InputError(f"There is no folder '{folder}'; name the folder with the files of {title}{place}.")
     usual = {_squeezed(name) for name in folders}
     inside = sorted(child for child in folder.iterdir() if _squeezed(child.name) in usual)
     for parent, name, end in product((folder, *inside), names, ("", *PACKED)):
@@ -203,8 +201,8 @@ def find_file(
         if file.is_file():
             return file
     raise MissingFile(
-        f"There is no {' or '.join(names)} in {folder}, nor in a folder {' or '.join(folders)} inside it; "
-        f"name the folder that holds the files of {title}{place}."
+        f"There is no {' or '.join(names)} in '{folder}', nor in a folder {' or '.join(folders)} inside it; "
+        f"name the folder with the files of {title}{place}."
     )
 
 
@@ -222,9 +220,9 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
     if split != "test":
         wanted.append(spec.label)
     if missing := [name for name in wanted if name not in header]:
+        problem = f"it has no column {shown(missing)}, its header is {shown(header) or 'empty'}"
         raise InputError(
-            f"{file} is not the {split} file of {spec.title}: it lacks {shown(missing)}, its header is "
-            f"{shown(header) or 'empty'}; check task and folder."
+            f"{file} is not the {split} file of {spec.title}: {problem}; check the task and the folder."
         )
     ids = [name for name in spec.ids if name in header]
     if "index" in header:
@@ -240,8 +238,9 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
             continue
         if len(row) != len(header):
             raise InputError(
-                f"{where} has {counted(len(row), 'column')} between tabs and not the {len(header)} of "
-                f"{spec.title} ({shown(header)}); check the task and the folder, or fetch the file again."
+                f"{counted(len(row), 'column')} between tabs, not the {len(header)} of {spec.title} "
+                f"({shown(header)}); check the task and the folder, or fetch the file again.",
+                where=where,
             )
         cells = dict(zip(header, row, strict=True))
         id = "-".join(cells[name] for name in ids) or str(number)
@@ -264,7 +263,7 @@ def _examples(spec: GlueTask, file: Path, split: str) -> list[TextExample]:
 def label_in(
     text: str, labels: Mapping[str, str | None], scores: tuple[float, float], where: str, title: str = ""
 ) -> str | float | None:
-    """Return what a label stands for: one of `labels` or, where there are none, a score.
+    """Return the meaning of a label: one of `labels` or, if there are none, a score.
 
     Parameters
     ----------
@@ -277,7 +276,7 @@ def label_in(
     where : str
         The place in the file, with which an error begins.
     title : str, optional
-        Of the task, for the error.
+        Title of the task, for the error.
 
     Returns
     -------
@@ -304,4 +303,4 @@ def label_in(
     if title:
         label = f"label of {title}"
         check = "the task and the folder"
-    raise InputError(f"{where}: the {label} is {expected}, not {text[:60]!r}; check {check}.")
+    raise InputError(f"the {label} is {expected}, not {text[:60]!r}; check {check}.", where=where)

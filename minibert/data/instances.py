@@ -79,13 +79,13 @@ class InstanceOptions:
 
     @property
     def room(self) -> int:
-        """Tokens of text in a sequence, beside [CLS] and [SEP]."""
+        """The number of text tokens in a sequence, without [CLS] and [SEP]."""
         special = 3 if self.pairs else 2
         return self.seq_length - special
 
     @property
     def longest_sentence(self) -> int | None:
-        """Tokens beyond which a sentence counts as several; None: none does."""
+        """The number of tokens above which a sentence is split; None: never."""
         if self.pairs and self.seq_length < UNCUT:
             return self.room // 2
         return None
@@ -100,7 +100,7 @@ class InstanceOptions:
 
 
 class Position(NamedTuple):
-    """Where a stream of instances stands: the next one to come."""
+    """The position of a stream of instances: its next instance."""
 
     epoch: int
     block: int
@@ -112,7 +112,7 @@ BEGINNING = Position(0, 0, 0)
 
 @dataclass(frozen=True, eq=False)
 class DrawnBlock:
-    """The n instances of a block that are still to come: drawn, but not yet made from tokens."""
+    """The n remaining instances of a block: drawn, but not yet made from tokens."""
 
     spans: np.ndarray  # (N,5) int64, the fields of Spans, in the order of the text
     keys: np.ndarray  # (N,) uint64, the random key of each
@@ -190,7 +190,7 @@ class Instances:
             yield sequence, after
 
     def located(self, position: Position = BEGINNING) -> Iterator[tuple[Sequence, Position, Spans]]:
-        """Yield what `stream` does, each with where its spans lie among the tokens of the shards.
+        """Yield what `stream` yields, each with the positions of its spans in the shards.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class Instances:
                 yield sequence, after, spans
 
     def drawn_blocks(self, position: Position = BEGINNING) -> Iterator[DrawnBlock]:
-        """Yield the blocks from `position` on without end: where their instances lie, and in which order.
+        """Yield the blocks from `position` on, without end: their instances' positions and order.
 
         No token is read for it; `make` does that, for the instances that are wanted.
 
@@ -298,7 +298,7 @@ class Instances:
 
     # documents (d,) -> (N,5) int64, the fields of Spans; (N,) uint64
     def _draw_spans(self, epoch: int, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the instances of a block lie, by document, and the random key of each."""
+        """Return the positions of a block's instances, by document, and the random key of each."""
         options = self.options
         copy = epoch
         if options.dupe_factor:
@@ -324,7 +324,7 @@ class Instances:
         return block
 
     def _mask(self, block: Block, keys: np.ndarray) -> None:
-        """Choose what is to be predicted in each sequence of a block, and replace it."""
+        """Choose the tokens to predict in each sequence of a block, and mask them."""
         options = self.options
         # A share of all positions, [CLS] and [SEP] counted, rounded (half to even) as in the released code.
         lengths = np.diff(block.begins)
@@ -376,7 +376,7 @@ class Instances:
 def stream_slots(
     instances: Instances, position: Position, count: int, first: int, last: int
 ) -> Iterator[tuple[Sequence | None, Position]]:
-    """Yield the stream of instances with nothing but some slots of every batch made.
+    """Yield the stream of instances, but make only some slots of every batch.
 
     So several processes share a batch: together they make what one process would, the same byte for byte, and
     none reads the tokens of another.
@@ -458,7 +458,7 @@ def share_in_pairs(shards: TokenShards, documents: np.ndarray | None = None) -> 
 def split_documents(
     n_documents: int, held_out: float = 0.05, next_sentence: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divide documents into those to learn from and those to be measured on, whatever the seed of the run.
+    """Divide documents into training documents and held-out ones, always alike, whatever the seed of the run.
 
     The held-out ones lie evenly over the corpus (each 20th by default), so that every book has its share.
 
@@ -474,7 +474,7 @@ def split_documents(
     Returns
     -------
     (n,) int64
-        Numbers of the documents to learn from, ascending.
+        Numbers of the training documents, ascending.
     (m,) int64
         Numbers of those that are held out, ascending.
 
@@ -503,7 +503,7 @@ def _too_few_documents(n_documents: int, least: int, next_sentence: bool) -> Inp
         instead = ", or set next_sentence=False"
     return InputError(
         f"The text is {counted(n_documents, 'document')}, which is too few: "
-        f"{least} to learn from and {least} to hold out are needed{why}; "
+        f"{least} to train on and {least} to hold out are needed{why}; "
         "give more text (each text of a list, row of a table or line of JSON is one document), in plain text "
         "with blank lines between documents or layout='documents' where each line is a document, "
         f"layout='continuous' to have it cut into documents{instead}.",

@@ -62,7 +62,7 @@ def array_items(file: str | Path, names: tuple[str, ...]) -> Iterator[tuple[str,
 
 
 class _Text:
-    """The characters of a file from a place on, as many as have to be looked at."""
+    """The characters of a file from a place on, read as they are needed."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -72,7 +72,7 @@ class _Text:
         self.passed = 0  # characters that have left the buffer
 
     def peek(self) -> str:
-        """Return the next character that is no space; "" at the end of the file."""
+        """Return the next character that is not a space; "" at the end of the file."""
         while True:
             while self.place < len(self.buffer):
                 if self.buffer[self.place] not in " \t\n\r":
@@ -88,7 +88,7 @@ class _Text:
         self.place += 1
 
     def between(self, begin: str, end: str) -> Iterator[None]:
-        """Pass over two brackets and the commas between; yield wherever an item is to be passed over."""
+        """Skip two brackets and the commas between; yield before each item, for the caller to skip it."""
         self.expect(begin)
         if self.peek() != end:
             yield
@@ -116,13 +116,13 @@ class _Text:
                 ) from error
             except ValueError as error:
                 raise InputError(f"{self.file} is not JSON that can be read: {error}.") from error
-            # A number may go on behind the buffer: 1 | 2, 1. | 5, 1e | 9.
+            # A number may go on after the buffer: 1 | 2, 1. | 5, 1e | 9.
             if self.buffer[end : end + 1] not in ("", ".", "e", "E") or not self._more():
                 self.place = end
                 return value
 
     def _more(self) -> bool:
-        """Look twice as far ahead, so that decoding anew stays cheap; False at the end of the file."""
+        """Read twice as far ahead, so that decoding again stays cheap; False at the end of the file."""
         rest = self.buffer[self.place :]
         more = ""
         while len(more) < max(LOOKED_AHEAD, len(rest)) and (piece := next(self.pieces, "")):
@@ -133,7 +133,7 @@ class _Text:
         return more != ""
 
     def broken(self, expected: str) -> InputError:
-        """Return the error for anything else than what is expected here."""
+        """Return the error for a character that is not expected here."""
         character = self.peek()
         actual = repr(character) if character else "its end"
         return InputError(

@@ -29,7 +29,7 @@ class Block:
         self._begins: list[int] = self.begins.tolist()
 
     def predict(self, chosen: np.ndarray, visible: np.ndarray) -> None:
-        """Ask for the text at some places, where something else is shown from now on.
+        """Make the text at some places the targets, and replace it there.
 
         Parameters
         ----------
@@ -47,7 +47,7 @@ class Block:
         self.input_ids[rows] = visible
 
     def predict_next_tokens(self) -> None:
-        """Ask for the next token at every position but a sequence's last."""
+        """Make the next token the target of every position but a sequence's last."""
         is_asked = np.ones(len(self.input_ids), bool)
         is_asked[self.begins[1:] - 1] = False
         counts = np.diff(self.begins) - 1
@@ -80,7 +80,7 @@ class Block:
         )
 
     def freeze(self) -> None:
-        """Make the arrays read-only: sequences are views, and nobody should change a neighbour's tokens."""
+        """Make the arrays read-only, since sequences are views of shared arrays."""
         for array in (self.input_ids, self.token_type_ids, self.masked_positions, self.masked_labels):
             array.flags.writeable = False
 
@@ -111,8 +111,8 @@ def lay_out(shards: TokenShards, spans: np.ndarray, pairs: bool, tokenizer: Toke
     # A and B of each sequence in turn: how long, from where in the shards, to which row.
     part_length = spans[:, (1, 3)].ravel()
     part_source = spans[:, (0, 2)].ravel()
-    a_row = begins[:-1] + 1  # behind [CLS]
-    b_row = begins[:-1] + a_length + 2  # behind [CLS] A [SEP]
+    a_row = begins[:-1] + 1  # after [CLS]
+    b_row = begins[:-1] + a_length + 2  # after [CLS] A [SEP]
     part_row = np.stack([a_row, b_row], 1).ravel()
     rows = ranges(part_row, part_length)
     tokens = shards.tokens[ranges(part_source, part_length)]

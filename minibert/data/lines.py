@@ -1,4 +1,4 @@
-"""Files of rows, one line after another and each with its number: tables, quoted or not, and JSON lines."""
+"""Read files line by line, with line numbers: tables, quoted or not, and JSON lines."""
 
 import csv
 import re
@@ -153,7 +153,7 @@ def table_rows(
 
 
 def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
-    """Tell what stands between the columns of a table: as usual, unless its header shows another sign.
+    """Recognise the delimiter of a table: the usual one, unless its header shows another.
 
     In much of Europe spreadsheets write .csv with semicolons.
 
@@ -164,7 +164,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
     usual : str
         What its suffix stands for.
     names : iterable of str
-        Of the columns that are looked for: a header that is one of them has no delimiter in it.
+        Names of the columns that are looked for: a header that is one of them has no delimiter in it.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
 
 
 def other_delimiter(line: str, usual: str) -> str:
-    """Return the sign that parts a line, which has no delimiter as it is usual, as another one would.
+    """Return another delimiter that splits a line which does not have the usual one.
 
     Parameters
     ----------
@@ -213,8 +213,9 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
             row = next(reader, None)
         except csv.Error as error:
             raise InputError(
-                f"{file}, line {first}: {error}; a column that holds a delimiter, a line end or a quotation "
-                'mark is written within "…", its quotation marks doubled.'
+                f"{error}; a column that holds a delimiter, a line end or a quotation "
+                'mark is written within "…", its quotation marks doubled.',
+                where=f"{file}, line {first}",
             ) from error
         finally:
             csv.field_size_limit(limit)
@@ -225,7 +226,7 @@ def _quoted_rows(file: str | Path, lines: Iterable[str], delimiter: str) -> Iter
 
 
 def _quoting(file: str | Path, read: Callable[[], Iterator[tuple[int, str]]]) -> str:
-    """Tell how the columns of a table between tabs are quoted, which all of them together show.
+    """Recognise from all lines of a tab-separated table how its columns are quoted.
 
     Parameters
     ----------
@@ -283,13 +284,13 @@ def _between_tabs(file: str | Path, lines: Iterable[tuple[int, str]], quoting: s
 
 
 def _cells(line: str) -> list[str]:
-    """Cut a line at its tabs; a blank one has no cell."""
+    """Split a line at its tabs; a blank line has no cells."""
     text = line.rstrip("\r\n")
     return text.split("\t") if text else []
 
 
 def _is_whole(cell: str) -> bool:
-    """Tell whether a column has no quotation mark at its beginning, or is quoted as in CSV."""
+    """Return whether a column is unquoted, or quoted as in CSV."""
     return not cell.startswith('"') or _QUOTED.fullmatch(cell) is not None
 
 
@@ -328,11 +329,13 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
             value = parse_json(line)
         except ValueError as error:
             raise InputError(
-                f"{file}, line {number} is not JSON ({error}); one object a line is expected."
+                f"not JSON ({error}); each line has to be a JSON object.", where=f"{file}, line {number}"
             ) from error
         if not isinstance(value, dict):
             kind = type(value).__name__
-            raise InputError(f"{file}, line {number} is a JSON {kind}; one object a line is expected.")
+            raise InputError(
+                f"a JSON {kind}; each line has to be a JSON object.", where=f"{file}, line {number}"
+            )
         yield number, value
 
 
@@ -340,7 +343,7 @@ _NEEDED = object()
 
 
 def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, default: Any = _NEEDED) -> Any:
-    """Return `thing[key]`, of an object of JSON, if it is of the kind that is expected there.
+    """Return `thing[key]` of a JSON object, if it has the expected type.
 
     Parameters
     ----------
@@ -363,23 +366,26 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
     Raises
     ------
     InputError
-        When `thing` is no object, or the value is missing or of another kind.
+        When `thing` is not an object, or the value is missing or of another kind.
     """
     if not isinstance(thing, dict):
-        raise InputError(f"{where} is a JSON {type(thing).__name__}, expected an object with {key!r}.")
+        raise InputError(f"a JSON {type(thing).__name__}, expected an object with {key!r}.", where=where)
     value = thing.get(key)
     if value is None and default is not _NEEDED:
         return default
     if value is None:
-        raise InputError(f"{where} has no {key!r}, its keys are {shown(list(thing))}; check the layout.")
+        message = f"there is no {key!r}, the keys are {shown(list(thing))}; check the layout."
+        raise InputError(message, where=where)
     if not isinstance(value, kind):
         expected = kind[0] if isinstance(kind, tuple) else kind
-        raise InputError(f"{where}: {key!r} is of type {type(value).__name__}, expected {expected.__name__}.")
+        raise InputError(
+            f"{key!r} is of type {type(value).__name__}, expected {expected.__name__}.", where=where
+        )
     return value
 
 
 def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> float | None:
-    """Return the number that a text is, if it is a finite one in these bounds.
+    """Return the number that a text stands for, if it is finite and within bounds.
 
     Parameters
     ----------
@@ -401,7 +407,7 @@ def number_in(text: str, lowest: float = -LARGEST, highest: float = LARGEST) -> 
 
 
 def shown(header: list[str] | tuple[str, ...]) -> str:
-    """Format a header for an error: not too long, whatever stands there.
+    """Format a header for an error, shortened if it is long.
 
     Parameters
     ----------

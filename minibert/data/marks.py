@@ -1,4 +1,4 @@
-"""What the rules of a tokenizer do to a text in other scripts, in one sentence where they do much of it.
+"""Warn of what a tokenizer strips from a text in other scripts, if that is much.
 
 Uncased BERT strips accents by the rule that takes the nonspacing marks of a decomposed text away: the accent
 of "é", and so the vowel signs of Hindi and Thai, the tones of Vietnamese, the voicing of Japanese kana.
@@ -13,7 +13,7 @@ from minibert.tokenizer.unicode import NONSPACING, data, decompose, flags
 
 MUCH = 0.05  # share of the characters; of French 4% have an accent, of Hindi, Thai and Vietnamese 10 to 25%
 MOST = 1 << 24  # characters that are looked at
-LAST = 0x110000  # behind the last code point
+LAST = 0x110000  # after the last code point
 
 
 class MarkCounts:
@@ -31,7 +31,7 @@ class MarkCounts:
         self._example = ""
 
     def add(self, text: str) -> None:
-        """Count those of more text, until 16 Mi characters have been looked at.
+        """Count those of further text, until 16 Mi characters have been read.
 
         Parameters
         ----------
@@ -49,7 +49,7 @@ class MarkCounts:
             self._example = next(word for word in text.split() if _marked().search(word))[:20]
 
     def warn(self) -> None:
-        """Say what is stripped, where that is a considerable share of the text."""
+        """Warn of what is stripped, if that is a considerable share of the text."""
         if self._marked <= MUCH * self._characters:
             return
         share = self._marked / self._characters
@@ -63,7 +63,7 @@ class MarkCounts:
 
 @cache
 def _marked() -> re.Pattern[str]:
-    """Match a character that stripping accents takes away, or takes a mark from."""
+    """Match a character that stripping accents removes, or removes a mark from."""
     codes = {code for code in range(LAST) if flags(code) & NONSPACING}
     for code in data().decompositions:
         if any(map(_is_mark, decompose(chr(code)))):

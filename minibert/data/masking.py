@@ -1,4 +1,4 @@
-"""Which positions are to be predicted, and what stands there instead (section 3.1 of the paper, Table 8).
+"""Choose the positions to predict, and what the model sees there (section 3.1 of the paper, Table 8).
 
 Many sequences at once: N sequences with C candidate positions altogether, those that are not [CLS] or [SEP].
 """
@@ -123,7 +123,7 @@ def visible_tokens(
 
 # keys (N,)  sequence (C,)  position (C,) -> (C,) int64
 def _random_order(keys: np.ndarray, sequence: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Order candidates at random within their sequence, sequences as they were."""
+    """Shuffle candidates within each sequence, keeping the order of the sequences."""
     # Sequence, draw and position make one number; no two are equal, so every sort gives the same order.
     bits = draw(keys[sequence], CHOICE + position) >> (64 - DRAW_BITS)
     high = sequence.astype(np.uint64) << (DRAW_BITS + POSITION_BITS)

@@ -1,6 +1,6 @@
-"""CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word a line, its tag last.
+"""CoNLL-2003 named entities (Tjong Kim Sang and De Meulder 2003): one word per line, its tag last.
 
-The original files are tagged IOB1: an entity begins with I-, and with B- only directly behind another of the
+The original files are tagged IOB1: an entity begins with I-, and with B- only directly after another of the
 same type. What is learnt and scored is BIO: every entity begins with B-.
 """
 
@@ -27,7 +27,7 @@ class TaggedSentence(NamedTuple):
 def read(
     path: str | Path, words: int = 1, tags: int | None = -1, entities: bool = True
 ) -> list[TaggedSentence]:
-    """Read the sentences of a file with one word a line and a blank line between sentences.
+    """Read the sentences of a file with one word per line and a blank line between sentences.
 
     Columns stand between tabs, or between spaces in a line without tabs; a file of one column has words only.
     A line that begins with -DOCSTART- begins a document; a file without any is one document.
@@ -75,8 +75,9 @@ def read(
             continue
         if width and len(columns) != width:
             raise InputError(
-                f"{path}, line {line} has {counted(len(columns), 'column')} and the lines before have "
-                f"{width}; one word a line is expected, with its tag, and a blank line after each sentence."
+                f"{counted(len(columns), 'column')} where the lines before have {width}; "
+                "each line has one word with its tag, and a blank line ends each sentence.",
+                where=f"{path}, line {line}",
             )
         width = len(columns)
         tag = None
@@ -84,13 +85,13 @@ def read(
             tag = _column(columns, tags, path, line)
         if entities and tag is not None and not is_entity_tag(tag):
             raise InputError(
-                f"{path}, line {line}: the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; "
-                "check which column has the tags."
+                f"the tag {tag[:60]!r} is neither O nor B-TYPE nor I-TYPE; check which column has the tags.",
+                where=f"{path}, line {line}",
             )
         word = _column(columns, words, path, line)
         sentence.append((word, tag))
     if not sentences:
-        raise InputError(f"{path} holds no sentence; one word a line is expected.")
+        raise InputError("no sentence was found; each line has one word with its tag.", where=str(path))
     return sentences
 
 
@@ -106,7 +107,9 @@ def _tagged(sentence: list[tuple[str, Any]], document: int, entities: bool) -> T
 
 def _column(columns: list[str], number: int, path: Path, line: int) -> str:
     if not 1 <= abs(number) <= len(columns):
-        raise InputError(f"{path}, line {line} has no column {number}, only {len(columns)}; give another.")
+        raise InputError(
+            f"there is no column {number}, only {len(columns)}; give another.", where=f"{path}, line {line}"
+        )
     place = number - 1 if number > 0 else number
     return columns[place]
 
@@ -117,7 +120,7 @@ def is_entity_tag(tag: str) -> bool:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
@@ -127,7 +130,7 @@ def is_entity_tag(tag: str) -> bool:
 
 
 def to_bio(tags: Sequence[str]) -> Iterator[str]:
-    """Yield the tags of a sentence, in IOB1 or BIO, as BIO: an entity begins with B-, goes on with I-.
+    """Yield the tags of a sentence, in IOB1 or BIO, as BIO: an entity begins with B-, continues with I-.
 
     Parameters
     ----------

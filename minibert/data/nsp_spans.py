@@ -1,4 +1,4 @@
-"""Which tokens make a sequence: pairs of spans for next-sentence prediction, or contiguous spans.
+"""Choose the tokens of a sequence: pairs of spans for next-sentence prediction, or contiguous spans.
 
 Section 3.1 and appendix A.2 of the paper, with the habits of Google's create_pretraining_data.py that shape
 the data. A span is known by where it begins among all tokens and how long it is; nothing is copied here.
@@ -35,7 +35,7 @@ class Spans(NamedTuple):
 
 @dataclass
 class Borders:
-    """Where the sentences of a document end, remembered: random next spans come back to documents."""
+    """A cache of where the sentences of documents end, for random next spans."""
 
     shards: TokenShards
     longest: int | None = None  # a sentence of more tokens counts as several, of nearly equal lengths
@@ -43,7 +43,7 @@ class Borders:
     size: int = 0
 
     def __call__(self, document: int) -> tuple[int, Ends]:
-        """Return where a document begins among all tokens, and where its sentences end from there."""
+        """Return where a document begins among all tokens, and where its sentences end, relative to that."""
         known = self.known.get(document)
         if known is not None:
             return known
@@ -92,7 +92,7 @@ def cut_sentences(ends: np.ndarray, longest: int) -> np.ndarray:
 def contiguous_spans(
     begin: int, length: int, room: int, short_seq_prob: float, rng: Random
 ) -> Iterator[Spans]:
-    """Cut a document into spans of `room` tokens, now and then a shorter one; every token is in just one.
+    """Cut a document into spans of `room` tokens, some shorter; every token is in exactly one span.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def contiguous_spans(
     short_seq_prob : float
         The share of spans that have a random shorter length.
     rng : Random
-        Of the document, for all its draws.
+        Random numbers of the document, for all its draws.
 
     Yields
     ------
@@ -141,7 +141,7 @@ def span_pairs(
     short_seq_prob : float
         The share of pairs that have a random shorter target.
     rng : Random
-        Of the document, for all its draws.
+        Random numbers of the document, for all its draws.
 
     Yields
     ------
@@ -175,7 +175,7 @@ def span_pairs(
 
 
 def _other_document(document: int, documents: list[int], rng: Random) -> int:
-    """Draw one of `documents`, another than `document` unless none comes up in several draws."""
+    """Draw one of `documents`, a different one than `document` unless several draws fail."""
     for _ in range(DRAWS_OF_A_DOCUMENT):
         other = documents[int(rng.random() * len(documents))]
         if other != document:
@@ -220,7 +220,7 @@ def truncated(spans: Spans, room: int, rng: Random) -> Spans:
 
 
 def _target(room: int, short_seq_prob: float, rng: Random) -> int:
-    """Return how many tokens to gather: all there is room for, or with `short_seq_prob` from 2 to that."""
+    """Return how many tokens to gather: as many as fit or, with `short_seq_prob`, from 2 to that."""
     if rng.random() < short_seq_prob:
         return 2 + int(rng.random() * (room - 1))
     return room

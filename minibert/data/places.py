@@ -1,4 +1,4 @@
-"""Where the official files of tasks are to be had: minibert fetches nothing itself."""
+"""Where to get the official files of tasks: minibert downloads nothing itself."""
 
 _GLUE = "cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax qnli-dev stsb-similarity".split()
 # By the name of the task; the pages are those of its makers.
@@ -18,7 +18,7 @@ PLACES = {
 
 
 def where_to_get(task: str) -> str:
-    """Say where the files of a task are to be had, as the end of a sentence without its full stop.
+    """Say where to get the files of a task, as the end of a sentence without its full stop.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ def where_to_get(task: str) -> str:
     Returns
     -------
     str
-        "" for tasks whose makers have no page.
+        "" for tasks whose authors have no page.
 
     Examples
     --------
     >>> where_to_get("rte")
-    '; where there are none yet, get them from https://gluebenchmark.com/tasks (minibert fetches nothing)'
+    '; if you have none yet, get them from https://gluebenchmark.com/tasks (minibert downloads nothing)'
     """
     if task not in PLACES:
         return ""
-    return f"; where there are none yet, get them from {PLACES[task]} (minibert fetches nothing)"
+    return f"; if you have none yet, get them from {PLACES[task]} (minibert downloads nothing)"

@@ -83,13 +83,15 @@ def stream(path: str | Path, *, listed: bool = False) -> Iterator[Question]:
         where = f"{path}: article {number}"
         for question in article_questions(article, where, listed=listed):
             if question.id in ids:
-                raise InputError(f"{path}: two questions have the id {question.id!r}; give each its own.")
+                raise InputError(
+                    f"two questions have the id {question.id!r}; give each its own.", where=str(path)
+                )
             ids.add(question.id)
             if not listed and any(answer.start < 0 for answer in question.answers):
                 lost.append(question.id)
             yield question
     if not ids:
-        raise InputError(f"{path} holds no question; check the file.")
+        raise InputError(f"{path} has no questions; check the file.")
     if lost:
         warn(
             f"{path}: {len(lost):,} of {len(ids):,} questions have an answer that is not in the paragraph "
@@ -125,7 +127,7 @@ def article_questions(article: Any, where: str, *, listed: bool = False) -> Iter
         place = f"{where}, paragraph {n}"
         context = field_of(paragraph, "context", str, place)
         if not context.strip():
-            raise InputError(f"{place} has an empty context; every paragraph needs its text.")
+            raise InputError("the context is empty; every paragraph needs its text.", where=place)
         items = field_of(paragraph, "qas", list, place)
         for m, item in enumerate(items, 1):
             yield _question(item, context, title, f"{place}, question {m}", listed)
@@ -150,7 +152,7 @@ def _question(item: Any, context: str, title: str, where: str, listed: bool) -> 
 
 
 def locate(context: str, text: str, start: int) -> Answer:
-    """Return an answer as it stands in its paragraph at, or by the rule of `stream` about, a place.
+    """Return an answer as it stands in its paragraph at a place, or near it by the rule of `stream`.
 
     Parameters
     ----------
@@ -193,7 +195,7 @@ def locate(context: str, text: str, start: int) -> Answer:
 
 
 def _occurrences(context: str, begin: int, end: int, words: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield where some words stand within a part of a text, with any white space between them."""
+    """Yield the places of some words in a part of a text, with any white space between them."""
     # The part with one space between words, and where each character of that stands in the text.
     part = " ".join(context[begin:end].split())
     places: list[int] = []

@@ -1,4 +1,4 @@
-"""Other data in the place of tasks of GLUE whose files are hard to come by, with the labels of those tasks.
+"""Data that replace tasks of GLUE whose files are hard to get, with the labels of those tasks.
 
     quora    for QQP: pairs of the same questions, in the division of Wang et al. 2017 (BiMPM)
     snli     for MNLI: Bowman et al. 2015
@@ -24,7 +24,7 @@ STAYS_DEV = 5  # one in so many, where a dev file is divided
 
 
 class StandIn(NamedTuple):
-    """Data that take the place of a task of GLUE."""
+    """Data that can replace a task of GLUE."""
 
     task: str  # key of glue.TASKS
     folder: str
@@ -99,7 +99,7 @@ def divided(examples: Sequence[Any], split: str, text_of: Callable[[Any], str]) 
     Parameters
     ----------
     examples : sequence
-        Of the file.
+        Examples of the file.
     split : str
         "train" or "dev".
     text_of : callable
@@ -143,8 +143,8 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
     for number, (line, row) in enumerate(table):
         if len(row) != len(columns):
             raise InputError(
-                f"{file}, line {line} has {counted(len(row), 'column')} between tabs, "
-                f"expected {len(columns)}; check the folder."
+                f"{counted(len(row), 'column')} between tabs, expected {len(columns)}; check the folder.",
+                where=f"{file}, line {line}",
             )
         cells = {"id": str(number)} | dict(zip(columns, row, strict=True))
         label = label_in(cells["label"], spec.labels, (1.0, 5.0), f"{file}, line {line}")
@@ -157,7 +157,7 @@ def _examples(spec: StandIn, file: Path) -> list[TextExample]:
         if spec.damaged and "\ufffd" in first + second:
             damaged += 1
     if not examples:
-        raise InputError(f"{file} holds no example; check the file.")
+        raise InputError(f"{file} has no examples; check the file.")
     if dropped:
         warn(f"{file}: left out {counted(dropped, 'pair')} without a label.")
     if damaged:

@@ -41,10 +41,12 @@ SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
-    """A table has no column for a role, an argument of its reader; `header`: whether row 1 has names."""
+    """Report a table without the column of a role; `header`: whether row 1 has names."""
 
-    def __init__(self, message: str, role: str, path: Path, header: bool | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, role: str, path: Path, header: bool | None = None, where: str = ""
+    ) -> None:
+        super().__init__(message, where=where)
         self.role = role
         self.path = path
         self.header = header
@@ -121,7 +123,7 @@ def read_texts(
 
 
 def line_of(example: TextExample, path: str | Path, **options: Any) -> int | None:
-    """Return the line of an example that `read_texts` read, by reading the file once more.
+    """Return the line of an example that `read_texts` has read, by reading the file again.
 
     Parameters
     ----------
@@ -237,7 +239,7 @@ def _is_table(
 def _read_word_lines(
     path: Path, words: Column | None, tags: Column | None, labelled: bool
 ) -> list[TaggedSentence]:
-    """Read a file with a word a line, as `ner.read` does; its columns have numbers only."""
+    """Read a file with one word per line, as `ner.read` does; its columns have numbers only."""
     word_number = _number(1 if words is None else words)
     tag_number = _number(-1 if tags is None else tags)
     if word_number is None or tag_number is None:
@@ -256,13 +258,13 @@ def _sentence_a_row(
     for _, where, row in _records(path, {"words": words, "tags": tags}, delimiter, header, lists=True):
         words_in_row = _words(row["words"], where, words)
         if not words_in_row:
-            raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
+            raise InputError(f"the column {words!r} has no word; remove the row or fill it.", where=where)
         tags_in_row = None
         if tags is not None:
             tags_in_row = _words(row["tags"], where, tags, numbers=True)
             if len(tags_in_row) != len(words_in_row):
                 both = f"{counted(len(words_in_row), 'word')} and {counted(len(tags_in_row), 'tag')}"
-                raise InputError(f"{where} has {both}; give every word one.")
+                raise InputError(f"{both}; give every word one tag.", where=where)
         sentences.append(TaggedSentence(words_in_row, tags_in_row, len(sentences)))
         has_lists |= isinstance(row["words"], list)
     if len(sentences) > 1 and not has_lists and all(len(sentence.words) == 1 for sentence in sentences):
@@ -277,7 +279,7 @@ def _sentence_a_row(
 def _sentence_column(
     path: Path, delimiter: str | None, header: bool | None, others: tuple[Column | None, ...], as_words: bool
 ) -> Column | None:
-    """Return the column that numbers the sentences of a table with a word in each row, if one is named so.
+    """Return the column that numbers the sentences of a table with a word in each row, by its usual names.
 
     Unless the rows are known to be words (`as_words`), it has to be empty, or that of the row before, in some
     row: else each row is a sentence with a number of its own. Every row has at most one tag, then.
@@ -324,7 +326,7 @@ def _sentences_of_rows(
     delimiter: str | None,
     header: bool | None,
 ) -> list[TaggedSentence]:
-    """Read a table with a word in each row; blank rows and the column `sentence` part sentences."""
+    """Read a table with a word in each row; blank rows and the column `sentence` separate sentences."""
     columns = {"words": words, "tags": tags, "sentence": sentence}
     if suffix_of(path) in JSON_LINES and delimiter is None:
         records = _of_json(path, columns, lists=False)
@@ -356,7 +358,7 @@ def _sentences_of_rows(
         advice = "name the column that numbers them, columns={'sentence': 'NAME'}, "
         advice += "or put a blank row between them"
         raise InputError(
-            f"{path} has a word in each row, and nothing tells where its sentences end; {advice}."
+            f"{path} has a word in each row, and nothing says where its sentences end; {advice}."
         )
     if again is not None:
         number, line = again
@@ -380,12 +382,12 @@ def _word_and_tag(
     """Return the word in a row and its tag, None where there are none."""
     word = (row["words"] or "").strip()
     if not word:
-        raise InputError(f"{where}: the column {words!r} has no word; remove the row or fill it.")
+        raise InputError(f"the column {words!r} has no word; remove the row or fill it.", where=where)
     if tags is None:
         return word, None
     tag = (row["tags"] or "").strip()
     if not tag:
-        raise InputError(f"{where}: the column {tags!r} has no tag; give every word one.")
+        raise InputError(f"the column {tags!r} has no tag; give every word one.", where=where)
     return word, tag
 
 
@@ -441,7 +443,9 @@ def read_questions(
         name = row["id"]
         before = first_line.setdefault(name, line)
         if before != line:
-            raise InputError(f"{where}: the id {name[:60]!r} is that of line {before}; give each its own.")
+            raise InputError(
+                f"the id {name[:60]!r} is that of line {before}; give each its own.", where=where
+            )
         question_text = _text(row["question"], where, question)
         paragraph = _text(row["context"], where, context)
         answers: list[Answer] = []
@@ -456,7 +460,7 @@ def read_questions(
 def _records(
     path: Path, columns: Columns, delimiter: str | None, header: bool | None, lists: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield of every row the line, how errors name it, and wanted columns by role, None without a column.
+    """Yield the line of every row, its place for errors, and its cells by role, None without a column.
 
     With `lists` those of JSON Lines may be lists and objects, else all are strings.
     """
@@ -480,8 +484,11 @@ def _of_json(path: Path, columns: Columns, lists: bool) -> Records:
         row = {}
         for role, column in columns.items():
             if column is not None and column not in value:
-                message = f"{path}, line {line} has no {column!r}, its keys are {shown(list(value))}."
-                raise InputError(message) if number else MissingColumn(message, role, path)
+                message = f"there is no {column!r}, the keys are {shown(list(value))}."
+                where = f"{path}, line {line}"
+                if number:
+                    raise InputError(message, where=where)
+                raise MissingColumn(message, role, path, where=where)
             cell = None if column is None else value[column]
             as_it_is = cell is None or isinstance(cell, str) or (lists and isinstance(cell, list | dict))
             if as_it_is:
@@ -489,8 +496,8 @@ def _of_json(path: Path, columns: Columns, lists: bool) -> Records:
                 continue
             if not (isinstance(cell, int | float) and math.isfinite(cell)):
                 raise InputError(
-                    f"{path}, line {line}: the column {column!r} is {short(cell)}, "
-                    "expected a text or a number; correct it."
+                    f"the column {column!r} is {short(cell)}, expected a text or a number; correct it.",
+                    where=f"{path}, line {line}",
                 )
             row[role] = json.dumps(cell, ensure_ascii=False)
         yield line, row
@@ -520,21 +527,22 @@ def _of_table(
                 continue
         if len(row) != width:
             raise InputError(
-                f"{path}, line {line} has {counted(len(row), 'column')} and the first row has {width}; "
-                f"check the delimiter {delimiter!r}, and the quotation marks of columns that hold one."
+                f"{counted(len(row), 'column')} where the first row has {width}; "
+                f"check the delimiter {delimiter!r}, and the quotation marks around cells that contain it.",
+                where=f"{path}, line {line}",
             )
         yield line, {role: None if place is None else row[place] for role, place in places.items()}
 
 
 def _require_own_columns(path: Path, columns: Columns) -> None:
-    """Raise InputError when one column would be two things."""
+    """Raise InputError when two roles have the same column."""
     role_of: dict[Column, str] = {}
     for role, column in columns.items():
         if column is None:
             continue
         other = role_of.setdefault(column, role)
         if other != role:
-            raise InputError(f"{path}: {other} and {role} are one column; give each its own.")
+            raise InputError(f"{other} and {role} are the same column; give each its own.", where=str(path))
 
 
 def _place(
@@ -552,15 +560,17 @@ def _place(
     if number is not None and 1 <= abs(number) <= len(first):
         return number - 1 if number > 0 else len(first) + number
     there = f"its header is {shown(first)}" if header else f"it has {counted(len(first), 'column')}"
-    advice = "name a column or give its number, from 1."
+    advice = (
+        f"name the column of the {role}, such as columns={{{role!r}: 'NAME'}}, or give its number, from 1."
+    )
     if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
-        advice = f"its columns look parted by {other!r} and not {delimiter!r}: "
+        advice = f"its columns look separated by {other!r} and not {delimiter!r}: "
         advice += f"give columns={{'delimiter': {other!r}}}."
     raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
 
 
 def _number(column: Column) -> int | None:
-    """Return the number that a column is given by; None for a name."""
+    """Return the number of a column that is given by number; None for a name."""
     with suppress(ValueError):
         return int(column)
     return None
@@ -572,7 +582,7 @@ def _names(columns: Iterable[Column | None]) -> list[str]:
 
 
 def _delimiter(path: Path, delimiter: str | None, columns: Iterable[Column | None]) -> str:
-    """Return what stands between the columns of a table, as it is given or as suffix and header say.
+    """Return the delimiter of a table: the given one, or that of its suffix and header.
 
     The header is looked at where columns are given by name.
     """
@@ -587,25 +597,27 @@ def _delimiter(path: Path, delimiter: str | None, columns: Iterable[Column | Non
     if delimiter == r"\t":  # as a shell hands it on
         delimiter = "\t"
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise InputError(f"delimiter={delimiter!r} can't part columns; give one character, such as ';'.")
+        raise InputError(f"delimiter={delimiter!r} can't separate columns; give one character, such as ';'.")
     return delimiter
 
 
 def _text(cell: Any, where: str, column: Column) -> str:
     if not isinstance(cell, str) or not cell.strip():
-        raise InputError(f"{where}: the column {column!r} has no text; remove the row or fill it.")
+        raise InputError(f"the column {column!r} has no text; remove the row or fill it.", where=where)
     return cell
 
 
 def _label(cell: Any, where: str, column: Column, numeric: bool) -> str | float:
     if cell is None or not cell.strip():
-        raise InputError(f"{where}: the column {column!r} is empty; label every row, or remove the column.")
+        raise InputError(
+            f"the column {column!r} is empty; label every row, or remove the column.", where=where
+        )
     cell = cell.strip()
     if not numeric:
         return cell
     value = number_in(cell)
     if value is None:
-        raise InputError(f"{where}: the column {column!r} is {cell[:60]!r}, expected a number.")
+        raise InputError(f"the column {column!r} is {cell[:60]!r}, expected a number.", where=where)
     return value
 
 
@@ -617,41 +629,43 @@ def _several(cell: Any, where: str, column: Column, as_list: bool) -> tuple[str,
         is_proper = text[:1] + text[-1:] != "[]"  # a list written as text
     if not is_proper:
         wanted = 'a list such as ["sport", "art"]' if as_list else f"names with {SEPARATOR} between them"
-        raise InputError(f"{where}: the column {column!r} is {short(cell)}, expected {wanted}.")
+        raise InputError(f"the column {column!r} is {short(cell)}, expected {wanted}.", where=where)
     names = cell
     if not as_list:
         names = cell.split(SEPARATOR) if cell.strip() else []
     if not all(isinstance(name, str) and name.strip() and SEPARATOR not in name for name in names):
         raise InputError(
-            f"{where}: the column {column!r} is {short(cell)}, which holds something that is not a name; "
-            f"give names that are not empty and have no {SEPARATOR}."
+            f"the column {column!r} is {short(cell)}, which holds something that is not a name; "
+            f"give names that are not empty and have no {SEPARATOR}.",
+            where=where,
         )
     names = [name.strip() for name in names]
     if len(set(names)) < len(names):
-        raise InputError(f"{where}: the column {column!r} is {short(cell)}; name each label once.")
+        raise InputError(f"the column {column!r} is {short(cell)}; name each label once.", where=where)
     return tuple(sorted(names))
 
 
 def _words(cell: Any, where: str, column: Column | None, numbers: bool = False) -> tuple[str, ...]:
-    """Return the words in a cell, a text or a list; with `numbers` a list may be of whole ones."""
+    """Return the words in a cell, a text or a list; with `numbers`, a list may have whole numbers."""
     if isinstance(cell, list):
         if numbers and all(type(word) is int for word in cell):
             return tuple(map(str, cell))
         if not all(isinstance(word, str) and word.strip() for word in cell):
-            raise InputError(f"{where}: the list {column!r} holds something that is not a word.")
+            raise InputError(f"the list {column!r} holds something that is not a word.", where=where)
         return tuple(cell)
     if isinstance(cell, dict):
-        raise InputError(f"{where}: the column {column!r} is an object; give a text or a list of words.")
+        raise InputError(f"the column {column!r} is an object; give a text or a list of words.", where=where)
     if re.match(r"""\s*\[['"]""", cell or ""):  # as pandas writes a list or an array
         raise InputError(
-            f"{where}: the column {column!r} is a list written as text, {short(cell)}; write the table as "
-            "JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between."
+            f"the column {column!r} is a list written as text, {short(cell)}; write the table as "
+            "JSON Lines, df.to_json(path, orient='records', lines=True), or blanks between.",
+            where=where,
         )
     return tuple((cell or "").split())
 
 
 def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) -> list[Answer]:
-    """Return the answers that a cell holds: one, a list, or an object of texts and places.
+    """Return the answers in a cell: one, a list, or an object of texts and places.
 
     Parameters
     ----------
@@ -680,20 +694,20 @@ def answers_in(cell: Any, start: Any, context: str, where: str, column: Column) 
     if isinstance(cell, dict):  # the layout of Hugging Face's copies of SQuAD
         if "text" not in cell:
             keys = shown(list(cell))
-            raise InputError(f"{where}: the object {column!r} has no 'text', its keys are {keys}.")
+            raise InputError(f"the object {column!r} has no 'text', its keys are {keys}.", where=where)
         start = cell.get("answer_start")
         cell = cell.get("text")
     texts = cell
     if not isinstance(cell, list):
         texts = [] if cell is None else [cell]
     if not all(isinstance(text, str) for text in texts):
-        raise InputError(f"{where}: the list {column!r} holds something that is not a text.")
+        raise InputError(f"the list {column!r} holds something that is not a text.", where=where)
     starts = start
     if not isinstance(start, list):
         starts = [start] * len(texts)
     if len(starts) != len(texts):
         both = f"{counted(len(texts), 'answer')} and {counted(len(starts), 'place')}"
-        raise InputError(f"{where} has {both}; give each answer one.")
+        raise InputError(f"{both}; give each answer one.", where=where)
     answers = []
     for text, place in zip(texts, starts, strict=True):
         if text.strip():
@@ -708,9 +722,11 @@ def _answer(text: str, start: Any, context: str, where: str) -> Answer:
     else:
         number = _number(start) if isinstance(start, str | int) else None
         if number is None:
-            raise InputError(f"{where}: the place {start!r} of the answer is not a number of characters.")
+            raise InputError(f"the place {start!r} of the answer is not a number of characters.", where=where)
         answer = locate(context, text, number)
         place = f"at character {number} of its paragraph"
     if answer.start < 0:
-        raise InputError(f"{where}: the answer {text[:60]!r} does not stand {place}; correct one of them.")
+        raise InputError(
+            f"the answer {text[:60]!r} does not stand {place}; correct one of them.", where=where
+        )
     return answer

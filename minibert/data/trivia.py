@@ -76,8 +76,9 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
         questions += _of_item(item, documents, where, tokens)
     if absent and not present:
         raise InputError(
-            f"{path}: none of its {len(absent):,} documents is there, such as {absent[0]}; "
-            "unpack the evidence of TriviaQA and name its folder."
+            f"none of its {len(absent):,} documents is there, such as {absent[0]}; "
+            "unpack the evidence of TriviaQA and name its folder.",
+            where=str(path),
         )
     if absent:
         warn(
@@ -90,7 +91,7 @@ def read(path: str | Path, evidence: str | Path | None = None, tokens: int = TOK
 
 
 def _evidence_beside(path: Path) -> Path:
-    """Return where the documents of a file lie as TriviaQA is packed: beside it, or beside its folder."""
+    """Return the folder of a file's documents, beside the file or beside its folder."""
     home = path.resolve().parent
     if (home / "evidence").is_dir():
         return home / "evidence"
@@ -109,7 +110,7 @@ def _of_article(article: Any, where: str, tokens: int) -> Iterator[Question]:
 def _documents(item: Any, evidence: Path, where: str) -> Documents:
     """Return the documents of an item."""
     if not isinstance(item, dict) or not _PAGES.keys() & item.keys():
-        raise InputError(f"{where} has none of {', '.join(_PAGES)}; a file of TriviaQA is expected.")
+        raise InputError(f"none of {', '.join(_PAGES)} is there; expected a file of TriviaQA.", where=where)
     documents: Documents = {}
     for key, part in _PAGES.items():
         folder = evidence
@@ -118,16 +119,18 @@ def _documents(item: Any, evidence: Path, where: str) -> Documents:
         for page in _list(item, key):
             name = page.get("Filename") if isinstance(page, dict) else None
             if not isinstance(name, str) or not name:
-                raise InputError(f"{where} has a page without 'Filename'; fetch the file again.")
+                raise InputError("a page has no 'Filename'; fetch the file again.", where=where)
             if Path(name).is_absolute() or ".." in Path(name).parts:
-                raise InputError(f"{where} names the document {name!r} outside of {folder}; don't use it.")
+                raise InputError(
+                    f"the document {name!r} is outside of '{folder}'; don't use this file.", where=where
+                )
             title = str(page.get("Title", ""))
             documents[name] = title, folder / name
     return documents
 
 
 def _list(item: dict[str, Any], key: str) -> list[Any]:
-    """Return a list of an object, empty where there is none."""
+    """Return a list in an object; empty if there is none."""
     value = item.get(key)
     return value if isinstance(value, list) else []
 
@@ -138,7 +141,7 @@ def _of_item(item: dict[str, Any], documents: Documents, where: str, tokens: int
     text = field_of(item, "Question", str, where)
     answer = item.get("Answer")
     if not isinstance(answer, dict):
-        raise InputError(f"{where} has no 'Answer'; the test files of TriviaQA can't be trained on.")
+        raise InputError("there is no 'Answer'; the test files of TriviaQA can't be trained on.", where=where)
     names = [answer.get("Value")]
     for key in ("Aliases", "HumanAnswers", "NormalizedAliases"):
         names += _list(answer, key)
@@ -187,7 +190,7 @@ def first_tokens(pieces: Iterable[str], tokens: int) -> str:
 
 
 def find_answers(context: str, aliases: Iterable[str]) -> tuple[Answer, ...]:
-    """Return where each alias first stands in a text as whole words, whatever the case.
+    """Return the first place of each alias in a text, as whole words, ignoring case.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _STYLE = re.compile(r"''+|__[A-Z]+__|\([\s,;]*\)|(?<=\()[\s,;]+")  # and what te
 
 
 def articles(file: Path, progress: Callable[[int], None] | None = None, tells: bool = False) -> Iterator[str]:
-    """Yield the passages of each article, one a line; with `tells`, warn of articles that can't be parsed.
+    """Yield the passages of each article, one per line; with `tells`, warn of articles that can't be parsed.
 
     Redirects, disambiguations and pages that are not in namespace 0 are none.
 
@@ -57,7 +57,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
     Raises
     ------
     InputError
-        When mwparserfromhell is not installed, or the file can't be read or is no dump.
+        When mwparserfromhell is not installed, or the file can't be read or is not a dump.
     """
     try:
         from mwparserfromhell import parse
@@ -83,7 +83,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
 
 
 def _is_article(page: dict[str, str]) -> bool:
-    """Return whether a page is in namespace 0, of wikitext, no redirect and no disambiguation."""
+    """Return whether a page is an article of wikitext in namespace 0, not a redirect or disambiguation."""
     if page.get("ns", "0") != "0" or page.get("model", "wikitext") != "wikitext":
         return False
     if "redirect" in page or "(disambiguation)" in page.get("title", ""):
@@ -92,7 +92,7 @@ def _is_article(page: dict[str, str]) -> bool:
 
 
 def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, str]]:
-    """Yield each page, of its elements the last; add to `hidden` what files and categories are called."""
+    """Yield each page; add to `hidden` the names of the namespaces of files and categories."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.buffer_size = 1 << 14
@@ -144,7 +144,7 @@ def _pages(file: Path, hidden: set[str], progress: Any) -> Iterator[dict[str, st
 
 
 def _unclosed(text: str) -> int:
-    """Count brackets and tags that are not closed, or close nothing."""
+    """Count brackets and tags without their counterpart."""
     waiting = [""]  # what opened; "" is none, so that there is a last one
     lost = 0  # what closes nothing
     for bracket in _BRACKET.findall(text):
@@ -188,7 +188,7 @@ def passages(code: Any, hidden: set[str]) -> list[str]:
 
 
 def _flat(code: Any, hidden: set[str]) -> str:
-    """Return what a reader of the page sees in running text."""
+    """Return the running text that a reader of the page sees."""
     if not code:
         return ""
     return "".join(_seen(node, type(node).__name__, hidden) for node in code.nodes)

@@ -1,4 +1,4 @@
-"""How many floating-point operations BERT takes: those of its matrix products, a multiply-add being two.
+"""Count BERT's floating-point operations: those of its matrix products, a multiply-add being two.
 
 Only what has to be done counts: real tokens, no padding; of the last layer the rows that a head reads;
 vocabulary scores of masked positions only. What is computed a second time for backward does not count, nor

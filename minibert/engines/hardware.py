@@ -1,4 +1,4 @@
-"""What the machine has for an engine: threads, memory, instruction sets, and the speed that none exceeds."""
+"""Describe the machine for engines: threads, memory, instruction sets, and the peak speed."""
 
 import ctypes
 from contextlib import suppress
@@ -57,7 +57,7 @@ def rate_of_one_thread(isa: str, dtype: str) -> float:
 
 
 def peak(threads: int, dtype: str = "float32", seconds: float = 0.1, ops: Any = None) -> float | None:
-    """Measure how fast this machine multiplies and adds at most, a multiply-add counting as two operations.
+    """Measure this machine's peak rate of multiply-adds, each counted as two operations.
 
     That is its processor from registers, whichever engine computes; but where JAX computes on something else,
     all of its devices in matrix products.
@@ -149,7 +149,7 @@ def require_threads(threads: int | None) -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Let the C library keep what NumPy frees for the next array; return whether it can, as glibc does.
+    """Make the C library keep the memory that NumPy frees for the next array; return whether it can (glibc).
 
     Fresh pages for the large arrays that a training step makes and drops cost a sixth of its time.
     """
@@ -161,5 +161,5 @@ def keep_freed_memory() -> bool:
 
 
 def blas_libraries() -> list[dict[str, Any]]:
-    """Describe what NumPy multiplies matrices with: name, version, architecture and threads of each."""
+    """Describe NumPy's matrix libraries: name, version, architecture and threads of each."""
     return threadpoolctl.threadpool_info()

@@ -1,4 +1,4 @@
-"""Engines by name: what each is, in which precision it computes, how it is made, which is fastest here."""
+"""Engines by name: their precisions, how to make them, and which is fastest on this machine."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ _forced: dict[str, str | None] = {"device": None}  # the last argument of `force
 
 
 class _MissingEngine(InputError):
-    """What an engine needs is not installed."""
+    """Report that a requirement of an engine is not installed."""
 
 
 def _jax(threads: int, dtype: str, fsdp: bool = False, **extras: Any) -> Ops:
@@ -135,7 +135,7 @@ def choose(
     dtype: str = "float32",
     **extras: Any,
 ) -> tuple[Ops, str]:
-    """Make the engine that `create` makes, and say in a sentence which it is and why.
+    """Make the same engine as `create`; also return a sentence that says which it is and why.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def choose(
     if not able:
         raise InputError(f"{dtype=} is not one to compute in; use float32, bfloat16 or float64.", dtype=dtype)
     if name not in ("auto", *able):
-        message = f"{dtype=} is not one that engine={name!r} computes in; {', '.join(able)} can."
+        message = f"engine={name!r} does not compute in {dtype=}; choose from {', '.join(able)}."
         raise InputError(message, dtype=dtype, engine=name)
     options = {}
     for option, value in extras.items():
@@ -217,7 +217,7 @@ def _reason(trial: dict[str, float], missing: list[str]) -> str:
 
 
 def choose_for(options: Any, custom: Ops | None) -> tuple[Ops, str]:
-    """Make the engine that the options of a run name, unless the user brings one; say which it is.
+    """Make the engine that the options of a run name, unless the user passes one; return a sentence about it.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _trial(threads: int | None, dtype: str) -> dict[str, float]:
 
 
 def resolve_auto(options: Any) -> Any:
-    """Decide what the options of a run leave to this machine, before they are stored.
+    """Decide the options that depend on this machine, before they are stored.
 
     That is `dtype="auto"` and, where `engine="auto"` needs a trial of two engines, the faster one: a resumed
     run then computes as before.
@@ -285,10 +285,10 @@ def _require_meant(name: str, extras: dict[str, Any]) -> None:
     for option, value in given.items():
         engines = [engine for engine in TABLE if option in TABLE[engine].extras]
         if not engines:
-            raise TypeError(f"{option!r} is nothing that an engine can be told.")
+            raise TypeError(f"{option!r} is not an option of an engine.")
         if name not in engines:
             able = " or ".join(f"engine={engine!r}" for engine in engines)
-            message = f"{option}={value!r} is for {able}; leave it out or choose that."
+            message = f"{option}={value!r} is for {able}; leave it out, or choose that engine."
             raise InputError(message, **{option: value})
 
 
@@ -312,7 +312,7 @@ def _described(ops: Ops) -> str:
 
 
 def force_device(name: str | None) -> None:
-    """Let JAX, which has not begun yet, compute on a certain kind of device.
+    """Make JAX, which must not have started yet, compute on a certain kind of device.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def force_device(name: str | None) -> None:
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
-    """Make this process one of those that train together with JAX; nothing may have been computed with it.
+    """Join the processes that train together with JAX, which must not have computed anything yet.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 @contextmanager
 def abort_peers_on_error() -> Iterator[None]:
-    """Stop the other processes as well when the block, in which all of them compute together, fails in this.
+    """Stop the other processes too if this block, in which all compute together, fails in this one.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""How functions are run and batches come in, and the processes that train together.
+"""Runtimes: how an engine runs functions and lays out batches, and the processes that train together.
 
 On a host there is next to nothing to it: functions are called, batches are what they are, and one process is
 alone. An engine that compiles, that wants other shapes, or that spreads a batch over many devices carries a
@@ -23,7 +23,7 @@ class Runtime:
         return self.rank == 0
 
     def any_rank(self, flag: bool) -> bool:
-        """Tell whether a flag is set in any of the processes, all of which have to ask.
+        """Return whether a flag is set in any of the processes, all of which have to ask.
 
         Parameters
         ----------
@@ -38,7 +38,7 @@ class Runtime:
         return flag
 
     def barrier(self, where: str, alike: dict[str, Any] | None = None) -> None:
-        """Wait for the other processes to come here.
+        """Wait until the other processes reach this point.
 
         Parameters
         ----------
@@ -65,7 +65,7 @@ class Runtime:
         return batch
 
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
-        """Put what was computed from a prepared batch into the order of the batch as it was before.
+        """Put results for a prepared batch back into the order of the original batch.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Runtime:
         return np.asarray(values)
 
     def to_device(self, tree: Any) -> Any:
-        """Copy parameters, or any tree of arrays, to where they are computed with.
+        """Copy parameters, or any tree of arrays, to the device that computes.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: operation by operation, with what each computed and moved.
+"""Measure where the time of a run goes: by operation, with the arithmetic and the bytes of each.
 
 `watch` lays itself around the public operations of an engine, and around the kernels under them where there
 are any, and takes itself off again; an engine that is not watched pays nothing. Time is exclusive: what runs
@@ -122,7 +122,7 @@ class _Frame:
 
 
 class Trace:
-    """What was seen of an engine; made by `watch`."""
+    """The record of an engine's operations; made by `watch`."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], Row] = {}  # by operation and direction
@@ -137,11 +137,11 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """Return how long the engine was watched, or has been until now."""
+        """Return how long the engine was watched, until now if it still is."""
         return (self._ended or perf_counter()) - self._began
 
     def as_one(self, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function a row of its own, which takes in every operation it calls.
+        """Give a function its own row, which includes every operation that it calls.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class Trace:
         return lambda *args, **kwargs: self._timed((op, ""), partial(function, *args, **kwargs), None)
 
     def rows(self) -> list[Row]:
-        """List what took longest first; the last two rows are this trace and what is in no operation."""
+        """List the slowest operations first; the last two rows are this trace and all other time."""
         total = self.seconds
         rows = sorted(self._sums.values(), key=lambda row: -row.seconds)
         inside = sum(row.seconds for row in rows)
@@ -187,7 +187,9 @@ class Trace:
         if small:
             sums = {name: sum(getattr(row, name) for row in small) for name in SUMMED}
             others = Row(f"{len(small)} others, each under {SMALL:.1%}", **sums)
-            shown.insert(len(shown) - 2, others)  # the last two are what is no operation: `OUTSIDE`, `ITSELF`
+            shown.insert(
+                len(shown) - 2, others
+            )  # the last two are what is not an operation: `OUTSIDE`, `ITSELF`
         operations = sum(row.operations for row in rows)
         shown.append(Row("all", seconds=self.seconds, operations=operations, share=1.0))
         lines = [["op", "direction", "calls", "ms", "share", "GFLOP/s", "of peak", "GB/s"]]
@@ -254,7 +256,7 @@ class Trace:
             try:
                 operations = self._operations(name, given, result)
                 return operations, _moved(name, given, result, kernel, saves)
-            except KeyError:  # an argument goes by another name: a number less, but the run goes on
+            except KeyError:  # an argument goes by another name: a number less, but the run continues
                 return 0, 0
 
         @wraps(function)
@@ -322,7 +324,7 @@ class Trace:
         )
 
     def _note_step(self, op: str, began: float, ended: float) -> None:
-        """Let a step begin with its first operation and end with the update of the parameters."""
+        """Start a step with its first operation, and end it with the update of the parameters."""
         if self._step_began is None:
             self._step_began = began
         if op in KINDS:
@@ -358,7 +360,7 @@ class Trace:
 
 @contextmanager
 def watch(ops: Any) -> Iterator[Trace]:
-    """See what an engine does, from one thread, until the end of the block. No result changes by a bit.
+    """Watch an engine's operations on one thread until the end of the block. No result changes by a bit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One real step of a small BERT, by which two engines are compared on the machine at hand."""
+"""Time a real step of a small BERT, to compare two engines on this machine."""
 
 import time
 from typing import Any

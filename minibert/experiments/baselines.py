@@ -1,4 +1,4 @@
-"""The strongest trivial baseline of a task, for the metrics of models to be read beside.
+"""Compute the strongest trivial baseline of a task, to compare models with.
 
 Of a few rules the one that is best on dev by what is judged is taken, which favours it, and is meant to.
 """
@@ -28,7 +28,7 @@ def strongest(task: Task, train: Examples, dev: Examples, labels: Labels) -> tup
     task : Task
         Its kind says which rules are tried.
     train : sequence
-        Labelled examples, which the rules learn from.
+        Labelled examples, from which the rules are made.
     dev : sequence
         Labelled examples, to choose a rule by; not empty.
     labels : tuple of str
@@ -133,7 +133,7 @@ def _tags(train: Examples, dev: Examples, labels: Labels) -> Named:
 
 
 def _most_frequent(counts: Counter[str]) -> str:
-    """Return what is counted most often, of several the one that came first."""
+    """Return the most frequent item, of several the first."""
     return counts.most_common(1)[0][0]
 
 

@@ -1,4 +1,4 @@
-"""What an experiment consists of: pre-trainings, fine-tunings and baselines, each a cell with its result.
+"""The cells of an experiment: pre-trainings, fine-tunings and baselines, each with its result.
 
 A `Plan` lists the cells of some tables, each once and what others need first; `Cell.run` returns the result.
 """
@@ -61,13 +61,13 @@ class Cell(NamedTuple):
     kind: str  # "pre-training", "fine-tuning" or "baseline"
     settings: Callable[[], Mapping[str, Any]]  # what the result is a function of, once there is a text
     work: float  # floating-point operations, roughly
-    run: Callable[[bool], Result]  # tells how it goes, where it is asked to
+    run: Callable[[bool], Result]  # shows its progress if asked to
     needs: str = ""  # the cell that goes before
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What all cells of an experiment share."""
+    """The things that all cells of an experiment share."""
 
     out: Path
     scale: Scale
@@ -105,7 +105,7 @@ class Plan:
         if learnt != size:
             what = f"was learnt for {learnt} pieces, and the scale {self.scale.name} asks for {size}"
             advice = "choose another `out`, or remove that folder if nothing of it is to be kept."
-            raise InputError(f"The vocabulary in {there} {what}; {advice}")
+            raise InputError(f"The vocabulary in '{there}' {what}; {advice}")
         planned, files_of_part = plan_part(files, Part(), layout, tokenizer)
         if not finished_part(there, planned):
             stream = watched(sentences(files_of_part, layout), "writing shards", show)
@@ -138,7 +138,7 @@ class Plan:
         return PretrainOptions(**options).resolved()
 
     def folder(self, model: str, seed: int) -> Path:
-        """Return where a model is pre-trained.
+        """Return the folder of a pre-training.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class Plan:
         return config, zlib.crc32(np.asarray(params.flat).data)
 
     def brings(self, model: str) -> bool:
-        """Tell whether a row has the shape and vocabulary of the trained BERT that was given.
+        """Return whether a row has the shape and vocabulary of the trained BERT that was given.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Plan:
         return bool(self.model) and model in (BERT, UNTRAINED)
 
     def source(self, column: Column) -> Source | None:
-        """Return where a column's task is.
+        """Return the source of a column's task.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Plan:
         column : Column
             On what; one that is not `left_out`.
         seed : int
-            Of the fine-tuning, and of the pre-training that it starts from.
+            Seed of the fine-tuning, and of the pre-training that it starts from.
 
         Returns
         -------
@@ -228,7 +228,7 @@ class Plan:
         return FinetuneOptions(source.task, str(source.data), start, seed=seed, **options)
 
     def columns(self, table: Table) -> list[Column]:
-        """Return the columns of a table that there are files for; of those with the same files the first.
+        """Return the columns of a table whose files exist; of columns with the same files, the first.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class Plan:
         return [column for column in table.columns if column.name not in left_out]
 
     def left_out(self, table: Table) -> dict[str, str]:
-        """Say of the other columns why they are left out.
+        """Explain why the other columns are left out.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class Plan:
         Returns
         -------
         list of Cell
-            Each behind the one that it needs.
+            Each after the one that it needs.
         """
         by_name: dict[str, Cell] = {}
         for seed in seeds:
@@ -300,7 +300,7 @@ class Plan:
                 yield self._finetuning_cell(row, column, seed)
 
     def finetuning_name(self, row: Row, column: Column, seed: int) -> str:
-        """Name the cell of a fine-tuning by what makes it differ from others.
+        """Name the cell of a fine-tuning by its settings.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class Plan:
         return f"{self.row_name(row, column)}/{self._key(column)}/seed{seed}"
 
     def row_name(self, row: Row, column: Column) -> str:
-        """Name what of a fine-tuning is the row's, and how it is done.
+        """Name the row's part of a fine-tuning, and its method.
 
         Parameters
         ----------
@@ -336,7 +336,7 @@ class Plan:
         return name
 
     def baseline_name(self, column: Column) -> str:
-        """Name the cell of what needs no model.
+        """Name the cell of a baseline that needs no model.
 
         Parameters
         ----------
@@ -350,7 +350,7 @@ class Plan:
         return f"baseline/{self._key(column)}"
 
     def title(self, column: Column) -> str:
-        """Say what the examples of a column are.
+        """Describe the examples of a column.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class Plan:
         return source.key if source else column.task
 
     def _settings_of(self, model: str, seed: int) -> dict[str, Any]:
-        """Return what a pre-trained model is a function of: its options and its text, or the one given."""
+        """Return all that determines a pre-trained model: its options and its text, or the given model."""
         if self.brings(model):
             config, checksum = self.given
             return {"model": model, "given": checksum, "config": config.to_dict()}
@@ -438,7 +438,7 @@ class Plan:
         if self.brings(row.model):
             config, _ = self.given
             with naming(f"{row.title} on {column.title}"):
-                options.check_model(config.L, config.P, f"model={str(self.model)!r}")
+                options.check_model(config.L, config.P, str(self.model))
                 layers_of(options.feature_based or "last", config.L)
         folder = self.out / "cells" / name.replace("/", "-")
         submission = None
@@ -465,12 +465,12 @@ class Plan:
         half_length = (options.max_length or 128) // 2  # an example is taken to fill half of what may be read
         examples = min(options.train_examples or MOST, source.train)
         once = examples * encoder_operations(config, np.array([half_length]))
-        epochs: Any = options.resolved().epochs  # one number: a cell is no sweep
+        epochs: Any = options.resolved().epochs  # one number: a cell is not a sweep
         work = once * (1 + 3 * (epochs or 1))
         return Cell(name, "fine-tuning", settings, work, run, needs)
 
     def _baseline_cell(self, column: Column) -> Cell:
-        """Return the cell of what needs no model."""
+        """Return the cell of a baseline that needs no model."""
         options = self.finetuning(Row("", BERT), column._replace(finetuning={}), 0)
         source = self.source(column)
         settings = {
@@ -506,13 +506,13 @@ def pretraining_name(model: str, seed: int) -> str:
 
 
 def _settings(options: Any, *places: str) -> dict[str, Any]:
-    """Return what a training is a function of, without where its files are."""
+    """Return all that determines a training, without the places of its files."""
     free = RunOptions.FREE | RunOptions.MACHINE | set(places)
     return {name: value for name, value in asdict(options).items() if name not in free}
 
 
 def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
-    """Pre-train; of checkpoints on the way only those that Figure 5 looks at stay."""
+    """Pre-train, and keep only the checkpoints that Figure 5 needs."""
     stored = folder / "training.json"
     report = pretrain(options, folder, resume=stored.exists(), show=show)
     result: Result = {}
@@ -533,7 +533,7 @@ def _pretrained(options: PretrainOptions, folder: Path, show: bool) -> Result:
 def _finetuned(
     options: FinetuneOptions, folder: Path, with_test: bool, submission: Path | None, show: bool
 ) -> Result:
-    """Fine-tune, keep what the metric is computed from and GLUE's answers, and nothing else."""
+    """Fine-tune, and keep only the values of the metric and GLUE's answers."""
     options = options.resolved()  # at the recipe's rate, whatever the width: what the cell's settings say
     report = finetune(options, folder, resume=(folder / OPTIONS_FILE).exists(), show=show)
     model = open_model(folder)
@@ -552,7 +552,7 @@ def _finetuned(
 
 
 def _baseline(options: FinetuneOptions, with_test: bool) -> Result:
-    """Answer without a model; keep what the metric is computed from, and the name of the rule."""
+    """Predict without a model, and keep the values of the metric and the name of the rule."""
     task = registry.create(options.task, dict(options.columns))
     train, _ = read_examples(task, options)
     result: Result = {}

@@ -1,4 +1,4 @@
-"""Runs side by side: their curves, the options that differ, and how far apart their final metrics are."""
+"""Compare runs: their curves, the options that differ, and the differences of their final metrics."""
 
 import dataclasses
 import math
@@ -46,7 +46,7 @@ NO_LOSSES = (
 
 @dataclass(frozen=True)
 class Compared:
-    """A run, finished or on its way."""
+    """A run, finished or still training."""
 
     letter: str
     folder: Path
@@ -56,19 +56,19 @@ class Compared:
 
     @property
     def kind(self) -> str:
-        """Return what it was trained for; only runs of one kind have metrics in common."""
+        """Return the kind of the run; only runs of one kind have metrics in common."""
         if isinstance(self.options, FinetuneOptions):
             return f"fine-tuning for {self.options.task}"
         return "pre-training"
 
     # -> (n,2)
     def points(self, name: str, by: str) -> np.ndarray:
-        """Return what was recorded under a name, over steps, tokens or minutes.
+        """Return the values recorded under a name, over steps, tokens or minutes.
 
         Parameters
         ----------
         name : str
-            Of a metric, as `metrics.jsonl` has it.
+            Name of a metric, as `metrics.jsonl` has it.
         by : str
             "step", "tokens" or "minutes"; the latter two are interpolated between the steps that they were
             recorded at.
@@ -89,7 +89,7 @@ class Compared:
         return np.stack([reached / unit, values[:, 1]], 1)
 
     def length(self) -> dict[str, float | None]:
-        """Return how far it has come: steps, tokens and minutes; on its way, as far as was recorded."""
+        """Return its steps, tokens and minutes; of a run that is still training, those recorded so far."""
         if self.report:
             steps, tokens = self.report["steps"], self.report["tokens"]
             seconds = self.report["training_seconds"]
@@ -131,14 +131,14 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
         raise InputError(f"runs={str(Path(runs))!r} is one run; give a list of two or more.")
     paths = [Path(run) for run in runs]
     if not 2 <= len(paths) <= len(LETTERS):
-        raise InputError(f"{counted(len(paths), 'run')} can't be compared; name from 2 to {len(LETTERS)}.")
+        raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise InputError("A run is named twice; name different ones.")
     compared = [_read(letter, path) for letter, path in zip(LETTERS, paths, strict=False)]
     first, *others = compared
     for other in others:
         if first.kind != other.kind:
-            what = f"{first.folder} is a {first.kind} and {other.folder} a {other.kind}"
+            what = f"'{first.folder}' is a {first.kind} and '{other.folder}' a {other.kind}"
             raise InputError(f"{what}, whose metrics can't be compared; name runs of one kind and task.")
     return Comparison(compared, by)
 
@@ -146,19 +146,19 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
 def _read(letter: str, folder: Path) -> Compared:
     """Read one run; InputError where the folder holds none, or a whole sweep."""
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; name that of a run.", runs=str(folder))
+        raise InputError(f"'{folder}' is not a folder; name that of a run.", runs=str(folder))
     kinds: dict[str, Any] = {PRETRAINING_FILE: PretrainOptions, OPTIONS_FILE: FinetuneOptions}
     name = next((name for name in kinds if (folder / name).exists()), None)
     if name is None:
         advice = "name a folder that minibert pretrain or finetune has written."
-        what = f"{folder} holds no run (neither {' nor '.join(kinds)} is there)"
+        what = f"'{folder}' holds no run (neither {' nor '.join(kinds)} is there)"
         raise InputError(f"{what}; {advice}", runs=str(folder))
     options = kinds[name].load(folder / name)
     if name == OPTIONS_FILE:
         runs = options.resolved().runs()
         if len(runs) > 1:
             advice = f"name some of these, such as {folder / next(iter(runs))}."
-            raise InputError(f"{folder} holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
+            raise InputError(f"'{folder}' holds a sweep of {len(runs)} runs; {advice}", runs=str(folder))
     report = None
     if (folder / REPORT).exists():
         report = Run.open(folder).report
@@ -167,7 +167,7 @@ def _read(letter: str, folder: Path) -> Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found: `to_json`, `text` for a terminal and `write` for a browser."""
+    """The result of `compare`: `to_json`, `text` for a terminal and `write` for a browser."""
 
     runs: Sequence[Compared]
     by: str
@@ -193,7 +193,7 @@ class Comparison:
 
     @cached_property
     def figures(self) -> dict[str, dict[str, float | None]]:
-        """Final metrics of each run by its letter, None where it has none, and how long it was trained."""
+        """Final metrics of each run by its letter, None if it has none, and how long it was trained."""
         return {run.letter: self._measured(run) | run.length() for run in self.runs}
 
     def _measured(self, run: Compared) -> dict[str, float | None]:
@@ -209,7 +209,7 @@ class Comparison:
 
     @cached_property
     def paired(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Differences to the first run with their paired bootstrap intervals, and why some are missing."""
+        """Differences from the first run with their paired bootstrap intervals, and why some are missing."""
         if self.task is None:
             floors = {figures["floor"] for figures in self.figures.values()} - {None}
             return [], [NO_LOSSES if len(floors) <= 1 else OTHER_TARGETS]
@@ -252,17 +252,19 @@ class Comparison:
             raise InputError("it is not finished.")
         data = getattr(run.options, "data", "")
         if not Path(data).exists():
-            raise InputError(f"The data that it was fine-tuned on, {data}, are not there.")
+            raise InputError(f"The data that it was fine-tuned on, '{data}', are not there.")
         checksum = run.report.get("crc32", {}).get(DEV_PREDICTIONS)
         if checksum is None:
-            raise InputError(f"{run.folder} is of an earlier version, which kept no checksum of predictions.")
+            raise InputError(
+                f"'{run.folder}' is of an earlier version, which stored no checksum of predictions."
+            )
         require_intact(run.folder, {DEV_PREDICTIONS: checksum}, "put a copy of it back, if there is one.")
-        examples = asked_examples(task, run.folder, None, "dev", own=True)
+        examples = asked_examples(task, run.folder, None, "dev", same_task=True)
         predictions = stored_predictions(run.folder, len(examples))
         now = task.score(examples, predictions)[task.metric]
         then = run.report["scores"].get(task.metric, math.nan)
         if not abs(now - then) <= SAME:
-            raise InputError(f"the data of {run.folder} are no longer those that it was measured on.")
+            raise InputError(f"the data of '{run.folder}' are no longer those that it was measured on.")
         return examples, task.statistic(examples, predictions)
 
     def to_json(self) -> dict[str, Any]:
@@ -326,7 +328,7 @@ class Comparison:
         return sentences + notes
 
     def text(self) -> str:
-        """Write it for a terminal, within 80 columns."""
+        """Format it for a terminal, within 80 columns."""
         lines = []
         for run in self.runs:
             name = printable(str(run.folder))

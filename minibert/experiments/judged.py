@@ -1,4 +1,4 @@
-"""From results to what a table says: a mean with its interval for each row and column, and the verdicts."""
+"""From results to tables: a mean with its interval for each row and column, and the verdicts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from minibert.experiments.verdicts import NOT_RUN, Estimate, Judge, Outcomes, Tr
 
 
 class Judged(NamedTuple):
-    """A table with what was found."""
+    """A table with its results."""
 
     table: Table
     columns: list[Column]  # that there is data for
@@ -28,7 +28,7 @@ class Judged(NamedTuple):
     not_run: Sequence[tuple[Ordering, str]] = ()  # orderings without a verdict, and why
 
     def paper(self, ordering: Ordering) -> tuple[float, float] | None:
-        """Return what the paper has for a claim.
+        """Return the paper's figures for a claim.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Judged(NamedTuple):
         return f"Average of {', '.join(names)}: {', '.join(averages)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return estimates, baselines and verdicts for JSON; what is infinite with one seed is null."""
+        """Return estimates, baselines and verdicts for JSON, with null for what is infinite with one seed."""
         cells = []
         for (row, column), estimate in self.estimates.items():
             cells.append({"row": row, "column": column, **estimate._asdict()})
@@ -90,7 +90,7 @@ class Judged(NamedTuple):
 
 
 def _finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with None in place of what is infinite, for which JSON has no number."""
+    """Return fields with None for infinite numbers, which JSON lacks."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in fields.items()
@@ -138,7 +138,7 @@ def judge_all(plan: Plan, asked: Sequence[Table], results: Results, seeds: Seque
 
 
 def _marks_of(plan: Plan, table: Table) -> set[str]:
-    """Return the parts of names of cells that tell of a table: its rows, and the examples of its columns."""
+    """Return the parts of cell names that belong to a table: its rows, and the examples of its columns."""
     marks = set[str]()
     for column in table.columns:
         marks.update(plan.row_name(row, column) for row in table.rows)
@@ -147,7 +147,7 @@ def _marks_of(plan: Plan, table: Table) -> set[str]:
 
 
 def judge(plan: Plan, table: Table, results: Results, seeds: Sequence[int]) -> Judged:
-    """Compute what a table says from the cells that there are.
+    """Compute a table from the cells that exist.
 
     Held-out text is judged by minus the loss in nats, so that more is better; its estimates are perplexities.
 
@@ -236,12 +236,12 @@ def _lacking(judged: Judged, ordering: Ordering) -> str:
 
 
 def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Results) -> Trainings:
-    """Collect what tells how much seeds change a column: the rows of all tables that have it."""
+    """Collect the rows of all tables that have a column, to estimate its variation over seeds."""
     apart = judged._replace(failed={}, baselines={})  # what other tables' rows lack is not this one's to tell
     pool: dict[str, dict[int, Outcomes]] = {}
     untitled = column._replace(title="")
     for other in (table, *TABLES.values()):
-        columns = [one._replace(title="") for one in other.columns]
+        columns = [column._replace(title="") for column in other.columns]
         if untitled not in columns:
             continue
         for row in other.rows:
@@ -253,7 +253,7 @@ def _pool(judged: Judged, plan: Plan, table: Table, column: Column, results: Res
 
 
 def _of_row(judged: Judged, plan: Plan, row: Row, column: Column, results: Results) -> dict[int, Outcomes]:
-    """Return the outcomes of a row by seed; note what was given up, and the baseline of held-out text."""
+    """Return the outcomes of a row by seed; note failed trainings, and the baseline of held-out text."""
     outcomes = {}
     for seed in judged.seeds:
         name = plan.finetuning_name(row, column, seed)
@@ -273,7 +273,7 @@ def _of_row(judged: Judged, plan: Plan, row: Row, column: Column, results: Resul
 
 
 def _perplexity(estimate: Estimate) -> Estimate:
-    """Turn an estimate of minus a loss into one of perplexity, which is less where the loss is."""
+    """Turn an estimate of a negative loss into one of perplexity."""
     return Estimate(
         value=float(np.exp(-estimate.value)),
         low=float(np.exp(-estimate.high)),

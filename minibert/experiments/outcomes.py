@@ -1,4 +1,4 @@
-"""What a metric of the paper's tables is computed from, example by example: for tests of differences."""
+"""The values of each example that a metric is computed from, for tests of differences."""
 
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from minibert.tasks.task import Examples, Predictions, Task
 
 
 def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[str, list[Any]]:
-    """Return how the metric is made of values, and the value of each example.
+    """Return how the metric is computed from values, and the value of each example.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def outcomes(task: Task, examples: Examples, predictions: Predictions) -> tuple[
 
 
 def _source(example: Any) -> Any:
-    """Return what makes examples alike: one document, paragraph, or first text of pairs; None for none."""
+    """Return the groups of dependent examples: by document, paragraph, or first text; None for none."""
     if getattr(example, "second", "") is None:
         return None
     for name in ("document", "context"):
@@ -63,7 +63,7 @@ def _source(example: Any) -> Any:
 
 
 def measured(task: Task, examples: Examples, predictions: Predictions) -> Outcomes:
-    """Return what is judged: `outcomes`, or the metric itself where it has no value of a single example.
+    """Return the values to judge: `outcomes`, or the metric itself if single examples have no value.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the experiments found, for people: `tables.txt` for a terminal, `index.html` for any browser.
+"""Write the results of experiments: `tables.txt` for a terminal, `index.html` for any browser.
 
 Times and the machine stand on the page alone: the same results make the same `tables.txt`.
 """
@@ -30,7 +30,7 @@ WIDTH = 110  # of the text
 
 
 def table_text(judged: Judged) -> str:
-    """Lay a table out for a terminal: under each of our figures the paper's, in brackets.
+    """Format a table for a terminal: under each of our figures the paper's, in brackets.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def table_text(judged: Judged) -> str:
 
 
 def _sentences(judged: Judged) -> list[str]:
-    """List what stands below a table; some are empty."""
+    """List the notes below a table; some are empty."""
     sentences = []
     for column in judged.columns:
         sentences.append(f"{column.title}: {judged.titles.get(column.name, '')}")
@@ -133,7 +133,7 @@ def write(out: Path, plan: Plan, results: Results, judged: Sequence[Judged]) -> 
 
 
 def _described(plan: Plan, results: Results, judged: Judged) -> dict[str, Any]:
-    """Return what the page says of a table."""
+    """Return the contents of the page about a table."""
     rows = {}
     has_paper = False
     for row in judged.table.rows:
@@ -171,7 +171,7 @@ def _trivial(judged: Judged) -> list[tuple[str, str]]:
 
 
 def _examples(plan: Plan, results: Results, column: Column) -> int | None:
-    """Count what a column is measured on; None where that is not known."""
+    """Count the examples that a column is measured on; None if that is not known."""
     result = results.lines.get(plan.baseline_name(column), {}).get("result", {})
     if column.split not in result:
         return None
@@ -193,7 +193,7 @@ def _ours(judged: Judged, row: str, column: Column) -> str:
 
 
 def _paper(column: Column, figure: float | None) -> str:
-    """Write the paper's figure in brackets, as many places as it prints; "" where it has none."""
+    """Write the paper's figure in brackets, with as many places as it prints; "" if it has none."""
     if figure is None:
         return ""
     places = 2 if column.held_out else 1
@@ -201,8 +201,8 @@ def _paper(column: Column, figure: float | None) -> str:
 
 
 def _claimed(judged: Judged, ordering: Ordering) -> str:
-    """Write a claim with the paper's figures, such as "84.4 > 83.9", where it has some."""
-    column = next(one for one in judged.table.columns if one.name == ordering.column)
+    """Write a claim with the paper's figures, if there are any, such as "84.4 > 83.9"."""
+    column = next(column for column in judged.table.columns if column.name == ordering.column)
     title = column.title.split(" (")[0]
     claim = f"{ordering.better} > {ordering.worse} on {title}"
     figures = judged.paper(ordering)

@@ -1,4 +1,4 @@
-"""Where everything of a picture stands in `templates/experiment.svg.j2`: a row each, or curves."""
+"""Compute the positions in the picture of `templates/experiment.svg.j2`: a row each, or curves."""
 
 import math
 from typing import Any
@@ -70,7 +70,7 @@ def drawn(judged: Judged, column: Column) -> dict[str, Any] | None:
 
 
 def _axis(estimates: list[Estimate], base: float) -> list[float]:
-    """Return round numbers that hold all points, and of intervals and the baseline what is not far off."""
+    """Return round limits that hold all points, and the near parts of intervals and the baseline."""
     points = []
     ends = []
     for estimate in estimates:
@@ -93,7 +93,7 @@ def _axis(estimates: list[Estimate], base: float) -> list[float]:
 
 
 def _share_of(axis: list[float], value: float) -> float:
-    """Return how far along an axis a value stands, from 0 to 1; beyond its ends is at them."""
+    """Return the place of a value on an axis, from 0 to 1, clipped at the ends."""
     share = (value - axis[0]) / (axis[-1] - axis[0])
     return min(1.0, max(0.0, share))
 

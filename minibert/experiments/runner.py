@@ -1,4 +1,4 @@
-"""Run the cells that are not done yet, and keep their results in one file that grows.
+"""Run the cells that are not done yet, and append their results to one file.
 
 A folder of experiments holds `text/` (vocabulary and shards), `models/` (what was pre-trained),
 `submission/` (answers to GLUE's test sets, zipped for each seed), `results.jsonl` (a line for each cell),
@@ -38,7 +38,7 @@ RESULTS, TIMES = "results.jsonl", "times.jsonl"
 SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # of the peak, until times are known
 CELL_SECONDS = 2.0  # of a cell whatever its work, until times are known
 USUAL_GFLOPS = 50.0  # of a machine whose peak is not known
-LONG = 60.0  # seconds of a cell from which on it tells how it goes
+LONG = 60.0  # seconds of a cell after which it shows its progress
 
 
 def reproduce(
@@ -52,7 +52,7 @@ def reproduce(
 ) -> "Results":
     """Run what is missing of some tables, and return the results; see `page.write` for what is made of them.
 
-    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call goes on.
+    Ctrl-C loses nothing but the steps since the last checkpoint of a cell: the same call continues.
 
     Parameters
     ----------
@@ -119,17 +119,17 @@ def reproduce(
 
 
 def _check_folder(out: Path) -> None:
-    """See that a folder is empty or of an earlier call, which leaves ASKED or MADE before all else."""
+    """Check that a folder is empty, or from an earlier call, which writes ASKED or MADE first."""
     held = sorted(path.name for path in out.glob("[!.]*"))
     begun = (out / MADE).is_dir()
     if not begun and (out / ASKED).exists():
         begun = "vocab_size" in read_json(out / ASKED)
     if (held and not begun) or {"training.json", "finetune.json"}.intersection(held):
-        raise InputError(f"{out} holds {some_of(held)} of something else; choose another `out`.")
+        raise InputError(f"'{out}' holds {some_of(held)} of something else; choose another `out`.")
 
 
 def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
-    """Run a cell; return its result and its seconds, those of earlier sittings too."""
+    """Run a cell; return its result and its seconds, including those of earlier calls."""
     line = results.lines.get(cell.needs, {"result": {}})
     needed = line["result"]
     if "failed" in needed:
@@ -144,7 +144,7 @@ def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
 
 
 def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], None]) -> None:
-    """Say what stands in for a column's task and why, and what is left out."""
+    """Say which task replaces a column's task and why, and which columns are left out."""
     sentences: dict[tuple[str, str], None] = {}  # an ordered set
     for table in tables:
         for column in table.columns:
@@ -156,7 +156,7 @@ def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], Non
 
 
 class Results:
-    """What was found so far, by the names of cells.
+    """The results so far, by the names of cells.
 
     `lines` are the results and `times` their seconds, each as its file has it; a damaged line is reported
     and left out.
@@ -191,11 +191,11 @@ class Results:
         for cell in cells:
             if cell.name in self and self.lines[cell.name]["settings"] != digest(cell.settings()):
                 held = f"{cell.name} of other settings (scale, text, data or model)"
-                advice = "choose another `out`, or the same settings to go on with it."
+                advice = "choose another `out`, or the same settings to continue with it."
                 raise InputError(f"{self.out / RESULTS} holds {held}; {advice}")
 
     def __getitem__(self, cell: str) -> Result:
-        """Return the result of a cell; KeyError where it has none yet."""
+        """Return the result of a cell; raise KeyError if it has none yet."""
         result: Result = self.lines[cell]["result"]
         return result
 
@@ -203,7 +203,7 @@ class Results:
         return cell in self.lines
 
     def add(self, cell: Cell, result: Result, seconds: float) -> None:
-        """Keep a result and how long it took, in memory and in both files.
+        """Store a result and how long it took, in memory and in both files.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class Results:
         atomic_text(self.out / file, text)
 
     def estimate(self, cells: Iterable[Cell]) -> float:
-        """Estimate how long some cells will take: as others did, else by the peak of the machine.
+        """Estimate how long some cells will take, from other cells or from the machine's peak rate.
 
         Parameters
         ----------
@@ -273,7 +273,7 @@ class Results:
 
 
 def digest(value: Any) -> int:
-    """Return a checksum of what JSON can say.
+    """Return a checksum of a value of JSON.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def digest(value: Any) -> int:
 
 
 def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
-    """Read the lines of a file by their cells, none where it is missing; say what a damaged one means."""
+    """Read the lines of a file by their cells, none if it is missing; report damaged lines."""
     lines: dict[str, dict[str, Any]] = {}
     text = ""
     if path.exists():
@@ -304,7 +304,7 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
 
 
 def _checked(text: str) -> dict[str, Any] | None:
-    """Return what a line says; None where it is damaged."""
+    """Return the contents of a line; None if it is damaged."""
     with suppress(ValueError):
         fields = parse_json(text)
         if isinstance(fields, dict) and fields.pop("crc32", None) == digest(fields):

@@ -1,4 +1,4 @@
-"""How large the experiments are: the model, its text, the tasks and their examples, and how many seeds."""
+"""The scales of experiments: the model, its text, the tasks and their examples, and the number of seeds."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ class Scale(NamedTuple):
 
 
 def _shrunk(*shapes: str) -> dict[str, str]:
-    """Return what each of the paper's SHAPES is at a scale, in their order."""
+    """Return the paper's SHAPES at a scale, in their order."""
     return dict(zip(SHAPES, shapes, strict=True))
 
 
@@ -131,19 +131,19 @@ SCALES = {
 
 
 class Source(NamedTuple):
-    """Where the examples of a column's task are."""
+    """The files of a column's task."""
 
     key: str  # its name in the results
     task: str  # of the registry
     data: Path
     title: str  # for people; what stands in says so
     fingerprint: int = 0  # of the examples; 0 of those that are made
-    train: int = smoke_tasks.TRAIN  # examples to learn from
+    train: int = smoke_tasks.TRAIN  # training examples
     missing: str = ""  # why it is not the paper's task
 
 
 def find_source(role: str, data: Path | None, made: Path, known: bool = True) -> Source | None:
-    """Return the first task of a role whose files are there.
+    """Return the first task of a role whose files exist.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Four small tasks made from the books in the package, for where no real ones are at hand.
+"""Make four small tasks from the books in the package, in place of real ones.
 
     pair       does the second sentence come next in the book, or elsewhere in the chapter
     sentence   which of four authors wrote it; no name stands in it
     spans      which name of the sentences before stands in the gap of the next (as Hill et al. 2016 ask)
     names      words capitalised within sentences, in lower case: PER if found beside a title or "said" in the
-               book, LOC if often behind "in" and the like, else MISC
+               book, LOC if often after "in" and the like, else MISC
 
 A fifth of each book's chapters is dev. A model pre-trained on these books has read those too.
 """
@@ -121,9 +121,9 @@ def _names(text: str) -> dict[str, str]:
     total = Counter[str]()
     people = Counter[str]()
     in_places = Counter[str]()
-    for before, word, behind in CAPITAL.findall(text):
+    for before, word, after in CAPITAL.findall(text):
         total[word] += word not in TITLES
-        is_beside_speech = before in SPEECH or behind in SPEECH
+        is_beside_speech = before in SPEECH or after in SPEECH
         people[word] += before in TITLES or is_beside_speech
         in_places[word] += before in AT_PLACES
     words = set(text.split())
@@ -141,7 +141,7 @@ def _names(text: str) -> dict[str, str]:
 
 
 def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[str, list[Any]]:
-    """Look at lines of chapters, from each pool in turn, until there are enough examples of each task."""
+    """Read lines of chapters, from each pool in turn, until each task has enough examples."""
     # Dictionaries as ordered sets: the same line may be drawn again.
     examples: dict[str, dict[Any, None]] = {
         "pair": {},
@@ -160,14 +160,14 @@ def _drawn(pools: list[list[Chapter]], count: int, rng: random.Random) -> dict[s
 
 
 def _examples(rng: random.Random, author: str, names: dict[str, str], lines: list[str]) -> Iterator[Any]:
-    """Yield what a line of a chapter is good for, each with the name of its task."""
+    """Yield the examples that a line of a chapter gives, each with the name of its task."""
     at = rng.randrange(len(lines))
     other = rng.randrange(len(lines))
     line = lines[at]
     if not _fits(line):
         return
     around = [*lines[at : at + 2], *lines[other : other + 2]]
-    # Both second sentences stand behind a line that fits: none tells by itself.
+    # Both second sentences stand after a line that fits: none tells by itself.
     if abs(at - other) > 2 and len(around) == 4 and all(map(_fits, around)):
         yield "pair", (("text", line), ("second", around[1]), ("label", "next"))
         yield "pair", (("text", line), ("second", around[3]), ("label", "elsewhere"))
@@ -192,7 +192,7 @@ def _examples(rng: random.Random, author: str, names: dict[str, str], lines: lis
 
 
 def _fits(sentence: str) -> bool:
-    """Tell whether a sentence has the right length, and no mark of a gap in it."""
+    """Return whether a sentence has the right length, and no mark of a gap in it."""
     words = sentence.split()
     return FEWEST <= len(words) <= MOST and "_" not in sentence
 

@@ -1,4 +1,4 @@
-"""What each of the paper's tables varies, measures and claims (Devlin et al. 2019, sections 4, 5 and C).
+"""The paper's tables: what each varies, measures and claims (Devlin et al. 2019, sections 4, 5 and C).
 
 A table is rows, each a pre-trained model and how it is fine-tuned; columns, each a task or the held-out text;
 and the orderings that the paper reads from it. A new row is a `Row`, a new pre-training an entry of `MODELS`.
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """What is measured of each row."""
+    """A measurement of each row."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
     @property
     def held_out(self) -> bool:
-        """Tell whether it is the loss on held-out text, and no task's metric."""
+        """Return whether it is the loss on held-out text, rather than a task's metric."""
         return self.task == "held-out"
 
 

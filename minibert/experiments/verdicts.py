@@ -28,10 +28,10 @@ NORMAL_80 = 0.841621  # and of a power of 80%
 
 
 class Outcomes(NamedTuple):
-    """What a metric is computed from, example by example, of one training."""
+    """The values that a metric is computed from, for each example of one training."""
 
     kind: str  # "mean": the metric is the mean of the values; "f1": micro F1 of counts
-    values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, found, expected
+    values: np.ndarray  # "mean": (n,) float64; "f1": (n,3) int64: right, predicted, expected
     groups: tuple[int, ...] = ()  # sizes of groups of neighbours that are alike, sentences of a document
 
     def score(self, rows: Any = None) -> float:
@@ -45,20 +45,20 @@ class Outcomes(NamedTuple):
         Returns
         -------
         float
-            The mean, or micro F1 as a share of one: 0.0 where nothing is found or expected.
+            The mean, or micro F1 as a share of one: 0.0 where nothing is predicted or expected.
         """
         values = self.values if rows is None else self.values[rows]
         if self.kind == "mean":
             return float(values.mean())
-        right, found, expected = values.sum(axis=0).tolist()
-        if not found + expected:
+        right, predicted, expected = values.sum(axis=0).tolist()
+        if not predicted + expected:
             return 0.0
-        return 2 * right / (found + expected)
+        return 2 * right / (predicted + expected)
 
     def parts(self, grouped: bool = True) -> np.ndarray:
         """Return numbers whose mean is the metric, and whose spread is its noise.
 
-        Micro F1 is no mean of its examples; its parts are those of the metric to first order.
+        Micro F1 is not a mean of its examples; its parts are those of the metric to first order.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Outcomes(NamedTuple):
         return mean + sums * (len(self.groups) / len(parts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads: small whole numbers as one string of digits, others as a list."""
+        """Return what `from_json` reads: small whole numbers as a string of digits, others as a list."""
         digits = DIGITS[self.kind]
         flat = self.values.ravel().tolist()
         values: Any = flat
@@ -96,12 +96,12 @@ class Outcomes(NamedTuple):
         return result
 
     @classmethod
-    def from_json(cls, found: Any) -> Self:
-        """Return the outcomes that `to_json` was given.
+    def from_json(cls, stored: Any) -> Self:
+        """Return the outcomes from the result of `to_json`.
 
         Parameters
         ----------
-        found : dict
+        stored : dict
             A result of `to_json`, as JSON gives it back.
 
         Returns
@@ -114,9 +114,9 @@ class Outcomes(NamedTuple):
             When this is none of its results: fields are missing, counts can't be, or groups don't add up.
         """
         with suppress(KeyError, OverflowError, TypeError, ValueError):
-            kind = found["kind"]
-            given = found["values"]
-            groups = tuple(found.get("groups", ()))
+            kind = stored["kind"]
+            given = stored["values"]
+            groups = tuple(stored.get("groups", ()))
             flat = given
             if isinstance(given, str):
                 flat = [DIGITS[kind].index(x) for x in given]
@@ -130,11 +130,11 @@ class Outcomes(NamedTuple):
                 raise ValueError("groups")
             if len(values) and np.isfinite(values).all() and cls(kind, values).to_json()["values"] == given:
                 return cls(kind, values, groups)
-        raise InputError(f"{found!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
+        raise InputError(f"{stored!r:.60} are not outcomes; give a kind and values as Outcomes.to_json does.")
 
 
 class Estimate(NamedTuple):
-    """How good a row is: the mean over seeds and its 95% interval, without ends for one seed."""
+    """The result of a row: the mean over seeds and its 95% interval, without ends for one seed."""
 
     value: float
     low: float
@@ -194,7 +194,7 @@ class Judge:
         self._within, self._residual = _noise_of_seeds(rows if pool is None else pool)
 
     def estimate(self, row: str) -> Estimate:
-        """Return how good a row is.
+        """Return the estimate of a row.
 
         Parameters
         ----------
@@ -242,12 +242,12 @@ class Judge:
         return Verdict(answer, *interval)
 
     def _is_above_floor(self, row: str) -> bool:
-        """Tell whether the whole interval of a row lies above the trivial baseline."""
+        """Return whether the whole interval of a row lies above the trivial baseline."""
         _, low, _, _ = self._of_row(self._stacked(row, row) - self._floor)
         return low > 0
 
     def _stacked(self, row: str, other: str) -> np.ndarray:
-        """Return (S,n), a row's trainings with the seeds that another has, or all where it has none."""
+        """Return (S,n), a row's trainings with the seeds of another row, or all without another row."""
         seeds = self._parts[row]
         common = seeds.keys() & self._parts[other].keys()
         return np.stack([seeds[seed] for seed in sorted(common or seeds)])
@@ -270,7 +270,7 @@ class Judge:
 
 
 def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
-    """Return what seeds change: the squares within rows, and what the model rows + seeds leaves of these.
+    """Return the variation over seeds: the squares within rows, and the residual of the model rows + seeds.
 
     A row that has collapsed to one answer has no noise, and would hide that of the others: it is left out,
     where the others alone say something.
@@ -292,7 +292,7 @@ def _noise_of_seeds(rows: Trainings) -> tuple[Squares, Squares]:
 
 
 def _squares_of(cells: list[tuple[str, int, float]]) -> tuple[Squares, Squares]:
-    """Return what the rows leave of the scores of (row, seed, score), and what rows and seeds leave."""
+    """Return the residuals of scores (row, seed, score) after rows, and after rows and seeds."""
     columns = zip(*cells, strict=True)
     rows, seeds, scores = map(np.array, columns)
     within = _unexplained(scores, rows)
@@ -363,7 +363,7 @@ def t_quantile(share: float, freedom: float) -> float:
     Parameters
     ----------
     share : float
-        Of the distribution that lies below, between 0 and 1.
+        Share of the distribution that lies below, between 0 and 1.
     freedom : float
         Degrees of freedom, at least 1; any number, as Satterthwaite's rule gives.
 

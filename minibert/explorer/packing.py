@@ -23,11 +23,11 @@ FIELDS = "vocab_size hidden_size num_hidden_layers num_attention_heads intermedi
 FIELDS += "max_position_embeddings type_vocab_size hidden_act layer_norm_eps".split()
 PARTS = ("bert.pooler", "cls.predictions", "cls.seq_relationship", "classifier", "qa_outputs")
 LARGEST_HALF = 65504  # of float16
-LAST = 0x110000  # behind the last code point
+LAST = 0x110000  # after the last code point
 
 
 class Model(NamedTuple):
-    """A model on its way into a page."""
+    """A model to be packed into a page."""
 
     name: str
     step: int | None  # of a checkpoint of a run; None: the model at its end
@@ -39,19 +39,19 @@ class Model(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """Return what was trained, by Hugging Face's names and in its layout: weights (outputs, inputs)."""
+        """Return the trained tensors by Hugging Face's names and in its layout: weights (outputs, inputs)."""
         tensors = hub.to_hf(self.params)
         lost = self.lost
         return {name: tensor for name, tensor in tensors.items() if not name.startswith(lost)}
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Return how the names begin of pooler and heads that were not trained, or not all of them."""
+        """Return the prefixes of the names of poolers and heads that were not fully trained."""
         return tuple(part for part in PARTS if any(name.startswith(part) for name in self.missing))
 
 
 def read_model(model: str | os.PathLike[str] | Bert) -> Model:
-    """Read a model, or take one that is there already.
+    """Read a model, or take one from memory.
 
     Parameters
     ----------
@@ -93,7 +93,9 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
         what = "a head that joins the windows of long texts"
         if head.lstm:
             what = "LSTMs on its encoder"
-        raise InputError(f"{model} has {what}, which a page can't compute; show the model it was tuned from.")
+        raise InputError(
+            f"'{model}' has {what}, which a page can't compute; show the model it was tuned from."
+        )
     folder, checkpoint = locate(model)
     step = None
     labels: tuple[str, ...] = ()
@@ -127,7 +129,7 @@ def _loss(folder: Path, step: int | None) -> float | None:
 
 
 def packed_checkpoint(model: Model, int8: bool) -> dict[str, Any]:
-    """Return a model as the scripts read it.
+    """Return a model in the form that the scripts read.
 
     Parameters
     ----------
@@ -195,7 +197,7 @@ def packed_tensor(tensor: Array, int8: bool) -> dict[str, Any]:
 
 
 def unpacked(packed: dict[str, Any]) -> Array:
-    """Return what the scripts compute with.
+    """Return the tensors that the scripts compute with.
 
     Parameters
     ----------
@@ -229,7 +231,7 @@ def _error(exact: dict[str, Array], packed: dict[str, Any]) -> float:
 
 
 def packed_size(model: Model, int8: bool) -> int:
-    """Return how many characters the weights of a model take, before any is rounded.
+    """Return how many characters the weights of a model will take.
 
     Parameters
     ----------
@@ -257,7 +259,7 @@ def _base64(array: Array) -> str:
 
 
 def packed_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return what the scripts need to make the words and pieces that a tokenizer makes.
+    """Return the data that the scripts need to tokenize as a tokenizer does.
 
     Parameters
     ----------
@@ -321,7 +323,7 @@ def _kept_whole(tokenizer: Tokenizer) -> list[str]:
 
 
 def _combining(classes: dict[int, int]) -> dict[str, list[int]]:
-    """Return the borders of each combining class, of what has the class of each code point."""
+    """Return the borders of each combining class among the classes of all code points."""
     marks = np.zeros(LAST, np.uint8)
     marks[list(classes)] = list(classes.values())
     return {str(number): _borders(marks == number) for number in dict.fromkeys(classes.values())}
@@ -329,6 +331,6 @@ def _combining(classes: dict[int, int]) -> dict[str, list[int]]:
 
 # belongs (LAST,) bool
 def _borders(belongs: Array) -> list[int]:
-    """Return where code points of a class begin and have ended, each as the distance from the one before."""
+    """Return where runs of a class of code points begin and end, each as the distance from the one before."""
     borders = np.flatnonzero(np.diff(belongs, prepend=False, append=False))
     return np.diff(borders, prepend=0).tolist()

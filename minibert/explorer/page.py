@@ -37,7 +37,7 @@ class Explorer(NamedTuple):
         return framed(self.html, f"Explorer of {self.title}", scripts=True)
 
     def save(self, out: str | Path) -> int:
-        """Write the page, which opens by a double click.
+        """Write the page, which any browser opens.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run.
+        Options of the run.
     task : Task
         What is asked.
 
@@ -30,7 +30,8 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
         if value is not None and task.kind not in OF_CLASSES:
-            message = f"{name}={value!r} is for classes of texts, and {task.name} has none; leave it out."
+            what = f"{name}={value!r} is for tasks that classify texts, which {task.name} does not"
+            message = f"{what}; leave it out."
             raise InputError(message, **{name: value})
 
 
@@ -49,7 +50,7 @@ def class_weights(
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run.
+        Options of the run.
     task : Task
         Says which classes an example has.
     examples : sequence
@@ -64,7 +65,7 @@ def class_weights(
     Raises
     ------
     InputError
-        When a weight is given for something that is no class.
+        When a weight is given for something that is not a class.
     """
     weights: Any = options.class_weights  # a string, in whatever form they were given
     if weights is None:
@@ -80,7 +81,7 @@ def class_weights(
     unknown = [name for name in given if name not in labels]
     if unknown:
         what = f"{unknown[0]!r}, which is not a class of the training examples"
-        message = f"class_weights={weights!r} names {what}; there are {', '.join(labels[:16])}."
+        message = f"class_weights={weights!r} names {what}; the classes are {', '.join(labels[:16])}."
         raise InputError(message, class_weights=weights)
     return np.array([given.get(name, 1.0) for name in labels])
 
@@ -113,7 +114,7 @@ def groups(options: FinetuneOptions, examples: Sequence[Any]) -> Any:
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run.
+        Options of the run.
     examples : sequence
         The training examples.
 

@@ -17,17 +17,17 @@ from minibert.training.loop import State
 BEST, BEST_FILE = "best", "dev.json"
 CHECKSUMS = "best_crc32"  # in the plan; runs that began before there were any have none
 FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions": list}  # of BEST_FILE
-ADVICE = "put an intact copy there and go on with resume=True, or start again in another `out`"
+ADVICE = "put an intact copy there and continue with resume=True, or start again in another `out`"
 
 
-def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
+def keep(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
     """Write the best epoch so far.
 
     Parameters
     ----------
     place : Path
         The folder for it.
-    found : dict
+    epoch : dict
         What is known of the epoch, for JSON.
     save : callable
         Writes the model's files into a folder.
@@ -37,7 +37,7 @@ def keep(place: Path, found: dict[str, Any], save: Callable[[Path], None]) -> di
     dict of str to int
         Checksums (CRC-32) of the files, by name.
     """
-    atomic_json(place / BEST_FILE, found, indent=None)  # first: from here on the files are those of this step
+    atomic_json(place / BEST_FILE, epoch, indent=None)  # first: from here on the files are those of this step
     save(place)
     return {path.name: crc32_of(path) for path in sorted(place.glob("[!.]*"))}
 
@@ -55,9 +55,9 @@ def check_resumed(
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     state : State
-        Of its last checkpoint; its plan may be changed.
+        State of its last checkpoint; its plan may be changed.
     names : sequence of str
         Files of the model.
     warn : callable
@@ -76,14 +76,14 @@ def check_resumed(
 
 
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
-    """Return what was found of the best epoch, once all its files have proved to be as they were written.
+    """Return what is known of the best epoch, after checking that its files are as they were written.
 
     A file of the model may lie in the folder of the run already, where its delivery was cut off.
 
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     state : State
         Whose plan has the checksums.
     names : sequence of str

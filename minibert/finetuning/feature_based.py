@@ -1,4 +1,4 @@
-"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs on what a frozen BERT makes of words.
+"""The feature-based approach (Devlin et al. 2019, section 5.3): LSTMs on a frozen BERT's vectors of words.
 
     windows -> hidden states at first pieces, once -> some layers -> two BiLSTMs over a sentence -> tags
 
@@ -64,7 +64,7 @@ class PreparedVectors(Prepared):
 
     @cached_property
     def vectors(self) -> list[WordVectors]:
-        """Return what the encoder makes of the words of train and dev; computed when first asked for."""
+        """Return the encoder's vectors of the words of train and dev, computed when first needed."""
         parts = self.train, self.dev_examples
 
         def windows(examples: Any) -> list[Feature]:
@@ -89,11 +89,11 @@ def prepare(
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run, or of a sweep.
+        Options of the run, or of a sweep.
     ops : Ops
         The engine.
     folder : Path
-        Of the run, where vectors may be kept.
+        Folder of the run, where vectors may be kept.
     show : bool
         Whether to show progress.
     rows : Rows, optional
@@ -111,7 +111,9 @@ def prepare(
     task = registry.create(options.task, dict(options.columns))
     if not isinstance(task, Tagging):
         given = options.feature_based
-        message = f"feature_based={given!r} is for tags of words, and {task.name} has none; leave it out."
+        message = (
+            f"feature_based={given!r} is for tasks that tag words, which {task.name} does not; leave it out."
+        )
         raise InputError(message, feature_based=given)
     config, params, report = hub.load(options.model, precision_for(options.dtype), PRETRAINING)
     options.check_model(config.L, config.P, options.model)
@@ -140,7 +142,7 @@ class LstmObjective:
     config : BilstmConfig
         Their shape, and the rate of dropout.
     seed : int
-        Of dropout.
+        Seed of dropout.
     """
 
     config: BilstmConfig
@@ -228,7 +230,7 @@ class FeatureBasedRun(Run):
 
     @property
     def _learnt(self) -> np.ndarray:
-        """Numbers of the sentences that have words."""
+        """The numbers of the sentences that have words."""
         return np.flatnonzero(np.diff(sentence_bounds(self.prepared.train)))
 
     def initial(self) -> tuple[BilstmParameters, dict[str, Any]]:
@@ -236,7 +238,7 @@ class FeatureBasedRun(Run):
         return bilstm.initialise(self.config, self.options.seed), {"data": self.prepared.fingerprint}
 
     def batches(self, state: State) -> Iterator[tuple[VectorBatch, Position]]:
-        """Yield endless batches, every epoch in an order of its own, with the position after each.
+        """Yield endless batches, every epoch in another order, with the position after each.
 
         Parameters
         ----------
@@ -325,19 +327,19 @@ class FeatureBasedRun(Run):
         return {"feature_based": o.feature_based, "width": o.width}
 
     def headline(self, state: State) -> str:
-        """Return task, data and layers in a few lines, for the person watching.
+        """Describe task, data and layers in a few lines, for the person watching.
 
         Parameters
         ----------
         state : State
-            Of the first step, or where the run goes on.
+            State of the run, before its first or next step.
         """
         o, config, data = self.options, self.config, self.prepared
         title = COMBINATIONS[o.feature_based or ""].title
         millions = state.params.count() / 1e6
         return (
             f"{data.task.title}; {learnt_text(data.train_tasks, 'sentence')}, "
-            f"{len(data.dev_examples):,} to measure on.\n"
+            f"{len(data.dev_examples):,} in dev.\n"
             f"{title} of {o.model}, frozen; on it {config.depth} BiLSTMs of "
             f"{config.width} in each direction, {millions:.1f}M parameters.\n"
             f"{self.plan_text}"

@@ -1,4 +1,4 @@
-"""Models that were fine-tuned with transformers: `config.json` says what they are asked, not `task.json`."""
+"""Models that were fine-tuned with transformers: `config.json` says what their task is, not `task.json`."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -69,8 +69,8 @@ def read_foreign(folder: str | Path, dtype: str = "float32") -> Foreign | None:
         labels = hub.load_labels(folder) or unnamed
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        what = f"{folder} has the label {twice[0]!r} for two outputs"
-        raise InputError(f"{what}; give each a name of its own in id2label of its config.json.")
+        what = f"'{folder}' has the label {twice[0]!r} for two outputs"
+        raise InputError(f"{what}; give each its own name, in id2label of its config.json.")
     task = registry.create(TASKS[head.kind])
     longest = _longest(folder, config)
     length = min(longest, task.max_length) if head.kind == "span" else longest
@@ -84,7 +84,7 @@ def is_foreign(folder: str | Path) -> bool:
     Parameters
     ----------
     folder : str or Path
-        Of a model, not one of minibert's fine-tuning.
+        Folder of a model, not one of minibert's fine-tuning.
 
     Returns
     -------
@@ -127,11 +127,11 @@ def task_for(theirs: Foreign, task: Task | None) -> Task:
     if task is None:
         task = registry.create(stored.task)
     if task.kind != params.head.kind:
-        what = f"The model in {theirs.folder} has a head for {stored.task}"
+        what = f"The model in '{theirs.folder}' has a head for {stored.task}"
         raise InputError(f"{what}, which has other answers than {task.name}; choose another model.")
     official = task.labels(())
     if official and {*official} != {*stored.labels}:
-        named = f"The model in {theirs.folder} names its labels {', '.join(stored.labels)}"
+        named = f"The model in '{theirs.folder}' names its labels {', '.join(stored.labels)}"
         wanted = f"{task.name} has {', '.join(official)}"
         advice = "if they mean these, rename them in id2label of its config.json."
         raise InputError(f"{named}, and {wanted}; {advice}")

@@ -1,4 +1,4 @@
-"""Fine-tuned models on disk: a folder that Hugging Face reads, and in `task.json` what it is for."""
+"""Fine-tuned models on disk: a folder that Hugging Face reads, with the task in `task.json`."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ def start_from(options: FinetuneOptions, head: Head, labels: Sequence[str]) -> t
     Parameters
     ----------
     options : FinetuneOptions
-        Of a single run: model, task, seed, dropout.
+        Options of a single run: model, task, seed, dropout.
     head : Head
         The task's.
     labels : sequence of str
@@ -88,7 +88,7 @@ def _warn_of_modules(model: str | Path, config: BertConfig, task: str) -> None:
     if modules.pools == ("mean",) and not others and not modules.not_done:
         return
     makes = " and ".join([f"the pool {', '.join(modules.pools)}", *others])
-    warn(f"{model} makes vectors by {makes}; {task} trains the mean of its last hidden states instead.")
+    warn(f"'{model}' makes its vectors by {makes}; {task} trains the mean of the last hidden states instead.")
 
 
 def keeps_head(
@@ -170,7 +170,7 @@ class Finetuned:
         Parameters
         ----------
         folder : str or Path
-            Of the model.
+            Folder of the model.
         engine : str, default "auto"
             What computes, as of `Bert.from_pretrained`.
         threads : int, optional
@@ -193,9 +193,7 @@ class Finetuned:
         """
         folder = on_disk(folder)
         if not folder.is_dir():
-            raise InputError(
-                f"There is no folder {str(folder)!r}; name one that minibert finetune has written."
-            )
+            raise InputError(f"There is no folder '{folder}'; name one that minibert finetune has written.")
         if dtype == "auto":
             dtype = engines.quickest_dtype(engine)
         theirs = foreign.read_foreign(folder, dtype)
@@ -236,7 +234,7 @@ class Finetuned:
 
     @property
     def head(self) -> Head:
-        """Return what stands on its encoder."""
+        """Return its head."""
         return self.params.head
 
     def __repr__(self) -> str:
@@ -273,10 +271,10 @@ class Finetuned:
         Parameters
         ----------
         examples : sequence
-            Of the model's task.
+            Examples of the model's task.
         """
         made = self.task.features(examples, self.tokenizer, self.labels, self.max_length, training=False)
-        return gathered(made)
+        return as_sequence(made)
 
     def outputs(self, features: Features, budget: int = TOKEN_BUDGET, done: Done = nothing) -> list[Array]:
         """Compute the scores of each feature; see `batches.outputs`.
@@ -312,27 +310,29 @@ def _incomplete(
         both = f"{labels}, but the model beside it has {head.outputs} outputs"
         return InputError(f"{folder / TASK_FILE} names {both}; take both from one model.")
     lacking = ", ".join(report.missing)
-    return InputError(f"{folder} lacks {lacking}; copy the whole folder of a fine-tuned model.")
+    return InputError(f"'{folder}' lacks {lacking}; copy the whole folder of a fine-tuned model.")
 
 
 def _task_for(folder: Path, stored: TaskFile, task: Task | None) -> Task:
     """Return what a model of minibert's is asked: its own task, or another one that has the same answers."""
-    own = registry.create(stored.task, stored.columns, stored.long_texts)
-    asked = own if task is None else task
-    means_the_same = asked.name in registry.OWN_TABLES or registry.same_answers(own.name, asked.name)
-    alike = asked.kind == own.kind or {asked.kind, own.kind} <= set(SIMILARITY)
+    stored_task = registry.create(stored.task, stored.columns, stored.long_texts)
+    asked = stored_task if task is None else task
+    means_the_same = asked.name in registry.CUSTOM_TABLES or registry.same_answers(
+        stored_task.name, asked.name
+    )
+    alike = asked.kind == stored_task.kind or {asked.kind, stored_task.kind} <= set(SIMILARITY)
     if task and not (means_the_same and alike and asked.labels(()) in ((), stored.labels)):
-        trained = f"The model in {folder} was fine-tuned for {stored.task}"
+        trained = f"The model in '{folder}' was fine-tuned for {stored.task}"
         raise InputError(f"{trained}, which has other answers than {asked.name}; choose another model.")
-    if asked.name == own.name:
-        asked = own  # with the columns that it has learnt from
-    elif asked.name in ("classify", "regress") and own.pair:
+    if asked.name == stored_task.name:
+        asked = stored_task  # with the columns that it was trained on
+    elif asked.name in ("classify", "regress") and stored_task.pair:
         asked = registry.create(asked.name, {"second": "second"})
-    asked.long = own.long
+    asked.long = stored_task.long
     return asked
 
 
-def gathered(features: Iterable[Feature]) -> Features:
+def as_sequence(features: Iterable[Feature]) -> Features:
     """Make features ones that can be asked for by number: as they are if they can, else in a list.
 
     Parameters
@@ -355,7 +355,7 @@ def open_model(
     Parameters
     ----------
     folder : str or Path
-        Of a run of fine-tuning.
+        Folder of a run of fine-tuning.
     engine : str, default "auto"
         What computes, as of `Finetuned.from_pretrained`.
     threads : int, optional
@@ -377,6 +377,6 @@ def open_model(
     if not (Path(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
-        problem = f"The tagger in {folder} has one task only"
+        problem = f"The tagger in '{folder}' has one task only"
         raise InputError(f"{problem}; leave out task={task.name!r}.", task=task.name)
     return FeatureTagger.from_pretrained(folder, engine, threads=threads, dtype=dtype)

@@ -1,4 +1,4 @@
-"""`FinetuneOptions`: everything a fine-tuning run is a function of, and the recipes of the paper's tasks."""
+"""`FinetuneOptions`: everything that determines a fine-tuning run, and the recipes of the paper's tasks."""
 
 import dataclasses
 import math
@@ -111,23 +111,23 @@ class WindowArguments:
 
     long: str = option(
         "cut",
-        "what becomes of texts longer than `max_length`: their ends are cut, or they are read in overlapping "
-        "windows (tasks with one answer for a text or pair)",
+        "texts longer than `max_length`: cut their ends, or read them in overlapping windows (only for tasks "
+        "with one answer per text or pair)",
         one_of(LONG),
         choices=LONG,
     )
     stride: int | None = option(
-        None, "pieces that a window has in common with the one before", COUNT, default="a quarter of them"
+        None, "pieces that a window shares with the one before", COUNT, default="a quarter of them"
     )
     pool: str | None = option(
         None,
-        "how the windows of a text are made one: mean, max, or attention that is learnt",
+        "how the vectors of a text's windows become one: mean, max, or trained attention",
         one_of(POOLS),
         choices=POOLS,
         default="mean",
     )
     most_windows: int | None = option(
-        None, "most windows of a text, whose end is cut behind them", WHOLE, default=f"{MOST_WINDOWS}"
+        None, "most windows of a text; what does not fit into them is cut", WHOLE, default=f"{MOST_WINDOWS}"
     )
 
 
@@ -138,8 +138,8 @@ class BalanceArguments:
     class_weights: str | dict[str, float] | None = option(
         None,
         "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
-        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of how often each "
-        "comes, or NAME=WEIGHT,... with 1 for the others",
+        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of each class's "
+        "frequency, or NAME=WEIGHT,... with 1 for the others",
         (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
         metavar="WEIGHTS",
         default="",
@@ -160,7 +160,7 @@ class SpanArguments:
 
     span_weight: float = option(
         0.5,
-        "weight of the losses of start and end: 0.5 for their mean, 1 for their sum",
+        "weight of the losses of the answer's start and end: 0.5 for their mean, 1 for their sum",
         (("above 0 and at most 1", lambda x: 0 < x <= 1),),
     )
 
@@ -175,11 +175,11 @@ class FinetuneArguments(TrainingArguments):
         "most tokens in a sequence, [CLS] and [SEP] included",
         (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
     )
-    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when measuring", WHOLE)
+    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when evaluating", WHOLE)
     # length of the run
     epochs: float | tuple[float, ...] | None = option(
         None,
-        "passes over the examples, or several numbers of them to try in turn: the paper's are 2,3,4",
+        "passes over the examples, or several numbers to try in turn: the paper's are 2,3,4",
         _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
         numbers="number of epochs",
     )
@@ -187,24 +187,27 @@ class FinetuneArguments(TrainingArguments):
         None, "stop when so many epochs in a row were no better on dev than the best one", WHOLE, default=""
     )
     max_steps: int | None = option(
-        None, "stop after this many steps at the latest, the rate falling to zero", WHOLE, default=""
+        None,
+        "stop after this many steps at the latest; the learning rate falls to zero by then",
+        WHOLE,
+        default="",
     )
     # model
     dropout: float = option(
         0.1, "dropout rate of embeddings, sublayers, attention and before the output layer", RATE
     )
     freeze: int | None = option(
-        None, "leave the embeddings and the lowest N layers as they are", (*AT_MOST, *COUNT), default=""
+        None, "don't train the embeddings and the lowest N layers", (*AT_MOST, *COUNT), default=""
     )
     bilstm: bool = option(
         False,
         "put two bidirectional LSTMs between the model and the output layer, and train them with it; only "
-        "minibert reads such a model, transformers has no counterpart",
+        "minibert can read such a model, not transformers",
     )
     # batches and optimizer
     batch_size: int | tuple[int, ...] | None = option(
         None,
-        "examples in a step, or several numbers of them to try in turn: the paper's are 16,32",
+        "examples in a step, or several numbers to try in turn: the paper's are 16,32",
         _each(WHOLE),
         numbers="batch size",
     )
@@ -223,21 +226,23 @@ class FinetuneArguments(TrainingArguments):
     bias_correction: bool = True  # without it small sets often fail to train
     google_decay: bool = False
     # the run
-    restarts: int = option(1, "runs of every setting, each with the next seed", WHOLE)
+    restarts: int = option(1, "runs with each setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
 
 
 @dataclass
 class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, SpanArguments, RunOptions):
-    """Everything a fine-tuning run is a function of; stored in its folder as `finetune.json`.
+    """Everything that determines a fine-tuning run; stored in its folder as `finetune.json`.
 
     `None` means "what the task's recipe says" (`resolved` fills it in). Several batch sizes, learning rates,
     numbers of epochs or restarts are a sweep: a run for each of them with each seed. Two runs with equal
     options, engine and threads end with the same bytes. Raise InputError when a value is out of range.
     """
 
-    task: str = field(metadata={"help": "the task, such as sst2; classify, regress, tag or qa: your own"})
+    task: str = field(
+        metadata={"help": "the task, such as sst2, or classify, regress, tag or qa for your own table"}
+    )
     data: str = field(
         metadata={"help": "folder of the task's official files or of your own tables, or one table"}
     )
@@ -247,34 +252,34 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     _: KW_ONLY
     # data
     columns: tuple[tuple[str, str], ...] | dict[str, str] = option(
-        (), "what is where in your table, as (('text', 'review'),)"
+        (), "the columns of your table, such as (('text', 'review'),)"
     )
     also: tuple[tuple[str, str], ...] | dict[str, str] = option(
-        (), "other tasks to learn together with this one, and their folders, such as (('snli', 'pairs'),)"
+        (), "other tasks to train together with this one, and their folders, such as (('snli', 'pairs'),)"
     )
     also_examples: int | None = option(
-        None, "learn from N examples of each task of `also`, always the same", WHOLE, default="all"
+        None, "train on N examples of each task of `also`, always the same", WHOLE, default="all"
     )
     train_examples: int | None = option(
         None,
-        "learn from N examples, always the same; from more to keep documents whole",
+        "train on N examples, always the same; on more if that keeps documents whole",
         WHOLE,
         default="all",
     )
-    dev_examples: int | None = option(None, "measure on N examples, chosen likewise", WHOLE, default="all")
+    dev_examples: int | None = option(None, "evaluate on N examples, always the same", WHOLE, default="all")
     split_dev: float | None = option(
         None,
-        "where only one file has labels, dev or train: measure on this share of it, and of each class (pairs "
-        "with the same first text together), learn from the rest",
+        "if only one file has labels: evaluate on this share of it, and of each class, and train on the rest "
+        "(pairs with the same first text stay together)",
         SHARE,
         metavar="SHARE",
         default="",
     )
-    stratified: bool = option(True, "take that share of each class, where examples have one", flag="")
+    stratified: bool = option(True, "take that share of each class, if examples have classes", flag="")
     # model
     feature_based: str | None = option(
         None,
-        "leave the model as it is and train LSTMs on these layers: embeddings, second-to-last, last, "
+        "freeze the whole model and train LSTMs on these layers: embeddings, second-to-last, last, "
         "sum-last-4, concat-last-4, sum-all (ner, tag)",
         (("the layers that LSTMs are to read, such as last", bool),),
         metavar="LAYERS",
@@ -291,12 +296,15 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         settings = math.prod(len(_listed(getattr(self, name))) for name in SWEPT)
         runs = (self.restarts or 1) * settings
         if runs > MOST_RUNS:
-            advice = f"give so few of them, or of the values to try, that a sweep has {MOST_RUNS:,} at most."
-            message = f"restarts={self.restarts!r} would make {runs:,} runs; {advice}"
+            what = (
+                f"restarts={self.restarts!r} would make {runs:,} runs, and a sweep has at most {MOST_RUNS:,}"
+            )
+            message = f"{what}; give fewer restarts, or fewer values to try."
             raise InputError(message, restarts=self.restarts)
         if self.max_steps is not None and isinstance(self.epochs, tuple):
             both: dict[str, Any] = {"max_steps": self.max_steps, "epochs": self.epochs}
-            shown = f"max_steps={self.max_steps!r} would end runs of epochs={self.epochs!r} alike"
+            ends = f"max_steps={self.max_steps!r} ends every run after the same step"
+            shown = f"{ends}, so that epochs={self.epochs!r} would make no difference"
             raise InputError(f"{shown}; leave one of them out.", **both)
         if self.also_examples is not None and not self.also:
             advice = "name them in `also`, or leave it out."
@@ -306,22 +314,22 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             value = getattr(self, name)
             if self.long == "cut" and value is not None:
                 advice = "ask for windows with long='windows', or leave it out."
-                message = f"{name}={value!r} is for windows, and long texts are cut; {advice}"
+                message = f"{name}={value!r} is for windows, but long texts are cut; {advice}"
                 raise InputError(message, **{name: value, "long": self.long})
         if self.feature_based and self.long != "cut":
-            reading = f"long={self.long!r} is for tasks with one answer for a text"
+            reading = f"long={self.long!r} is for tasks with one answer per text"
             message = f"{reading}, not for feature_based={self.feature_based!r}; leave it out."
             raise InputError(message, long=self.long, feature_based=self.feature_based)
         for name in ("freeze", "bilstm", "class_weights", "sampling", "extend_positions"):
             value = getattr(self, name)
             if self.feature_based and value != getattr(FinetuneOptions, name):
                 both = {name: value, "feature_based": self.feature_based}
-                where = f"where feature_based={self.feature_based!r} leaves the whole model as it is"
-                message = f"{name}={value!r} has no meaning {where}; leave one of them out."
+                why = f"with feature_based={self.feature_based!r}, which trains no part of the model itself"
+                message = f"{name}={value!r} has no effect {why}; leave one of them out."
                 raise InputError(message, **both)
 
     def _normalise(self) -> None:
-        """Bring values that may be given in several forms to one of them: whole paths, tuples, strings."""
+        """Normalise values that may be given in several forms: to absolute paths, tuples, strings."""
         # Whole paths, for a run is asked from anywhere.
         object.__setattr__(self, "data", os.path.abspath(self.data))
         object.__setattr__(self, "model", os.path.abspath(on_disk(self.model)))
@@ -338,7 +346,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise InputError(f"The columns name {twice[0]!r} twice; say once which column that is.")
+            raise InputError(f"`columns` names {twice[0]!r} twice; name it once.")
         weights = self.class_weights
         if isinstance(weights, dict):
             text = ",".join(f"{name}={weight}" for name, weight in weights.items())
@@ -349,7 +357,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             object.__setattr__(self, name, values[0] if is_single else values)
 
     def resolved(self, width: int | None = None) -> "FinetuneOptions":
-        """Return the same with every `None` that the recipe of the task answers filled in.
+        """Return a copy in which the recipe of the task replaces every `None`.
 
         Parameters
         ----------
@@ -381,7 +389,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
 
     @property
     def varied(self) -> dict[str, Any]:
-        """Return the options beside the rate that have several values."""
+        """Return the options, other than the learning rate, that have several values."""
         both = {"batch_size": self.batch_size, "epochs": self.epochs}
         return {name: values for name, values in both.items() if isinstance(values, tuple)}
 
@@ -402,12 +410,12 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         return runs
 
     def extended(self, config: BertConfig) -> BertConfig:
-        """Return the configuration of the model with the positions that it is to have.
+        """Return the configuration of the model with its extended positions.
 
         Parameters
         ----------
         config : BertConfig
-            Of the model that is begun with.
+            Configuration of the model that is begun with.
 
         Returns
         -------
@@ -423,7 +431,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         return dataclasses.replace(config, max_position_embeddings=positions)
 
     def check_model(self, layers: int, positions: int, source: str) -> None:
-        """Check that a model has the layers and positions that are asked for.
+        """Check that a model has enough layers and positions for these options.
 
         Parameters
         ----------
@@ -438,10 +446,10 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             When it has fewer.
         """
         if self.freeze is not None and self.freeze > layers:
-            problem = f"freeze={self.freeze!r} is more than the {layers} layers of {source}"
+            problem = f"freeze={self.freeze!r} is more than the {layers} layers of '{source}'"
             raise InputError(f"{problem}; give at most {layers}.", freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
-            problem = f"max_length={self.max_length!r} is longer than the {positions} positions of {source}"
+            problem = f"max_length={self.max_length!r} is longer than the {positions} positions of '{source}'"
             advice = f"give at most {positions}"
             if not self.feature_based:  # which leaves the model as it is
                 advice += f", or give the model more with extend_positions={self.max_length}"

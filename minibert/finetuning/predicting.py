@@ -1,4 +1,4 @@
-"""What fine-tuned models say of examples: one model, or several whose outputs are averaged."""
+"""Predict with fine-tuned models: one, or several whose outputs are averaged."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from minibert.base.errors import InputError, naming
 from minibert.finetuning.models import Finetuned
 from minibert.model.head_kinds import SIMILARITY
 from minibert.tasks.batches import lengths
-from minibert.tasks.cuts import Cuts
 from minibert.tasks.registry import same_answers
+from minibert.tasks.truncation import Truncation
 from minibert.training.runlog import Progress
 
 CHUNK = 2048  # examples whose features are in memory at a time
@@ -21,7 +21,7 @@ def predict_examples(
     examples: Sequence[Any],
     show: bool = False,
     source: str = "",
-    cuts: Cuts | None = None,
+    cuts: Truncation | None = None,
 ) -> Iterator[Any]:
     """Yield the prediction of each example, in their order, made as they are asked for.
 
@@ -33,12 +33,12 @@ def predict_examples(
     models : sequence of Finetuned
         At least one.
     examples : sequence
-        Of their task.
+        Examples of their task.
     show : bool, default False
         Progress on the error stream.
     source : str, default ""
         Where the examples are from, which errors name.
-    cuts : Cuts, optional
+    cuts : Truncation, optional
         Counts what is cut of the texts.
 
     Yields
@@ -65,7 +65,7 @@ def predict_examples(
 
 
 def _share(progress: Progress, examples: int, tokens: int) -> Callable[[int], None]:
-    """Return what tells the progress of whole examples when so many tokens are done."""
+    """Return a function that shows the progress in examples when so many tokens are done."""
     done = 0
 
     def add(count: int) -> None:
@@ -102,7 +102,7 @@ def chunks(examples: Sequence[Any], size: int = CHUNK) -> Iterator[list[Any]]:
 
 
 def check_ensemble(models: Sequence[Finetuned]) -> None:
-    """Check that the outputs of several models stand for the same things.
+    """Check that the outputs of several models have the same meanings.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
     first = models[0]
     task = first.task.name
     if len(models) > 1 and first.head.kind in SIMILARITY:
-        raise InputError(f"{task} compares vectors, which differ between models and have no mean; give one.")
+        raise InputError(f"{task} compares vectors, which can't be averaged over models; give one model.")
     vocabulary = {**first.tokenizer.__getstate__(), "core": ""}
     for other in models[1:]:
         pair, other_pair = getattr(first, "pair", None), getattr(other, "pair", None)
@@ -134,6 +134,6 @@ def check_ensemble(models: Sequence[Finetuned]) -> None:
             ("vocabulary", vocabulary, {**other.tokenizer.__getstate__(), "core": ""}),
         ):
             if value != other_value:
-                both = f"{first.folder} and {other.folder} can't be averaged: they differ in their {what}"
+                both = f"'{first.folder}' and '{other.folder}' can't be averaged: they differ in their {what}"
                 advice = "give models that were fine-tuned for the same task from the same vocabulary."
                 raise InputError(f"{both}; {advice}")

@@ -1,4 +1,4 @@
-"""Before the first step: read the data, see that model and data fit, make features of the examples."""
+"""Prepare a run: read the data, check that model and data fit, make features of the examples."""
 
 import warnings
 import zlib
@@ -14,7 +14,7 @@ from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.balance import check_balance, class_weights, groups, strata
-from minibert.finetuning.models import gathered, keeps_head
+from minibert.finetuning.models import as_sequence, keeps_head
 from minibert.finetuning.options import MOST_WINDOWS, FinetuneOptions
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.head_kinds import OF_CLASSES, POOLS
@@ -23,16 +23,20 @@ from minibert.model.targets import Targets
 from minibert.tasks import registry
 from minibert.tasks.bag_of_words import BagOfWords
 from minibert.tasks.batches import epoch_order
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.sentences import Sentences
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Labels, Task
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.tokenizer import Tokenizer
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
-TOGETHER = ("document", "context", "first")  # what examples agree in that are not divided; the last of pairs
+GROUPED_BY = (
+    "document",
+    "context",
+    "first",
+)  # what examples agree in that are not divided; the last of pairs
 ANSWERS = ("label", "tags", "answer")  # roles of the columns with what is expected
 
 
@@ -43,7 +47,7 @@ class Rows(NamedTuple):
     """
 
     train: list[Any]
-    dev: list[Any] | None = None  # to measure on; None: the share `split_dev` of `train`
+    dev: list[Any] | None = None  # the dev set; None: the share `split_dev` of `train`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,7 @@ class Prepared:
     labels: tuple[str, ...]
     head: Head  # what stands on the encoder
     max_length: int
-    train_tasks: dict[str, int]  # how many examples of each task are to learn from
+    train_tasks: dict[str, int]  # how many training examples each task has
     train_classes: dict[str, int] = field(default_factory=dict)  # of each class of texts, if there are any
     dev_examples: list[Any]
     train: Features
@@ -65,7 +69,7 @@ class Prepared:
     class_weights: np.ndarray | None = None  # (K,) of each class in the loss
     groups: np.ndarray | None = None  # (n,) of each example a class, of which epochs show equally many
     targets: Targets | None = None  # a common scale for numbers; None: they are learnt as they are
-    truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_cuts`
+    truncated: dict[str, Any] = field(default_factory=dict)  # what was cut of texts, see `warn_of_truncation`
 
 
 def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
@@ -74,7 +78,7 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
     Parameters
     ----------
     options : FinetuneOptions
-        Of the run, or of a sweep.
+        Options of the run, or of a sweep.
     rows : Rows, optional
         The examples, where they are in memory.
 
@@ -109,22 +113,22 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
     tokenizer = read_tokenizer(options.model, config)
     keeps_head(report, options.model, head, task.name, labels)  # reads what says so
     max_length = options.max_length or min(task.max_length, config.P)
-    task.long = task.long and task.long.settled(max_length)
+    task.long = task.long and task.long.resolved(max_length)
     with naming(of_train):
-        features = gathered(task.features(train, tokenizer, labels, max_length, training=True))
+        features = as_sequence(task.features(train, tokenizer, labels, max_length, training=True))
     with naming(of_dev):
-        dev_features = gathered(task.features(dev, tokenizer, labels, max_length, training=False))
+        dev_features = as_sequence(task.features(dev, tokenizer, labels, max_length, training=False))
     if not len(features):
-        raise InputError(f"{data} holds nothing that {options.task} could be learnt from.")
+        raise InputError(f"'{data}' has no examples to train {options.task} with.")
     if config.trained_length:  # for other models nothing is said, and no feature need be made already
         sequences = (sequence for feature in features for sequence in feature.sequences)
         config.warn_untrained(max(len(sequence.input_ids) for sequence in sequences))
     if config.type_vocab_size < 2 and features[0].sequences[0].token_type_ids.any():
-        asks = f"{options.task} asks about two texts at a time, but {options.model} knows one segment only"
+        asks = f"{options.task} reads two texts at a time, but '{options.model}' knows one segment only"
         raise InputError(f"{asks} (type_vocab_size=1); give a model with two.")
     cuts = {
-        "train": Cuts(max_length, features, task.long),
-        "dev": Cuts(max_length, dev_features, task.long),
+        "train": Truncation(max_length, features, task.long),
+        "dev": Truncation(max_length, dev_features, task.long),
     }
     return Prepared(
         **known,
@@ -137,7 +141,7 @@ def prepare(options: FinetuneOptions, rows: Rows | None = None) -> Prepared:
         class_weights=weights,
         targets=targets,
         groups=groups(options, train),
-        truncated=warn_of_cuts(cuts, config.P),
+        truncated=warn_of_truncation(cuts, config.P),
     )
 
 
@@ -164,7 +168,7 @@ def bag_of_words_in(folder: Path, labels: Labels, rows: Rows | None = None) -> B
     Parameters
     ----------
     folder : Path
-        Of a run of fine-tuning.
+        Folder of a run of fine-tuning.
     labels : tuple of str
         The classes of the model.
     rows : Rows, optional
@@ -191,7 +195,7 @@ def bag_of_words_in(folder: Path, labels: Labels, rows: Rows | None = None) -> B
 def _places(options: FinetuneOptions, rows: Rows | None) -> tuple[str, str, str]:
     """Return what errors call the data, and with which place they begin in train and in dev."""
     if rows is not None:  # whose errors name the row
-        return "X", "", ""
+        return "", "", ""
     return options.data, f"{options.data}, train", f"{options.data}, dev"
 
 
@@ -216,7 +220,7 @@ def read_labelled(
     Returns
     -------
     train : list
-        The examples, those of further tasks behind the task's own.
+        The examples, those of further tasks after the task's own.
     known : dict
         Fields of `Prepared`.
 
@@ -241,11 +245,10 @@ def read_labelled(
     if not all(labelled):
         n_unlabelled = labelled.count(False)
         first = labelled.index(False) + 1
-        what = f"{n_unlabelled:,} of {len(dev):,} examples of dev without a label"
-        why = f"on which nothing can be measured (the first is number {first:,})"
-        raise InputError(f"{data} has {what}, {why}; give a dev file with labels.")
+        what = f"{n_unlabelled:,} of {len(dev):,} dev examples have no label to measure on"
+        raise InputError(f"{what}, the first is number {first:,}; give dev with labels.", where=data)
     if task.kind in ("regress", "cosine") and len(dev) < 2:
-        raise InputError(f"{data} has one example of dev, which has no correlation; give more.")
+        raise InputError("dev has one example, and a correlation needs two; give more.", where=data)
     with naming(of_dev):
         task.check_dev(dev, labels)
     task.warn_rare(train, dev, labels)
@@ -265,12 +268,12 @@ def _of_other(
     folder: str,
     options: FinetuneOptions,
 ) -> list[Any]:
-    """Read the examples of another task to learn from, with the answers that `task` has."""
+    """Read the training examples of another task, with the answers that `task` has."""
     alike = [other for other in registry.TASKS if registry.answers_as(other, task.name) is not None]
     other = registry.create(name) if name in alike else None
     if other is None or other.kind != task.kind:
         also = {name: folder}
-        what = f"{task.name} is learnt together with tasks of the same answers only"
+        what = f"{task.name} can be trained together only with tasks that have the same answers"
         raise InputError(f"{also=}: {what}; name one of {', '.join(alike)}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
@@ -312,7 +315,7 @@ def read_examples(
     options: FinetuneOptions,
     rows: Rows | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Read the training examples and those to measure on.
+    """Read the training examples and the dev set.
 
     Examples in memory become the task's `rows`, by which its errors name them.
 
@@ -341,8 +344,8 @@ def read_examples(
         train, dev = rows.train, rows.dev
     elif options.split_dev is None:
         if data.is_file():
-            advice = "say which share of it to measure on, such as split_dev=0.1"
-            message = f"{data} is one file; {advice}, or name a folder with train and dev files."
+            advice = "say which share of it is for dev, such as split_dev=0.1"
+            message = f"'{data}' is one file; {advice}, or name a folder with train and dev files."
             raise InputError(message, split_dev=0.1)
         try:
             train = task.read(data, "train")
@@ -356,7 +359,7 @@ def read_examples(
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train
-        instead = "give files of train and dev" if rows is None else "give dev"
+        instead = "give train and dev files" if rows is None else "give dev"
         train, dev = split(examples, options.split_dev, stratified, instead)
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
@@ -380,7 +383,7 @@ def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
         share = options.split_dev
         both = f"a train and a dev file, and split_dev={share!r} divides one file"
         advice = "leave it out, or name one of the two files."
-        raise InputError(f"{data} has {both}; {advice}", split_dev=share)
+        raise InputError(f"'{data}' has {both}; {advice}", split_dev=share)
     if not labelled:
         raise min(lacking, key=lambda error: isinstance(error, MissingFile))
     return labelled[0]
@@ -391,10 +394,10 @@ def asked_examples(
     folder: Path,
     data: str | Path | None,
     split: str,
-    own: bool,
+    same_task: bool,
     labelled: bool = True,
 ) -> list[Any]:
-    """Read what the model in a folder is asked about: never by mistake what it has learnt from.
+    """Read what the model in a folder is asked about: never, by mistake, its training data.
 
     Of what the run has divided by `split_dev`, "dev" and "train" are its parts, also where it is named here.
 
@@ -403,12 +406,12 @@ def asked_examples(
     task : Task
         What is asked.
     folder : Path
-        Of the model.
+        Folder of the model.
     data : str, Path or None
         A folder of the task's files, or one file; None: those that the model was fine-tuned on.
     split : str
         "train", "dev" or "test".
-    own : bool
+    same_task : bool
         Whether the task is that of the model.
     labelled : bool, default True
         Whether a custom table has to have what is expected.
@@ -423,7 +426,7 @@ def asked_examples(
         When the files can't be read, or a divided one is asked for its test part.
     """
     try:
-        return _asked(task, folder, data, split, own)
+        return _asked(task, folder, data, split, same_task)
     except MissingColumn as error:
         if labelled or error.role not in ANSWERS:
             raise
@@ -443,7 +446,7 @@ def source_of(
     task : Task
         What is asked.
     folder : Path
-        Of the model.
+        Folder of the model.
     data : str, Path or None
         As for `asked_examples`.
     split : str
@@ -473,29 +476,31 @@ def _asked(
     folder: Path,
     data: str | Path | None,
     split: str,
-    own: bool,
+    same_task: bool,
 ) -> list[Any]:
     if not (folder / OPTIONS_FILE).exists():
         if data is None:
-            raise InputError(f"{folder} does not say what it was fine-tuned on; name the data.")
+            raise InputError(f"'{folder}' does not say what it was fine-tuned on; give the data.")
         return task.read(Path(data), split)
     options = FinetuneOptions.load(folder / OPTIONS_FILE)
     if data is None and not Path(options.data).exists():
-        advice = "give the folder that they are in as `data`."
-        raise InputError(f"The data that {folder} was fine-tuned on, {options.data}, are not there; {advice}")
+        advice = "give their present folder as `data`."
+        raise InputError(
+            f"The data that '{folder}' was fine-tuned on, '{options.data}', are not there; {advice}"
+        )
     if data is not None and not _is_divided(task, options, Path(data)):
         return task.read(Path(data), split)
     if split == "test" and Path(data or options.data).is_file():
-        what = f"is the file that {folder} has learnt from and has no test part"
-        advice = "name the data of another one, or ask for dev, the part that was measured on."
-        raise InputError(f"{data or options.data} {what}; {advice}")
-    if split == "test" or (options.split_dev is None and (split == "train" or not own)):
+        what = f"is the file that '{folder}' was trained on, and it has no test part"
+        advice = "give another file, or ask for dev, the part that was held out."
+        raise InputError(f"'{data or options.data}' {what}; {advice}")
+    if split == "test" or (options.split_dev is None and (split == "train" or not same_task)):
         return task.read(Path(options.data), split)
     return read_examples(task, options)[split == "dev"]  # the very ones that the best epoch was chosen by
 
 
 def _is_divided(task: Task, options: FinetuneOptions, data: Path) -> bool:
-    """Tell whether a run has divided these data in two, by their path or as a copy of the file."""
+    """Return whether a run has divided these data in two, by their path or as a copy of the file."""
     if options.split_dev is None:
         return False
     if data.resolve() == Path(options.data).resolve():
@@ -510,7 +515,7 @@ def split(
     examples: list[Any],
     share: float,
     stratified: bool = False,
-    instead: str = "give files of train and dev",
+    instead: str = "give train and dev files",
 ) -> tuple[list[Any], list[Any]]:
     """Divide examples in two at random, always alike, each part in order: all but a share, and that share.
 
@@ -522,7 +527,7 @@ def split(
     examples : list
         To divide.
     share : float
-        Of the second part, above 0 and below 1.
+        Share of the second part, above 0 and below 1.
     stratified : bool, default False
         Of each class the second part has its share, by largest remainder (of pairs that share texts, nearly),
         and never all examples.
@@ -539,13 +544,15 @@ def split(
         When a part would be empty.
     """
     if stratified:
-        members = _together(examples, TOGETHER)
+        members = _grouped(examples, GROUPED_BY)
         held_out = set(_drawn_by_class(strata(examples), members, share))
     else:
         count = round(share * len(examples))
-        held_out = set(_drawn(examples, count, SPLIT_SEED, TOGETHER))
+        held_out = set(_drawn(examples, count, SPLIT_SEED, GROUPED_BY))
     if not 0 < len(held_out) < len(examples):
-        empty = f"split_dev={share!r} of {len(examples):,} examples leaves one part empty; give another"
+        empty = (
+            f"split_dev={share!r} of {len(examples):,} examples leaves train or dev empty; give another share"
+        )
         why = _why_undivided(examples, stratified)
         raise InputError(f"{empty}{why}, or {instead}.", split_dev=share)
     train = [example for number, example in enumerate(examples) if number not in held_out]
@@ -556,20 +563,20 @@ def split(
 def _why_undivided(examples: list[Any], stratified: bool) -> str:
     """Say which examples stay together, where that is why there are not two parts; nothing otherwise."""
     if stratified:
-        alone = "One example of each class is learnt from, and pairs with one first text stay together"
-        return f". {alone}: where no class has more, add examples"
+        alone = "At least one example of each class stays in train"
+        return f". {alone}, and pairs with one first text stay together; if no class has more, add examples"
     reason = {
         "document": "Sentences of one document are not divided: put lines -DOCSTART- between documents",
         "context": "Questions about one paragraph are not divided: add questions about other paragraphs",
-        "first": "Pairs with one first text are not divided: add pairs with other first texts",
+        "first": "Pairs with the same first text are not divided: add pairs with other first texts",
     }
-    if len(_together(examples, TOGETHER)) == len(examples):  # also where there are none
+    if len(_grouped(examples, GROUPED_BY)) == len(examples):  # also where there are none
         return ""
-    name = next((name for name in TOGETHER if hasattr(examples[0], name)), None)
+    name = next((name for name in GROUPED_BY if hasattr(examples[0], name)), None)
     return f". {reason[name]}" if name else ""
 
 
-def _together(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
+def _grouped(examples: list[Any], groups: Sequence[str]) -> list[list[int]]:
     """Return the numbers of the examples that agree in the first of these attributes that they have."""
     members: dict[Any, list[int]] = {}
     for number, example in enumerate(examples):
@@ -630,7 +637,7 @@ def _drawn(
     enough: sentences of a document, which are shown with their neighbours.
     """
     drawn: list[int] = []
-    members = _together(examples, groups)
+    members = _grouped(examples, groups)
     for group in epoch_order(len(members), seed, 0).tolist():
         if len(drawn) >= count:
             break

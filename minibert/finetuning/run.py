@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from minibert import engines, hub
 from minibert.base.errors import InputError
-from minibert.base.files import RUN_FILES, require_folder, require_own, sole_writer, write_atomically
+from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_writer, write_atomically
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
 from minibert.data.glue import TextExample
@@ -35,8 +35,8 @@ from minibert.reports import results
 from minibert.reports.contents import Evaluation, Prediction, Truncated
 from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.stored import OPTIONS_FILE
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, say
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
@@ -100,7 +100,7 @@ def finetune(
         if len(runs) > 1:
             places += [out / name for name in runs]
         for place in places:
-            require_own(place)
+            require_inside(place)
         if resume:
             options.require_same_run(FinetuneOptions.load(out / OPTIONS_FILE))
             report = results.finished_report(out)
@@ -129,12 +129,14 @@ def finetune(
 def _require_unused(out: Path, places: Sequence[Path]) -> None:
     """Raise InputError when a new run would overwrite another one, or files of something else."""
     if (out / OPTIONS_FILE).exists():
-        advice = "go on with it by resume=True, or choose another `out`."
-        raise InputError(f"{out} already holds a run: {advice}")
+        advice = "resume it with resume=True, or choose another `out`."
+        raise InputError(f"'{out}' already holds a run; {advice}")
     for place in places:
         present = [name for name in RUN_FILES if (place / name).exists()]
         if present:
-            raise InputError(f"{place} holds {', '.join(present)} of something else; choose another `out`.")
+            raise InputError(
+                f"'{place}' holds {', '.join(present)} of something that is not a run; choose another `out`."
+            )
 
 
 def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOptions:
@@ -144,7 +146,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     ----------
     options : FinetuneOptions
     stored : Path or None, default None
-        The options of a run that goes on, whose learning rates stay what they are.
+        The options of a resumed run, whose learning rates stay what they are.
 
     Returns
     -------
@@ -160,7 +162,7 @@ def resolved(options: FinetuneOptions, stored: Path | None = None) -> FinetuneOp
     return engines.resolve_auto(options.resolved(width))
 
 
-class _Asked:
+class _EvaluationRequest:
     """Models whose outputs are averaged, and the examples that they are asked about, as in `evaluate`."""
 
     def __init__(
@@ -179,7 +181,7 @@ class _Asked:
         self.folders = [str(folder) for folder in listed]
         self.split = split
         self.first = first = self.models[0]
-        self.cuts = Cuts(first.max_length, long=first.task.long)
+        self.cuts = Truncation(first.max_length, long=first.task.long)
         self.source = source_of(first.task, first.folder, data, split)
         self.examples = asked_examples(first.task, first.folder, data, split, task is None, labelled=known)
         first.task.warn_unknown(self.examples, first.labels)
@@ -190,8 +192,8 @@ class _Asked:
         return predict_examples(self.models, self.examples, show=show, source=self.source, cuts=self.cuts)
 
     def truncated(self) -> Truncated:
-        """Warn of what was cut, and return it for the report; nothing where nothing was."""
-        truncated = warn_of_cuts({self.split: self.cuts}, self.first.config.P)
+        """Warn of texts that were cut, and return their counts for the report; {} if none were."""
+        truncated = warn_of_truncation({self.split: self.cuts}, self.first.config.P)
         return {"truncated": truncated} if truncated else {}
 
 
@@ -211,7 +213,7 @@ def evaluate(
     Parameters
     ----------
     folders : str, Path or sequence of them
-        Of the model or models.
+        Folders of the model or models.
     data : str or Path, optional
         Folder of the task's files; the one that the model was fine-tuned on, when left out.
     split : str, default "dev"
@@ -237,7 +239,7 @@ def evaluate(
     InputError
         When a model is not fine-tuned or can't be averaged, or data are of another task or not labelled.
     """
-    asked = _Asked(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
+    asked = _EvaluationRequest(folders, data, split, task, True, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
     if not asked.all_labelled:
         advice = "choose another, or use minibert predict."
@@ -268,7 +270,7 @@ def predict(
     Parameters
     ----------
     folders : str, Path or sequence of them
-        Of the model or models.
+        Folders of the model or models.
     data : str or Path or None
         Folder of the task's files, or one file; None: what the model was fine-tuned on.
     split : str
@@ -296,13 +298,13 @@ def predict(
     Raises
     ------
     InputError
-        As in `evaluate`; when `out` is no folder to write into.
+        As in `evaluate`; when `out` is not a folder to write into.
     RunError
         When the disk is full; each file is whole or not there.
     """
     out = Path(out)
     require_folder(out)
-    asked = _Asked(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
+    asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
     examples = asked.examples
     if majority:
@@ -343,13 +345,13 @@ def predict(
     return report
 
 
-def _majority(model: Any, data: str | Path | None, own: bool, count: int) -> Iterator[Any]:
+def _majority(model: Any, data: str | Path | None, same_task: bool, count: int) -> Iterator[Any]:
     """Return so many times the most frequent class of the examples that a model has learnt from."""
     if model.head.kind != "classify":
-        what = f"one class of each text, which {model.task.name} does not ask for"
+        what = f"one class of each text, which {model.task.name} does not predict"
         raise InputError(f"majority=True is for {what}; leave it out.", majority=True)
     folder = None if data is None or Path(data).is_file() else data  # a file is what is asked about
-    learnt = asked_examples(model.task, model.folder, folder, "train", own=own)
+    learnt = asked_examples(model.task, model.folder, folder, "train", same_task=same_task)
     return iter(submissions.majority(learnt, count))
 
 
@@ -359,7 +361,7 @@ def classify(
     *,
     engine: str = "auto",
     threads: int | None = None,
-    cuts: Cuts | None = None,
+    cuts: Truncation | None = None,
 ) -> list[Prediction]:
     """Ask a fine-tuned model for the classes of some texts, or their numbers.
 
@@ -373,7 +375,7 @@ def classify(
         What computes, where a folder is given.
     threads : int, optional
         Of that engine, and of matrix products.
-    cuts : Cuts, optional
+    cuts : Truncation, optional
         Counts what is cut of the texts, in place of a warning.
 
     Returns
@@ -392,8 +394,8 @@ def classify(
         model = Finetuned.from_pretrained(model, engine, threads=threads)
     command = model.task.command
     if command != "classify":
-        trained = f"The model in {model.folder} was fine-tuned for {model.task.name}"
-        raise InputError(f"{trained}, which has no class for a whole text; use minibert {command}.")
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name}"
+        raise InputError(f"{trained}, which gives no class for a whole text; use minibert {command}.")
     pair = model.pair
     examples = []
     for number, text in enumerate(texts):
@@ -404,13 +406,13 @@ def classify(
             wanted = "single texts; leave the second one out"
             if pair:
                 wanted = "pairs of texts; give a second one"
-            raise InputError(f"The model in {model.folder} was fine-tuned for {wanted}.")
+            raise InputError(f"The model in '{model.folder}' was fine-tuned for {wanted}.")
         examples.append(TextExample(str(number), first, second, None))
-    counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
+    counted = Truncation(model.max_length, long=model.task.long) if cuts is None else cuts
     with engines.limited_threads(threads, model.ops):
         predictions = list(predict_examples([model], examples, cuts=counted))
     if cuts is None:
-        warn_of_cuts({"": counted}, model.config.P)
+        warn_of_truncation({"": counted}, model.config.P)
     return predictions
 
 
@@ -427,7 +429,7 @@ def predicted_text(report: dict[str, Any]) -> str:
     str
         Several lines.
     """
-    # A file that was named is no part of the data that the model has learnt from.
+    # A file that was named is not a part of the data that the model has learnt from.
     is_file = not report["source"].endswith(f", {report['split']}")
     of = Path(report["source"]).name if is_file else report["split"]
     lines = [f"{report['title']}, {counted(report['examples'], 'example')} of {printable(of)}"]

@@ -45,13 +45,13 @@ class Run(ABC):
     Attributes
     ----------
     options : FinetuneOptions
-        Of a single run.
+        Options of a single run.
     prepared : Prepared
         Task and data.
     ops : Ops
         The engine.
     folder : Path
-        Of the run.
+        Folder of the run.
     peak : float or None
         GFLOP/s of the machine, if known.
     show : bool
@@ -78,11 +78,11 @@ class Run(ABC):
     @property
     @abstractmethod
     def epoch_size(self) -> int:
-        """Return how much an epoch shows, in the units of `batch_size`."""
+        """Return the size of an epoch, in the units of `batch_size`."""
 
     @abstractmethod
     def initial(self) -> tuple[FlatParameters, dict[str, Any]]:
-        """Return the parameters to start from, and the plan that every checkpoint keeps."""
+        """Return the initial parameters, and the plan that every checkpoint stores."""
 
     @abstractmethod
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
@@ -101,7 +101,7 @@ class Run(ABC):
 
     @abstractmethod
     def objective(self, params: Any) -> Any:
-        """Return what is minimised.
+        """Return the loss function.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Run(ABC):
 
     @abstractmethod
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the `predictions` of dev, and whatever else the best epoch has to keep.
+        """Return the `predictions` of dev, and whatever else is stored for the best epoch.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Run(ABC):
 
     @abstractmethod
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
-        """Write the other files of a finished model; return what the report says of this approach alone.
+        """Write the other files of a finished model; return the report's fields of this approach.
 
         Parameters
         ----------
@@ -155,16 +155,16 @@ class Run(ABC):
 
     @abstractmethod
     def headline(self, state: State) -> str:
-        """Return what is about to happen, for the person watching.
+        """Describe the run that is about to begin, for the person watching.
 
         Parameters
         ----------
         state : State
-            Of the first step, or where the run goes on.
+            State of the run, before its first or next step.
         """
 
     def operations(self, params: Any) -> Callable[[Any], float] | None:
-        """Return what counts the useful operations of a batch, where they are known.
+        """Return a function that counts the useful operations of a batch, or None if they are not known.
 
         Parameters
         ----------
@@ -180,12 +180,12 @@ class Run(ABC):
 
     @property
     def batch_size(self) -> int:
-        """Return the examples in a step; a run's options have it, from the recipe of the task perhaps."""
+        """Return the number of examples in a step, from the options or the recipe of the task."""
         return cast(int, self.options.batch_size) or 1  # one, and no sweep's
 
     @property
     def epochs(self) -> float:
-        """Return how often each example is shown; likewise."""
+        """Return the number of epochs, from the options or the recipe of the task."""
         return cast(float, self.options.epochs) or 0
 
     @property
@@ -201,7 +201,7 @@ class Run(ABC):
 
     @property
     def plan_text(self) -> str:
-        """Return how far the run goes, and how fast, in a sentence."""
+        """Describe the number of steps and the learning rate in a sentence."""
         o = self.options
         return (
             f"{counted(self.epochs, 'epoch')} of {counted(self.epoch_steps, 'step')} of {o.batch_size}: "
@@ -232,7 +232,7 @@ class Run(ABC):
         return optimizer_for(params, **self.options.update_rule)
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
-        """Return a checkpoint's state; without one that of the first step.
+        """Return the state of a checkpoint or, without one, that of a new run.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class Run(ABC):
         return state
 
     def other_data(self, why: str) -> InputError:
-        """Make the error of a run that goes on with other data than it began with.
+        """Make the error for a run that is resumed with other data than it began with.
 
         Parameters
         ----------
@@ -271,11 +271,11 @@ class Run(ABC):
         InputError
             To be raised.
         """
-        begun = f"{self.options.data} is not what the run in {self.folder} began with"
+        begun = f"'{self.options.data}' is not what the run in '{self.folder}' began with"
         return InputError(f"{begun}: {why}; give it the same data.")
 
     def evaluate(self, state: State) -> dict[str, float]:
-        """Measure on dev; the model is saved where its metrics are the best so far.
+        """Evaluate on dev, and save the model if its metrics are the best so far.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class Run(ABC):
         return bool(epochs_since >= patience)
 
     def fit(self) -> tuple[State, dict[str, Any]]:
-        """Train, and measure after every epoch; go on from the last checkpoint in the folder, if it has one.
+        """Train, and evaluate after every epoch; resume from the folder's last checkpoint, if it has one.
 
         Returns
         -------
@@ -428,7 +428,7 @@ def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
     best : Run
         That run, which is finished.
     report : dict
-        Of the sweep.
+        Report of the sweep.
     page : Path
         The file to write.
     """
@@ -447,7 +447,7 @@ def stored_predictions(folder: Path, examples: int) -> list[Any]:
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     examples : int
         How many examples of dev there are.
 

@@ -27,7 +27,7 @@ def sweep(
     show: bool,
     began: float,
 ) -> dict[str, Any]:
-    """Do every run in a folder of its own, skip finished ones, and copy the best to the top.
+    """Do every run in its own folder, skip finished ones, and copy the best to the top.
 
     A run that diverges is noted in its folder, and the others go on.
 
@@ -80,7 +80,7 @@ def sweep(
     finished = [report for report in reports if "failed" not in report]
     if not finished:
         advice = f"try lower learning rates in another folder. The first: {reports[0]['failed']}"
-        raise RunError(f"All {len(runs)} runs of the sweep in {out} have diverged; {advice}")
+        raise RunError(f"All {len(runs)} runs of the sweep in '{out}' have diverged; {advice}")
     best = max(finished, key=lambda report: report["scores"][report["metric"]])
     folder = Path(best["folder"])
     require_intact(folder, best.get("crc32", {}))

@@ -43,7 +43,7 @@ class HeadObjective:
     head : Head
         What stands on it.
     seed : int
-        Of dropout.
+        Seed of dropout.
     span_weight : float
         Of each of the losses of start and end.
     frozen : int or None
@@ -141,11 +141,11 @@ class WholeRun(Run):
         Parameters
         ----------
         options : FinetuneOptions
-            Of the run, or of a sweep.
+            Options of the run, or of a sweep.
         ops : Ops
             The engine.
         folder : Path
-            Of the run; not used here.
+            Folder of the run; not used here.
         show : bool
             Likewise.
         rows : Rows, optional
@@ -201,7 +201,7 @@ class WholeRun(Run):
             now = len(self.prepared.train)
             params: Any = checkpoint.params
             if then != now:
-                raise self.other_data(f"there were {then:,} features to learn from, now there are {now:,}")
+                raise self.other_data(f"there were {then:,} training features, now there are {now:,}")
             if params.head != self.prepared.head:
                 raise self.other_data("there were other labels")
         state = super().start(checkpoint)
@@ -217,13 +217,13 @@ class WholeRun(Run):
         Parameters
         ----------
         params : Parameters
-            Of the whole model.
+            Parameters of the whole model.
         """
         o = self.options
         return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches, every epoch in an order of its own, with the position after each.
+        """Yield endless batches, every epoch in another order, with the position after each.
 
         Parameters
         ----------
@@ -251,18 +251,18 @@ class WholeRun(Run):
         Parameters
         ----------
         params : Parameters
-            Of the whole model.
+            Parameters of the whole model.
         """
         o = self.options
         return HeadObjective(params.config, params.head, o.seed, o.span_weight, o.freeze)
 
     def operations(self, params: Parameters) -> Callable[[Any], float]:
-        """Return what counts the useful operations of a batch.
+        """Return a function that counts the useful operations of a batch.
 
         Parameters
         ----------
         params : Parameters
-            Of the whole model.
+            Parameters of the whole model.
         """
         config, head = params.config, params.head
 
@@ -277,7 +277,7 @@ class WholeRun(Run):
         return count
 
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the predictions of dev, and what was tuned on it, such as a threshold.
+        """Return the predictions of dev, and the values that were tuned on it, such as a threshold.
 
         Parameters
         ----------
@@ -344,17 +344,17 @@ class WholeRun(Run):
         return report
 
     def headline(self, state: State) -> str:
-        """Return task, data and model in a few lines, for the person watching.
+        """Describe task, data and model in a few lines, for the person watching.
 
         Parameters
         ----------
         state : State
-            Of the first step, or where the run goes on.
+            State of the run, before its first or next step.
         """
         data = self.prepared
         window = " in a window" if data.task.long else ""
         of_task = (
-            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} to measure on, "
+            f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} in dev, "
             f"at most {data.max_length} tokens{window}."
         )
         lines = [of_task, self._model_text(state), self.plan_text]
@@ -363,12 +363,12 @@ class WholeRun(Run):
         learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
         if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
             often = f", {evaluations} times," if evaluations > 1 else ""
-            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} to learn from"
+            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} of train"
             lines.append(f"Measuring takes most of the time: {costs}. Fewer dev examples would take less.")
         return "\n".join(lines)
 
     def _model_text(self, state: State) -> str:
-        """Say what is trained: the model, what stands on it, and what of it is new."""
+        """Describe what is trained: the model, its head, and which parts are new."""
         o, head, config = self.options, self.prepared.head, state.params.config
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
         millions = state.params.count() / 1e6
@@ -392,10 +392,10 @@ def _require_whole_batches(options: FinetuneOptions, ops: Any, prepared: Prepare
     mesh: Any = getattr(runtime_of(ops), "mesh", None)
     # A pair is told from the others of its batch: there have to be some, and all of them in one place.
     if len(prepared.train) < 2:
-        what = "has one training pair, and no other to tell it from; give more."
-        raise InputError(f"{options.data} {what}")
+        what = "has one training pair, and no other to compare it with; give more."
+        raise InputError(f"'{options.data}' {what}")
     if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-        why = "batch_size=1 leaves a pair no other to be told from; give 2 or more."
+        why = "batch_size=1 leaves a pair no other to be compared with; give 2 or more."
         raise InputError(why, batch_size=1)
     splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
     for name, does_split in splits.items():

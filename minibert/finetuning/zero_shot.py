@@ -1,4 +1,4 @@
-"""Classes that a model was never shown: hypotheses that a model of entailment judges (Yin et al. 2019)."""
+"""Classify into classes that a model never saw: a model of entailment judges hypotheses (Yin et al. 2019)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +13,8 @@ from minibert.core.batch import Feature
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
 from minibert.reports.contents import Prediction
-from minibert.tasks.cuts import Cuts, warn_of_cuts
 from minibert.tasks.task import softmax
+from minibert.tasks.truncation import Truncation, warn_of_truncation
 
 
 def zero_shot(
@@ -26,7 +26,7 @@ def zero_shot(
     several: bool = False,
     engine: str = "auto",
     threads: int | None = None,
-    cuts: Cuts | None = None,
+    cuts: Truncation | None = None,
 ) -> list[Prediction]:
     """Choose among any classes by how much a text entails that it belongs to each.
 
@@ -50,7 +50,7 @@ def zero_shot(
         What computes, where a folder is given.
     threads : int, optional
         Of that engine, and of matrix products.
-    cuts : Cuts, optional
+    cuts : Truncation, optional
         Counts what is cut of the texts, in place of a warning.
 
     Returns
@@ -80,14 +80,14 @@ def zero_shot(
     for text in texts:
         pairs += [TextExample(name, text, hypotheses[name], None) for name in classes]
     features = model.features(pairs)
-    counted = Cuts(model.max_length, long=model.task.long) if cuts is None else cuts
+    counted = Truncation(model.max_length, long=model.task.long) if cuts is None else cuts
     for begin in range(0, len(features), len(classes)):  # a text counts once, with what costs it most
         of_text = features[begin : begin + len(classes)]
         counted.add([max(of_text, key=_pieces_cut)])
     with engines.limited_threads(threads, model.ops):
         outputs = np.reshape(model.outputs(features), (len(texts), len(classes), len(model.labels)))
     if cuts is None:
-        warn_of_cuts({"": counted}, model.config.P)
+        warn_of_truncation({"": counted}, model.config.P)
     answers: list[Prediction] = []
     for scores in outputs:
         if several:
@@ -121,7 +121,7 @@ def _check_classes(classes: list[str], several: bool) -> None:
     for wrong, message in (
         ("" in classes, "has an empty name; give every class one"),
         (twice, f"has {twice!r} twice; give each class once"),
-        (len(classes) < 2 - several, "leaves nothing to choose from; give at least two"),
+        (len(classes) < 2 - several, "leaves no choice; give at least two"),
     ):
         if wrong:
             raise InputError(f"{classes=} {message}.", classes=classes)
@@ -140,7 +140,7 @@ def _entailment(model: Finetuned) -> tuple[int, int]:
     if model.task.kind != "classify" or model.pair is False or len(entailing) != 1 or len(denying) != 1:
         texts = "single texts" if model.pair is False else "pairs"
         what = f"{texts} with the labels {', '.join(model.labels) or '-'}"
-        trained = f"The model in {model.folder} was fine-tuned for {model.task.name} on {what}"
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name} on {what}"
         why = "can't tell what a text entails from what it contradicts"
-        raise InputError(f"{trained}, and {why}; use a model of mnli, snli or rte.")
+        raise InputError(f"{trained}, and {why}; use a model fine-tuned for mnli, snli or rte.")
     return entailing[0], denying[0]

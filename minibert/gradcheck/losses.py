@@ -1,4 +1,4 @@
-"""Losses that only the product has: LSTMs, windows, pairs by their vectors, the tagger on frozen features."""
+"""Losses outside of the core: LSTMs, windows, pairs by their vectors, the tagger on frozen features."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Operations that only the product has: pooled windows, LSTMs and mixed layers."""
+"""Operations outside of the core: pooled windows, LSTMs and mixed layers."""
 
 from typing import Any
 

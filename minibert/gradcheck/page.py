@@ -25,7 +25,7 @@ def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
     Parameters
     ----------
     rows : sequence of Row
-        Of `proof_sheet`.
+        Rows of `proof_sheet`.
     engines : iterable of Ops
         Those that were checked, each a section with the sources of what it runs.
 
@@ -64,7 +64,7 @@ def source_of(engine: Ops, label: str) -> tuple[str, int]:
     ----------
     engine : Ops
     label : str
-        Of a `Case`: the operation, and what is particular about the case.
+        Label of a `Case`: the operation, and what is particular about the case.
 
     Returns
     -------

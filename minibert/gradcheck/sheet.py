@@ -129,7 +129,7 @@ def proof_sheet(
     operations : iterable of str, default None
         The operations to check; None: all.
     seed : int, default 0
-        Of inputs and directions.
+        Seed of inputs and directions.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def proof_sheet(
     if unknown:
         operation = ", ".join(sorted(unknown))
         advice = f"choose from {', '.join(sorted(known))}."
-        raise InputError(f"{operation=} is not on the sheet; {advice}", operation=operation)
+        raise InputError(f"{operation=} is not an operation that is checked; {advice}", operation=operation)
     engines = list(engines)
     dtypes = list(dtypes)
     checks = []  # rows of all engines, of each check
@@ -179,7 +179,7 @@ def check(
     size : str
         Name of the shape, for the sheet.
     seed : int, default 0
-        Of the directions.
+        Seed of the directions.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def rounding_errors(engines: Sequence[Ops], case: Case, dtype: str, seed: int = 
     dtype : str
         The lower precision.
     seed : int, default 0
-        Of the direction, and of the nearby arguments.
+        Seed of the direction, and of the nearby arguments.
 
     Returns
     -------

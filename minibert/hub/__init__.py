@@ -152,12 +152,12 @@ def load(
         index), or one with `bert_config.json` and `bert_model.ckpt.*`; of the latter the path without its
         endings will do, too; or `RUN@STEP`, a checkpoint of that step in the folder of a run.
     dtype : NumPy dtype, default float32
-        Of the parameters.
+        Precision of the parameters.
     head : Head or None
         What is to stand on the encoder. Left out, it is what was saved: by the architecture that the
         configuration names or, where it names none, by the tensors.
     seed : int, default 0
-        Of the initial values of what the file lacks.
+        Seed of the initial values of what the file lacks.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on exactly, in one safetensors file that is whole or not there.
+"""Checkpoints: everything that a run needs to resume exactly, in one safetensors file, complete or absent.
 
 Tensors `params`, `m`, `v` are the flat buffers; the header carries the rest as JSON (the model's
 configuration, step, place in the data, options) and a checksum of each buffer and of itself.
@@ -56,12 +56,12 @@ STATE: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Hold what stands in one file.
+    """Hold the contents of one checkpoint.
 
     Attributes
     ----------
     params : FlatParameters
-        Of a BERT with its head or of a tagger of LSTMs, N numbers.
+        Parameters of a BERT with its head or of a tagger of LSTMs, N numbers.
     m, v : (N,) float
         The optimizer's moments.
     updates : int
@@ -128,7 +128,7 @@ def save_checkpoint(path: str | Path, params: FlatParameters, optimizer: Any, st
 
 
 def _checksum(header: dict[str, Any]) -> int:
-    """Compute the checksum of a header's values, however they are spelt; its own must not be among them."""
+    """Compute the checksum of a header's values, however they are formatted, without its own checksum."""
     return zlib.crc32(json.dumps(header, sort_keys=True).encode())
 
 
@@ -169,8 +169,8 @@ def load_checkpoint(
         reason = str(error).rstrip(".")
         raise InputError(f"{path} is damaged: {reason}; remove it or use an earlier one.") from error
     if not has_own_checksum:
-        old = f"{path} is of an earlier version, which kept no checksum of step, position and configuration"
-        warn(f"{old}; they are taken as they stand there.")
+        old = f"{path} is of an earlier version, which has no checksum of step, position and configuration"
+        warn(f"{old}; they are taken as they are.")
     _require_config(path, params.config, config)
     return Checkpoint(params, tensors["m"], tensors["v"], header["updates"], header["state"])
 
@@ -240,7 +240,7 @@ def _require_whole(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> bo
 
 
 def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> None:
-    """Raise ValueError when the state in a header is none that a run can be in, or not that of its name."""
+    """Raise ValueError when the state in a header is impossible, or not that of the file's name."""
     state = header["state"]
     for name, value in state.items():
         if name not in STATE or not STATE[name](value):
@@ -256,7 +256,7 @@ def _require_state(path: Path, header: dict[str, Any], numbers: int | None) -> N
 
 
 def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
-    """Put a buffer under the names that its header means; ValueError or TypeError where it means none."""
+    """Name the parts of a buffer by its header; raise ValueError or TypeError if that is impossible."""
     if header["config"].get("model_type") == bilstm.MODEL_TYPE:
         tagger = bilstm.BilstmConfig.from_dict(header["config"])
         _require_count(flat, bilstm.parameter_table, tagger, "depth")
@@ -272,7 +272,7 @@ def _parameters(header: dict[str, Any], flat: np.ndarray) -> FlatParameters:
 
 
 def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config: Any, layers: str) -> None:
-    """Raise ValueError when a buffer is not as long as a configuration asks for.
+    """Raise ValueError when a buffer does not have the length that a configuration asks for.
 
     From the second layer on all are alike, so two tables tell the length of any: a damaged header may ask for
     more layers than there is memory to list.
@@ -290,7 +290,7 @@ def _require_count(flat: np.ndarray, table: Callable[[Any], list[Entry]], config
 
 
 def checkpoints(folder: str | Path) -> list[Path]:
-    """List the checkpoints in a folder; whether they are whole is not checked.
+    """List the checkpoints in a folder, without checking that they are intact.
 
     Parameters
     ----------
@@ -342,8 +342,8 @@ def latest(
             return checkpoint
     if paths:
         model = str(Path(folder).parent)
-        advice = f"start anew in another folder, with {model=} if its model is good."
-        raise RunError(f"None of the {len(paths)} checkpoints in {folder} can be read; {advice}")
+        advice = f"start a new run in another folder, with {model=} if that model is intact."
+        raise RunError(f"None of the {len(paths)} checkpoints in '{folder}' can be read; {advice}")
     return None
 
 

@@ -20,7 +20,7 @@ from minibert.model.head_kinds import KINDS
 from minibert.model.params import Head, Parameters
 
 PICKLED_FILE = "pytorch_model.bin"
-INDEX = ".index.json"  # behind either name: which of several files each tensor is in
+INDEX = ".index.json"  # after either name: which of several files each tensor is in
 WEIGHTS = tuple(name + end for name in (WEIGHTS_FILE, PICKLED_FILE) for end in ("", INDEX))  # in this order
 LABELLED = [name for name, kind in KINDS.items() if kind.names_outputs]  # in the configuration
 Reader = Callable[[Path], tuple[Tensors, dict[str, str]]]  # -> tensors, names and types of others
@@ -44,10 +44,10 @@ def save_hf(
     folder : str or Path
         Made if it does not exist; a model that is there is replaced, each file in one step.
     config : BertConfig
-        Of the model.
+        Configuration of the model.
     params : Parameters
-        Of the model, with any head. LSTMs below it, as `finetune --bilstm` trains them, are read by minibert
-        only: `transformers` knows none, leaves them out and computes something else.
+        Parameters of the model, with any head. Only minibert reads LSTMs below it, as `finetune --bilstm`
+        trains them: `transformers` leaves them out and computes something else.
     labels : sequence of str
         Names of the outputs of a head of one of the kinds in `LABELLED`; numbers when left out.
     dtype : {"float32", "float16", "bfloat16"}
@@ -87,7 +87,7 @@ def fields_of(
     Parameters
     ----------
     config : BertConfig
-        Of the encoder.
+        Configuration of the encoder.
     head : Head
         What stands on it.
     labels, omit
@@ -112,7 +112,7 @@ def fields_of(
             "give one for each class or tag, and none to other heads."
         )
     if len(set(labels)) < len(labels):
-        raise InputError(f"labels={list(labels)} name two classes alike; give each a name of its own.")
+        raise InputError(f"labels={list(labels)} gives two classes the same name; give each its own.")
     kind = KINDS[head.kind]
     fields = config.to_dict() | {"architectures": [kind.architecture]}
     if head.kind == "pretraining" and "cls.predictions.bias" in omit:
@@ -157,7 +157,8 @@ def load_hf(
     fields = read_config(folder / CONFIG_FILE)
     path = weights_in(folder)
     if path is None:
-        raise InputError(f"{folder} has no weights; give a folder with {WEIGHTS_FILE} or {PICKLED_FILE}.")
+        advice = f"give one with {WEIGHTS_FILE} or {PICKLED_FILE}."
+        raise InputError(f"The folder '{folder}' has no weights of a model; {advice}")
     read: Reader = read_tensors
     if path.name.startswith(PICKLED_FILE):
         from minibert.hub.pytorch.pickled import read_pickled as read

@@ -39,12 +39,12 @@ _FOREIGN = {
     "albert.": "ALBERT", "bert.encoder.transformer.": "ALBERT",
 }  # fmt: skip
 COPY_AGAIN = "copy the model's folder again"
-# What lies in the folder of a run from its beginning on, before there is a model, and what goes on with it.
+# Files that a run's folder has from the beginning, before there is a model, and the command that resumes it.
 RUNS = {"training.json": "minibert pretrain", "finetune.json": "minibert finetune"}
 
 
 class LoadReport(NamedTuple):
-    """Say what a checkpoint and the model did not have in common."""
+    """List what a checkpoint and the model do not have in common."""
 
     # Hugging Face's names of what the file lacks of pooler and head: initial values. The masked-LM head is
     # among it where its decoder is not the word embeddings: only `Bert` can use it, by `params.decoder`.
@@ -54,7 +54,7 @@ class LoadReport(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Hold what a folder has of a model."""
+    """Hold the files of a model's folder."""
 
     path: Path  # of the weights, which errors name
     config_path: Path
@@ -79,7 +79,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        When the file is missing or damaged; of a run that is not finished, with how to go on with it.
+        When the file is missing or damaged; for an unfinished run, it says how to resume it.
     """
     try:
         return read_json(path, advice=COPY_AGAIN)
@@ -98,7 +98,7 @@ def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
     Parameters
     ----------
     fields : dict
-        Of the configuration.
+        Fields of the configuration.
     path : Path
         Where it lies, for the error.
 
@@ -117,7 +117,9 @@ def labels_of(fields: dict[str, Any], path: Path) -> tuple[str, ...]:
         return ()
     numbers = [str(number) for number in range(len(stored))] if fits(stored, dict[str, str]) else None
     if numbers is None or stored.keys() != set(numbers):
-        raise InputError(f"{path}: id2label={short(stored)} does not number strings from 0 on; {COPY_AGAIN}.")
+        raise InputError(
+            f"id2label={short(stored)} does not number strings from 0 on; {COPY_AGAIN}.", where=str(path)
+        )
     return tuple(stored[number] for number in numbers)
 
 
@@ -131,11 +133,11 @@ def load_source(
     source : Source
         Configuration and tensors; the tensors are taken out of it, for the memory.
     dtype : NumPy dtype
-        Of the parameters.
+        Precision of the parameters.
     head : Head or None
         What is to stand on the encoder; None for what was saved.
     seed : int
-        Of the initial values of what the file lacks.
+        Seed of the initial values of what the file lacks.
 
     Returns
     -------
@@ -150,7 +152,7 @@ def load_source(
     try:
         config = BertConfig.from_dict(source.fields)
     except InputError as error:
-        raise InputError(f"{source.config_path}: {error}") from error
+        raise InputError(str(error), where=str(source.config_path)) from error
     tensors, decoder = _canonical(source.path, source.tensors)
     head, of_another_head = _choose_head(source, config, tensors, head)
     missing = _check(source, config, head, tensors)
@@ -160,7 +162,7 @@ def load_source(
     beyond = sorted(name for name in tensors if name.startswith("bert.encoder."))
     if beyond:
         warn(
-            f"{source.path} has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
+            f"'{source.path}' has {counted(len(beyond), 'tensor')} of the encoder for which the BERT of "
             f"{source.config_path.name} has no place, the first is {beyond[0]}; "
             "without what is left out it computes something else."
         )
@@ -207,7 +209,9 @@ def _canonical(path: Path, tensors: Tensors) -> tuple[Tensors, np.ndarray | None
         other = renamed.setdefault(first, tensor)
         if other.shape != tensor.shape:
             shapes_ = f"{tensor.shape} and {other.shape}"
-            raise InputError(f"{path}: {second} differs from {first} in its shape, {shapes_}; {COPY_AGAIN}.")
+            raise InputError(
+                f"{second} differs from {first} in its shape, {shapes_}; {COPY_AGAIN}.", where=str(path)
+            )
         if np.array_equal(other, tensor):
             continue
         if second == DECODER:
@@ -231,13 +235,13 @@ def _full_name(name: str) -> str:
 def _choose_head(
     source: Source, config: BertConfig, tensors: Tensors, wanted: Head | None
 ) -> tuple[Head, Tensors]:
-    """Return the head to load, and what is taken out of `tensors` because it belongs to another."""
+    """Return the head to load, and the tensors of another head, which are removed from `tensors`."""
     stored, is_certain = _stored_head(source, tensors)
     if wanted is None:
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
             advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
-            raise InputError(f"{source.config_path}: {what} is none of minibert's tasks; {advice}")
+            raise InputError(f"{what} is none of minibert's tasks; {advice}", where=str(source.config_path))
         return stored, {}
     check_head(wanted)
     if stored is not None and wanted.pool in ("mean", "max"):  # which no tensor tells
@@ -251,7 +255,7 @@ def _choose_head(
 
 
 def _stored_head(source: Source, tensors: Tensors) -> tuple[Head | None, bool]:
-    """Return the head that was saved, None where minibert has no loss for it, and whether that is certain."""
+    """Return the head that was saved (None if minibert has no loss for it), and whether that is certain."""
     has_lstm = any(name.startswith(LSTM) for name in tensors)
     architecture = _architecture(source.fields)
     if architecture in (KINDS["pretraining"].architecture, *_PRETRAINED):
@@ -292,7 +296,7 @@ def kind_named(fields: dict[str, Any]) -> str | None:
     Parameters
     ----------
     fields : dict
-        Of a `config.json`.
+        Fields of a `config.json`.
 
     Returns
     -------
@@ -319,12 +323,12 @@ def _outputs(source: Source, tensors: Tensors) -> int:
         rows = counted(len(weight), "row")
         names = counted(labels, "label")
         both = f"has {rows}, {source.config_path.name} names {names}; take both files from one model."
-        raise InputError(f"{source.path}: classifier.weight {both}")
+        raise InputError(f"'{source.path}': classifier.weight {both}")
     return len(weight)
 
 
 def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> list[tuple[str, str]]:
-    """Compare with the configuration before memory is taken; return both names of what is missing."""
+    """Compare with the configuration before allocating memory; return both names of missing tensors."""
     path = source.path
     file = source.config_path.name
     count = len(tensors) + len(source.others)
@@ -337,7 +341,7 @@ def _check(source: Source, config: BertConfig, head: Head, tensors: Tensors) -> 
             missing.append((ours, theirs))
         elif tensors[theirs].shape != shape:
             both = f"has shape {tensors[theirs].shape}, {file} asks for {shape}"
-            raise InputError(f"{path}: {theirs} {both}; take both files from one model.")
+            raise InputError(f"{theirs} {both}; take both files from one model.", where=str(path))
     others = {_full_name(name): kind for name, kind in source.others.items()}
     for _, theirs in missing:
         if theirs in others:
@@ -356,4 +360,4 @@ def _fill(path: Path, theirs: str, part: np.ndarray, tensor: np.ndarray) -> None
         row = part.ravel("K")
         is_finite = np.isfinite(row @ row) or np.isfinite(row).all()  # the first is quick, but may overflow
     if not is_finite:
-        raise InputError(f"{path}: {theirs} has values that are not finite numbers; {COPY_AGAIN}.")
+        raise InputError(f"{theirs} has values that are not finite numbers; {COPY_AGAIN}.", where=str(path))

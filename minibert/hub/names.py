@@ -40,7 +40,7 @@ def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
     Parameters
     ----------
     parameters : Parameters
-        Of a BERT with its head.
+        Parameters of a BERT with its head.
 
     Returns
     -------
@@ -51,12 +51,12 @@ def to_hf(parameters: Parameters) -> dict[str, np.ndarray]:
 
 
 def parts(parameters: Parameters) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Pair every tensor of Hugging Face's with the part of our parameters that it stands for.
+    """Pair every tensor of Hugging Face's with the matching part of our parameters.
 
     Parameters
     ----------
     parameters : Parameters
-        Of a BERT with its head.
+        Parameters of a BERT with its head.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""A model as ONNX, by way of transformers and PyTorch, which an extra of the package brings.
+"""Write a model as ONNX, with transformers and PyTorch, which an extra of the package installs.
 
 What is written is the model of transformers that a folder of `save_hf` holds: ids, a mask of what is not
 padding and types of tokens go in, of any number of texts and tokens; what its class gives comes out. It is

@@ -1,4 +1,4 @@
-"""How sentence-transformers makes vectors of texts: its files beside a BERT, read and written.
+"""The files of sentence-transformers beside a BERT, which say how to make vectors of texts.
 
 A folder lists modules in `modules.json`. The first is the BERT; it says how texts are read (most tokens,
 lower case, a prompt before each). Those after it make a vector of the hidden states of a text: a pool, dense
@@ -122,7 +122,7 @@ class LayerNorm:
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """Say how a folder of sentence-transformers has texts read, and what it makes of their hidden states.
+    """Describe how a folder of sentence-transformers reads texts and pools their hidden states.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
     model : str or Path
         The folder that was named, which has `modules.json`.
     config : BertConfig
-        Of the BERT in it.
+        Configuration of the BERT in it.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def read_modules(model: str | Path, config: BertConfig) -> SentenceModules | Non
                 raise NotDone("mixes the layers")
             elif kind not in ("Dropout", "WeightedLayerPooling"):
                 raise NotDone("is not known here")
-        except NotDone as error:  # what stands behind it expects what it gives
+        except NotDone as error:  # what stands after it expects what it gives
             not_done.append(f"its module {kind} {error}, so it and those behind it are left out")
             break
     if not pools:
@@ -501,10 +501,10 @@ def _shaped(path: Path, tensors: dict[str, np.ndarray], name: str, shape: tuple[
     tensor = tensors.get(name)
     if tensor is None or tensor.shape != shape:
         there = "is missing" if tensor is None else f"has shape {tensor.shape}"
-        raise InputError(f"{path}: {name} {there}, and {shape} is expected; {AGAIN}.")
+        raise InputError(f"{name} {there}, and {shape} is expected; {AGAIN}.", where=str(path))
     values = np.asarray(tensor, np.float64)
     if not np.isfinite(values).all():
-        raise InputError(f"{path}: {name} has values that are not finite numbers; {AGAIN}.")
+        raise InputError(f"{name} has values that are not finite numbers; {AGAIN}.", where=str(path))
     return values
 
 

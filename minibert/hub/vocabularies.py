@@ -1,4 +1,4 @@
-"""The vocabulary that goes with a model: where it lies, and whether it is the right one."""
+"""Find the vocabulary of a model, and check that it is the right one."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def read_tokenizer(
     model : str or Path
         Its name, as of `hub.load`.
     config : BertConfig or None
-        Of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
+        Configuration of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
     lower_case : bool, default False
         Lower-case text before the tokenizer of the folder sees it; accents stay if they did. False leaves all
         as the folder says.
@@ -49,7 +49,7 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
     Parameters
     ----------
     config : BertConfig
-        Of the model.
+        Configuration of the model.
     tokenizer : Tokenizer
         The one to use with it; it may have fewer pieces.
     folder : str or Path
@@ -61,7 +61,7 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
         When it has more than V pieces.
     """
     if tokenizer.vocab_size > config.V:
-        place = f" in {folder}" if folder else ""
+        place = f" in '{folder}'" if folder else ""
         raise InputError(
             f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces, but the model was trained with "
             f"{config.V:,}; use the vocabulary that it came with."

@@ -1,1 +1,1 @@
-"""What the product adds to the core's BERT: LSTMs, windows of long texts, more heads and their batches."""
+"""Additions to the core's BERT: LSTMs, windows of long texts, more heads and their batches."""

@@ -45,9 +45,9 @@ class BatchPart(Batch):
 
 @dataclass(frozen=True)
 class TaskBatch(core.TaskBatch):
-    """What a task of fine-tuning asks about a batch; an example may be several windows of a long text."""
+    """A batch for fine-tuning, with labels; an example may be several windows of a long text."""
 
-    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 behind them
+    windows: Any = None  # of long texts: (E,W) int32, the numbers of each one's sequences, -1 after them
 
     @property
     def first_sequences(self) -> np.ndarray:  # (E,)

@@ -24,14 +24,14 @@ from minibert.model.ops import Ops
 from minibert.model.params import lstm_table
 
 MODEL_TYPE = "bilstm"  # as `config.json` and checkpoints have it
-SITE = 0  # of dropout behind the first LSTM
+SITE = 0  # of dropout after the first LSTM
 
 TaggerSaved = namedtuple("TaggerSaved", "mix lstm rows linear")  # mix: None where no layers are mixed
 
 
 @dataclass(frozen=True)
 class BilstmConfig:
-    """Everything that fixes the shapes of a tagger.
+    """The configuration of a tagger: all that determines its shapes.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class BilstmConfig:
     width: int = 768  # W, outputs of each LSTM in each direction; the paper's
     depth: int = 2  # LSTMs one upon another; the paper's
     mixed: int = 0  # N, layers to be mixed by learnt weights; 0: vectors come as they are
-    dropout: float = 0.1  # behind each LSTM
+    dropout: float = 0.1  # after each LSTM
     initializer_range: float = 0.02  # standard deviation of the linear layer's initial weights
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class BilstmParameters(FlatParameters):
     flat : (N,) optional
         The buffer, which is not copied; zeros of `dtype` when left out.
     dtype : dtype, default float32
-        Of a new buffer.
+        Precision of a new buffer.
     """
 
     def __init__(self, config: BilstmConfig, flat: np.ndarray | None = None, dtype: Any = np.float32) -> None:
@@ -141,7 +141,7 @@ def parameter_table(config: BilstmConfig) -> list[Entry]:
 
 
 def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> BilstmParameters:
-    """Make a tagger that has learnt nothing yet; see `params.reset` for its values.
+    """Make an untrained tagger; see `params.reset` for its initial values.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def initialise(config: BilstmConfig, seed: int, dtype: Any = np.float32) -> Bils
     seed : int
         Of all draws.
     dtype : dtype, default float32
-        Of the parameters.
+        Precision of the parameters.
     """
     parameters = BilstmParameters(config, dtype=dtype)
     reset(parameters, parameters, seed)

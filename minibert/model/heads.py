@@ -1,4 +1,4 @@
-"""The output layers of `core/heads.py` behind LSTMs, or over the pooled windows of a long text.
+"""The output layers of `core/heads.py` after LSTMs, or over the pooled windows of a long text.
 
 With `head.lstm` two bidirectional LSTMs stand between the encoder and the output layer: the row "+ BiLSTM" of
 the paper's Table 5. With `head.pool` an example is several windows, and their pooled [CLS] are made one. A

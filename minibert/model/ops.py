@@ -29,7 +29,7 @@ class Ops(Recurrent, Windows, ops.Ops):
 
     @classmethod
     def _warn_unknown(cls) -> None:
-        """Warn of functions that look like operations and are none, which nothing would ever call."""
+        """Warn of functions that look like operations but are not, since nothing would call them."""
         known = {name for name in dir(Ops) if not name.startswith("_")}
         for name in sorted(set(dir(cls)) - set(dir(Ops))):
             if name.startswith("_") or not callable(getattr(cls, name)):

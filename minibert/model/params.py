@@ -14,7 +14,7 @@ from minibert.model.head_kinds import KINDS, OF_TEXTS, POOLS
 
 
 class Head(NamedTuple):
-    """What stands on the encoder, as `core.params.Head`, and what may stand between the two.
+    """The output layer on the encoder, as `core.params.Head`, and the layers between the two.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
     @property
     def spec(self) -> HeadKind:
-        """Return what all heads of this kind have in common."""
+        """Return the properties of all heads of this kind."""
         return KINDS[self.kind]
 
     @property
@@ -143,7 +143,7 @@ def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: floa
     generator : Generator
         Source of the draws.
     shape : tuple of int
-        Of the values; the last axis holds the four gates.
+        Shape of the values; the last axis holds the four gates.
     spread : float
         Not used.
 
@@ -157,7 +157,7 @@ def uniform(generator: np.random.Generator, shape: tuple[int, ...], spread: floa
 
 # -> (shape)
 def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float) -> np.ndarray:
-    """Begin with 1 at the forget gates of an LSTM and 0 elsewhere: to begin with, a cell remembers.
+    """Initialise the forget gates of an LSTM with 1 and all else with 0, so that a cell remembers at first.
 
     Gates stand in the order input, forget, candidate, output (Gers et al. 2000; Jozefowicz et al. 2015).
 
@@ -166,7 +166,7 @@ def forget(generator: np.random.Generator, shape: tuple[int, ...], spread: float
     generator : Generator
         Not used.
     shape : tuple of int
-        Of the values, (4H,).
+        Shape of the values, (4H,).
     spread : float
         Not used.
 
@@ -188,7 +188,7 @@ class Parameters(core.Parameters):
     flat : (N,) optional
         The buffer, which is not copied; zeros of `dtype` when left out.
     dtype : dtype, default float32
-        Of a new buffer.
+        Precision of a new buffer.
     head : Head
         What stands on the encoder; the heads of pre-training when left out.
 
@@ -226,7 +226,7 @@ class Parameters(core.Parameters):
 
     @property
     def description(self) -> dict[str, Any]:
-        """Return what a checkpoint says, in JSON, so that the same table can be made again."""
+        """Return the JSON that a checkpoint stores, from which the same table can be made."""
         stored = list(self.head)
         if not self.head.pool:
             stored = stored[:3]  # as before there were pools
@@ -248,7 +248,7 @@ def initialise(
     seed : int
         Of all draws.
     dtype : dtype, default "float32"
-        Of the parameters.
+        Precision of the parameters.
     head : Head
         What stands on the encoder; the heads of pre-training when left out.
     """

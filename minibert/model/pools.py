@@ -1,4 +1,4 @@
-"""How hidden states become the vector of a text, a row each: what `features` and `Encoded.vectors` offer."""
+"""The pools that make a text's vector of its hidden states, for `features` and `Encoded.vectors`."""
 
 from collections.abc import Callable
 from typing import NamedTuple

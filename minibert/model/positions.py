@@ -1,4 +1,4 @@
-"""The table of positions of a trained model: rows that nothing has trained, and more of them."""
+"""Extend the position table of a trained model, and fill its untrained rows."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ TABLE = "embeddings.position"
 # Layers that know what to do with trained rows take others for noise: without this, the loss is half a nat
 # higher at first, and 0.15 after 300 steps ("new positions" in the log). Moments stay 0, so copies soon part.
 def copy_trained_positions(params: FlatParameters, known: int, length: int) -> None:
-    """Let rows `known` to `length` of the positions' table, which nothing has trained, repeat the others.
+    """Fill the untrained rows `known` to `length` of the positions' table by repeating the others.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ def copy_trained_positions(params: FlatParameters, known: int, length: int) -> N
 
 
 def check_extension(config: BertConfig, positions: int, source: str) -> None:
-    """Check that a trained model is to have at least the positions that it has.
+    """Check that an extension does not take positions from a trained model.
 
     Parameters
     ----------
     config : BertConfig
-        Of the model.
+        Configuration of the model.
     positions : int
         How many it is to have.
     source : str
@@ -49,7 +49,7 @@ def check_extension(config: BertConfig, positions: int, source: str) -> None:
         When they are fewer.
     """
     if positions < config.P:
-        message = f"extend_positions={positions!r} is less than the {config.P} positions of {source}"
+        message = f"extend_positions={positions!r} is less than the {config.P} positions of '{source}'"
         raise InputError(f"{message}; give more, or leave it out.", extend_positions=positions)
 
 
@@ -59,7 +59,7 @@ def with_positions(params: Parameters, positions: int, source: str) -> Parameter
     Parameters
     ----------
     params : Parameters
-        Of the model.
+        Parameters of the model.
     positions : int
         How many it is to have; as many as it has change nothing.
     source : str

@@ -153,7 +153,7 @@ class Recurrent(Blocks):
         drop: Dropout | None,
         site: int,
     ) -> tuple[Array, Saved]:
-        """Run LSTMs in both directions side by side, one layer upon another, dropout behind each layer.
+        """Run LSTMs in both directions side by side, one layer upon another, dropout after each layer.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class Recurrent(Blocks):
             Where sequences begin.
         drop : Dropout or None
         site : int
-            Of dropout behind the first layer; the next layer has the next site.
+            Site of dropout after the first layer; the next layer has the next site.
 
         Returns
         -------
@@ -293,7 +293,7 @@ class _Time(NamedTuple):
     order: np.ndarray  # (T,) which row of the batch each is
     back: np.ndarray  # (T,) where each row of the batch is
     borders: list[int]  # where time steps begin, and where the last one ends
-    previous: np.ndarray  # (T-S,) for the rows behind the first step, where the same sequence was before
+    previous: np.ndarray  # (T-S,) for the rows after the first step, where the same sequence was before
 
 
 def _time(cu_seqlens: np.ndarray, reverse: bool) -> _Time:

@@ -1,9 +1,9 @@
-"""Targets of regression at a common scale: what a head learns has mean 0 and standard deviation 1.
+"""Standardise regression targets: a head learns numbers of mean 0 and standard deviation 1.
 
 A head begins near 0 and takes steps of about the learning rate, so that numbers far from 0, or far apart,
 such as prices or years, would take it thousands of steps to come near. A run learns
 
-    z = (y - mean) / scale        of each number y to learn from
+    z = (y - mean) / scale        of each training target y
 
 and what its head x W + b predicts of z is, as a number,
 
@@ -26,7 +26,7 @@ COARSEST = 0.01  # how far float32 may round a number, in standard deviations
 
 
 class Targets(NamedTuple):
-    """How numbers to learn from are brought to mean 0 and standard deviation 1.
+    """How training targets are brought to mean 0 and standard deviation 1.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, labels: Sequence[float]) -> Self:
-        """Measure the numbers to learn from.
+        """Measure the training targets.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Targets(NamedTuple):
         return cls(float(values.mean()), scale)
 
     def standardised(self, label: float) -> float:
-        """Return a number at the scale that is learnt.
+        """Return a number at the scale of training.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Targets(NamedTuple):
 
     # scores (..., 1) -> (..., 1) float64
     def restored(self, scores: Any) -> np.ndarray:
-        """Return what a head that has learnt standardised numbers predicts, as numbers.
+        """Convert the predictions of a head that was trained on standardised numbers to numbers.
 
         Parameters
         ----------
@@ -130,12 +130,12 @@ class Targets(NamedTuple):
 
 
 def targets_of(plan: dict[str, Any]) -> Targets | None:
-    """Return how a run scales its numbers, by its plan; None where it learns them as they are.
+    """Return how a run scales its numbers, by its plan; None if it does not.
 
     Parameters
     ----------
     plan : dict
-        Of the run, which every checkpoint has.
+        Plan of the run, which every checkpoint has.
     """
     if TARGETS not in plan:
         return None

@@ -27,7 +27,7 @@ class Windows(Blocks):
         x : (S,H)
             A vector of each window, such as its pooled [CLS].
         windows : (E,W) int32
-            Of each example the numbers of its windows, -1 behind them.
+            Of each example the numbers of its windows, -1 after them.
         how : str
             "mean", "max" or "attention".
         query : (H,) optional

@@ -1,1 +1,1 @@
-"""Pre-training: options, recipes, text to learn from, objective, budget, evaluation; begin with `run.py`."""
+"""Pre-training: options, recipes, text, objective, budget, evaluation; begin with `run.py`."""

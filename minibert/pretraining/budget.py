@@ -1,4 +1,4 @@
-"""How many steps a run takes: a number that was given, or as many as fit into a number of minutes.
+"""Decide the number of steps: as given, or as many as fit into a number of minutes.
 
 The plan for minutes is made once, before the first step:
 
@@ -66,7 +66,7 @@ def resolve_auto(
     Parameters
     ----------
     task : Pretraining
-        Of a run that has not begun, or that goes on.
+        Task of a new or a resumed run.
     state : State
         Whose plan says whether the masked-LM head is new.
     began : float
@@ -95,7 +95,7 @@ def _minutes(task: Pretraining) -> float:
     assert minutes is not None  # where there are no steps
     count = runtime_of(task.ops).world_size
     if count > 1:
-        what = f"{minutes=} can't be had with {count} processes, whose clocks differ"
+        what = f"{minutes=} does not work with {count} processes, whose clocks differ"
         raise InputError(f"{what}; give `steps` instead.", minutes=minutes)
     return minutes
 
@@ -137,7 +137,7 @@ def plan_steps(
     state : State
         Its plan is changed.
     folder : Path
-        Of the checkpoints.
+        Folder of the checkpoints.
     began : float
         `time.monotonic()` from where the minutes count.
     tell : callable
@@ -182,7 +182,7 @@ def timetable_of(state: State) -> Timetable:
     Parameters
     ----------
     state : State
-        Of a run that was planned.
+        State of a run that was planned.
     """
     total = state.plan["total_steps"]
     knots = state.plan.get("timetable", ((0, 0), (total, total)))

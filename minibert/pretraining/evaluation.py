@@ -1,4 +1,4 @@
-"""How good a masked language model is on text it has not seen, measured the same way everywhere.
+"""Evaluate a masked language model on text that it has not seen, the same way everywhere.
 
 The held-out loss is the mean negative log-likelihood, in nats, of the tokens that were replaced by [MASK],
 and of those only: a model that merely copies its input can be right about a target that is left visible.
@@ -60,11 +60,11 @@ class HeldOut:
 
     @property
     def perplexity(self) -> float:
-        """Return exp(loss), of at most 700 nats: JSON has no infinity."""
+        """Return exp(loss), with the loss capped at 700 nats, since JSON has no infinity."""
         return float(np.exp(min(self.loss, 700.0)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all metrics, for JSON; what context is worth to the model is `nats_under_unigram`."""
+        """Return all metrics, for JSON; `nats_under_unigram` is how much the model gains from context."""
         metrics = asdict(self)
         metrics["perplexity"] = self.perplexity
         metrics["nats_under_unigram"] = self.unigram - self.loss
@@ -73,7 +73,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class HeldOutBatch(Batch):
-    """A batch that knows which document each of its targets stands in."""
+    """A batch that knows the document of each target."""
 
     documents: np.ndarray  # (M,) int64, numbers of documents in the shards
 
@@ -99,7 +99,7 @@ def evaluation_batches(
     Parameters
     ----------
     instances : Instances
-        Of held-out text.
+        Instances of held-out text.
     mask_id : int or None
         What a scored position shows; None: all targets are scored.
     targets : int, default 20,000
@@ -154,7 +154,7 @@ def scored_positions(visible: np.ndarray, mask_id: int | None) -> np.ndarray:
     visible : (M,) int32
         What the model sees at the predicted positions.
     mask_id : int or None
-        Of [MASK].
+        Id of [MASK].
 
     Returns
     -------
@@ -185,8 +185,8 @@ def score(
     batches : iterable of Batch
         Held-out text; of `HeldOutBatch` the standard error is known, too.
     mask_id : int or None
-        Of [MASK], where alone targets are scored. None scores every target, as a left-to-right model needs
-        it.
+        Id of [MASK]: only targets that show it are scored. None scores every target, as a left-to-right
+        model needs.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def score(
     nll, predicted, targets = np.concatenate(masked, axis=1)
     next_nll, next_predicted, next_labels = np.concatenate(pairs, axis=1)
     if not len(targets):
-        raise InputError("The text has no position that shows [MASK]; give more or longer documents.")
+        raise InputError("The text is too short for any [MASK]; give more or longer documents.")
     metrics = HeldOut(
         loss=float(nll.mean()),
         unigram=entropy_of_counts(np.bincount(targets.astype(int))),
@@ -293,7 +293,7 @@ def error_text(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Of `HeldOut.to_dict()`.
+        Metrics of `HeldOut.to_dict()`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Words of one's own in a trained BERT: new pieces behind its vocabulary, with rows begun from old ones.
+"""Custom words in a trained BERT: new pieces after its vocabulary, with rows begun from old ones.
 
 A new piece w that takes the place of the old pieces p_1 ... p_k begins with
 
@@ -102,7 +102,9 @@ def extend(
     _check_arguments(out, words, learn_from, n, special_tokens)
     config, params, loaded = load(model)
     if params.head.kind != "pretraining":
-        what = f"{model} was fine-tuned and has no masked-LM head, by which new pieces learn what they mean"
+        what = (
+            f"'{model}' was fine-tuned and has no masked-LM head, from which new pieces learn their meaning"
+        )
         raise InputError(f"{what}; extend the model that it was fine-tuned from, then fine-tune that.")
     tokenizer = read_tokenizer(model)
     check_vocabulary(config, tokenizer)
@@ -174,16 +176,16 @@ def _check_arguments(
 ) -> None:
     """Check, before a model is loaded, that the arguments of `extend` go together."""
     if words is not None and learn_from:
-        raise InputError("Both words and learn_from say where new pieces come from; give one of them.")
+        raise InputError("`words` and `learn_from` are both given; give one of them.")
     if words is None and not learn_from and not special_tokens:
-        raise InputError("Nothing says which pieces are new; give `words`, `learn_from` or `special_tokens`.")
+        raise InputError("No new pieces are given; give `words`, `learn_from` or `special_tokens`.")
     if not learn_from and n is not None:
         what = f"{n=} says how many pieces to learn, and there is no text to learn them from"
         raise InputError(f"{what}; leave it out.", n=n)
     if n is not None and n < 1:
         raise InputError(f"{n=} asks for no piece; give at least 1.", n=n)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists and is not empty; choose another `out`.")
+        raise InputError(f"'{out}' exists and is not empty; choose another `out`.")
     require_folder(out)
 
 
@@ -205,7 +207,7 @@ def _words_of_file(file: str | Path, tokenizer: Tokenizer, special: list[str]) -
         warn(f"{left_out} {pronoun} already: {some_of(known)}.")
     if new_words.repeated:
         repeated = counted_text(new_words.repeated, "word")
-        warn(f"{repeated} of {file} left out that stood further up already.")
+        warn(f"{repeated} of {file} left out as repeated.")
     return new_words
 
 
@@ -236,7 +238,7 @@ def _grown(
 
 
 def _measured(tokenizer: Tokenizer, longer: Tokenizer, words: WordCounts) -> dict[str, Any]:
-    """Return what two vocabularies make of some words, before and after, and which words are cut anew."""
+    """Compare how two vocabularies split some words, and return which words are split differently."""
     both = [segmented(tokenizer, words), segmented(longer, words)]
     changed = extending.changed_words(tokenizer, longer, words)
     several = [word for word in changed if len(word["after"]) > 1]

@@ -27,7 +27,7 @@ from minibert.training.loop import State
 PREVIEW_TARGETS = 2_000  # of the held-out text, on the way
 # Of a run with a given number of steps, measuring takes at most this share of the work of training, which is
 # counted in tokens and not by a clock: a run then measures the same targets on any machine, and when it is
-# resumed. A token that is only read forward is a third of the work of one that is learnt from.
+# resumed. A token that is only read forward costs a third of one that is trained on.
 MEASURING_SHARE, FORWARD = 0.15, 1 / 3
 LEAST_TARGETS = 500  # at the end of the shortest run
 
@@ -39,7 +39,7 @@ class Pretraining:
     Attributes
     ----------
     options : PretrainOptions
-        Of the run.
+        Options of the run.
     text : Text
         What it is trained and measured on.
     ops : Ops
@@ -139,7 +139,7 @@ class Pretraining:
         return [Stage(length, actual(begin), actual(end)) for length, begin, end in planned]
 
     def objective(self, config: BertConfig) -> MaskedAndNext:
-        """Return what is minimised.
+        """Return the loss function.
 
         Parameters
         ----------
@@ -267,16 +267,16 @@ class Pretraining:
 
     @property
     def mask_id(self) -> int | None:
-        """Return what a scored position shows; None left to right, where all targets are scored."""
+        """Return the id that scored positions show; None left to right, where all targets are scored."""
         return None if self.options.left_to_right else self.text.tokenizer.mask_id
 
     def held_out_targets(self, state: State, timetable: Timetable, targets: int) -> int:
-        """Reduce a usual number of held-out targets where a run is too short for all of them.
+        """Reduce the usual number of held-out targets for a run that is too short for all of them.
 
         Parameters
         ----------
         state : State
-            Of a run with so many minutes its plan has the share of the usual targets there is time for.
+            State of the run. With `minutes`, its plan has the share of the targets that there is time for.
         timetable : Timetable
             How many steps there are.
         targets : int
@@ -293,7 +293,7 @@ class Pretraining:
         return math.ceil(targets * share)
 
     def measured_share(self, steps: int) -> float:
-        """Return what share of the usual held-out targets a run of so many steps measures.
+        """Return the share of the usual held-out targets that a run of this length is evaluated on.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class Pretraining:
         return min(1.0, max(LEAST_TARGETS / TARGETS, affordable))
 
     def score(self, params: FlatParameters, batches: Iterable[Batch]) -> HeldOut:
-        """Score held-out text with some parameters.
+        """Score held-out text with given parameters.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class Pretraining:
         return frozenset(steps)
 
     def lengthen(self, timetable: Timetable, state: State, position: list[int]) -> None:
-        """Initialise the positions that a longer stage is about to use, where nothing has trained them.
+        """Initialise the untrained positions that a longer stage is about to use.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class Pretraining:
         state : State
             Where the run stands, with the position of its last batch; its parameters are changed.
         position : list of int
-            Of the next batch.
+            Position of the next batch.
         """
         length = position[0]
         if state.position is None or length <= state.position[0]:
@@ -392,7 +392,7 @@ class Pretraining:
             copy_trained_positions(state.params, trained, length)
 
     def evaluator(self, timetable: Timetable) -> Callable[[State], dict[str, float]]:
-        """Return a function that evaluates a little held-out text at the sequence length in training.
+        """Return a function that evaluates some held-out text at the present sequence length.
 
         Parameters
         ----------
@@ -424,18 +424,18 @@ class Pretraining:
 
 def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Parameters, bool]:
     """Load `model`, dropout and direction set by the options; tell whether its masked-LM head is new."""
-    require_segments(options)  # of a run that goes on from before its first checkpoint, too
+    require_segments(options)  # also of a run that was stopped before its first checkpoint
     stored, params, report = load(source, head=PRETRAINING)
     decoder = params.decoder
     if stored.vocab_size != text.tokenizer.vocab_size:
-        other = f"{source} was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
+        other = f"'{source}' was trained with {stored.vocab_size:,}; use the vocabulary that it came with."
         raise InputError(f"The vocabulary has {text.tokenizer.vocab_size:,} pieces, but {other}")
     positions_before = stored.max_position_embeddings
     if options.extend_positions:
         params = with_positions(params, options.extend_positions, source)
         stored = params.config
     if stored.max_position_embeddings < options.longest:
-        positions = f"the {stored.max_position_embeddings} positions of {source}"
+        positions = f"the {stored.max_position_embeddings} positions of '{source}'"
         more = f"give it more with extend_positions={options.longest}"
         what = f"seq_length={options.longest!r} is longer than {positions}"
         message = f"{what}; choose shorter sequences, or {more}."
@@ -446,9 +446,8 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
             more = ""
             if name == "max_positions":
                 more = " or give more positions with `extend_positions`"
-            message = (
-                f"{name}={given!r} is not what {source} has, {stored_value}, which stays; leave it out{more}."
-            )
+            problem = f"{name}={given!r} differs from the {stored_value} of '{source}', which stays"
+            message = f"{problem}; leave it out{more}."
             raise InputError(message, **{name: given})
     new_head = any(name.startswith("cls.predictions") for name in report.missing)
     if new_head:
@@ -458,7 +457,7 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         lacks = "no masked-LM head"
         if decoder is not None:
             lacks = "a masked-LM head whose decoder is not its word embeddings, which is not trained here"
-        warn(f"{source} has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
+        warn(f"'{source}' has {lacks}: {begins}, and all is trained at a rate of {rate:g}.")
     trained = stored.trained_length
     if trained:
         copy_trained_positions(params, trained, options.longest)

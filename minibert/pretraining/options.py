@@ -1,4 +1,4 @@
-"""`PretrainOptions`: everything a pre-training run is a function of."""
+"""`PretrainOptions`: everything that determines a pre-training run."""
 
 import dataclasses
 import math
@@ -34,7 +34,7 @@ IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", 
 
 @dataclass
 class PretrainOptions(RunOptions):
-    """Everything a pre-training run is a function of; stored in its folder as `training.json`.
+    """Everything that determines a pre-training run; stored in its folder as `training.json`.
 
     `None` means "what the recipe says" (`resolved` fills it in): that of the size, or for weights from
     `model` without a size `recipes.FURTHER`. What only the run itself can decide stays None until then:
@@ -45,11 +45,11 @@ class PretrainOptions(RunOptions):
 
     # text
     corpus: str | tuple[str, ...] = option(
-        (), "text files, folders or globs, one or more", default="the books in the package"
+        (), "text files, folders or globs", default="the books in the package"
     )
     _: KW_ONLY
     layout: str = option("auto", f"how the text is laid out: {', '.join(LAYOUTS)}")
-    column: str = option("text", "where JSON lines and tables have their text", metavar="NAME")
+    column: str = option("text", "the key (JSON lines) or column (tables) that has the text", metavar="NAME")
     vocab: str | None = option(None, "a vocab.txt or a folder with one", metavar="PATH", default="learn one")
     vocab_size: int = option(8192, "pieces to learn", WHOLE)
     lower_case: bool = option(
@@ -62,16 +62,17 @@ class PretrainOptions(RunOptions):
         False, "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi"
     )
     segmented: bool = option(
-        False, "spaces part the words of the text, in Chinese too: whole words there, no single ideographs"
+        False,
+        "spaces separate the words, in Chinese too, so that pieces can be longer than one ideograph",
     )
     shards: str | None = option(
         None,
-        "a folder that `minibert data` wrote, in one part or more, in place of a text; its vocabulary is "
-        "used. The folder is read where it is, and must not be moved",
+        "a folder that `minibert data` wrote, in place of a text; its vocabulary is used. The run reads the "
+        "folder where it is, so don't move it",
         metavar="DIR",
         default="",
     )
-    held_out: float = option(0.05, "share of the documents that is kept for measuring", SHARE)
+    held_out: float = option(0.05, "share of the documents that is held out for evaluation", SHARE)
     # model
     size: str | None = option(
         None,
@@ -81,13 +82,19 @@ class PretrainOptions(RunOptions):
     )
     model: str | None = option(
         None,
-        "a trained BERT to train further, Hugging Face's too, or RUN@STEP; its shape and vocabulary are "
-        "used, and `size` only chooses defaults",
+        "a trained BERT to train further: a run, RUN@STEP or a Hugging Face BERT; its shape and vocabulary "
+        "are used, and `size` only chooses defaults",
         metavar="MODEL",
         default="",
     )
-    hidden_act: str = option("gelu", "gelu: with the error function; gelu_new: with tanh", choices=GELU_FORMS)
-    max_positions: int = option(512, "longest sequence the model can ever read; at least `seq_length`", WHOLE)
+    hidden_act: str = option(
+        "gelu", "gelu, with the error function, or gelu_new, its approximation by tanh", choices=GELU_FORMS
+    )
+    max_positions: int = option(
+        512,
+        "length of the longest sequence that the model will be able to read; at least `seq_length`",
+        WHOLE,
+    )
     dropout: float | None = option(None, "dropout rate of embeddings, sublayers and attention", RATE)
     unigram_bias: bool | None = option(
         None,
@@ -98,8 +105,8 @@ class PretrainOptions(RunOptions):
     # length of the run: at most one of the two
     minutes: float | None = option(
         None,
-        "how long the command may take; the speed is measured first, and again on the way, so that the "
-        "schedule ends when the time does",
+        "how long the command may take; its speed is measured first, and again during training, so that "
+        "the schedule ends on time",
         POSITIVE,
         default=f"{MINUTES:g}",
     )
@@ -107,20 +114,20 @@ class PretrainOptions(RunOptions):
     # batches and optimizer
     seq_length: str | None = option(
         None,
-        "tokens in a sequence: 128, or lengths with their shares of the steps, like the paper's "
+        "tokens in a sequence: one length, or several with their shares of the steps, such as the paper's "
         "128:0.9,512:0.1",
         metavar="LENGTHS",
-        default="by size, and by how many tokens the run will read, see below",
+        default="by size and by the number of tokens that the run will read, see below",
     )
     batch_size: int | None = option(
-        None, "sequences in a step at the longest length; more where they are shorter", WHOLE
+        None, "sequences in a step of the longest length; shorter sequences come in larger batches", WHOLE
     )
     learning_rate: float | None = option(None, "the highest learning rate", POSITIVE, flag="--lr")
     # instances (Table 8 and the ablations of the paper)
     masked_lm_prob: float = option(0.15, "share of the tokens to predict", REAL)
     mask_rates: tuple[float, float, float] = option(
         (0.8, 0.1, 0.1),
-        "shares of these that show [MASK], themselves, a random token",
+        "shares of these that are replaced by [MASK], left as they are, or replaced by a random token",
         (("three numbers", lambda x: len(x) == 3 and all(isinstance(rate, int | float) for rate in x)),),
         metavar="MASK,SAME,RND",
         numbers="share",
@@ -129,26 +136,28 @@ class PretrainOptions(RunOptions):
     max_predictions_per_seq: int | None = option(
         None, "most tokens to predict in a sequence", AT_MOST, default="`masked_lm_prob` of `seq_length`"
     )
-    whole_word_mask: bool = option(False, "mask all pieces of a word or none")
+    whole_word_mask: bool = option(False, "mask all pieces of a word, or none")
     dupe_factor: int = option(
-        0, "0: new masks in every pass; N: N fixed copies in turn, as in Google's code", COUNT
+        0, "0: new masks in every pass over the text; N: N fixed copies in turn, as in Google's code", COUNT
     )
     short_seq_prob: float = option(0.1, "share of the instances that get a random shorter length", REAL)
     next_sentence: bool = option(
         True,
-        "without next-sentence prediction, as where hardly any document has two sentences",
+        "without next-sentence prediction; automatic if hardly any document has two sentences",
         flag="--no-nsp",
-        in_python="learn next sentences, too, unless hardly any document has two sentences",
+        in_python="train next-sentence prediction, too, unless hardly any document has two sentences",
     )
     left_to_right: bool = option(False, "the paper's LTR ablation: predict every next word")
     # the run
     evaluations: int = option(
         10,
-        "how often the held-out text is measured during training, beside the end; fewer of its words in "
-        "short runs; 0: never, nor at the end",
+        "evaluations on the held-out text during training, besides the one at the end; short runs use less "
+        "of that text; 0: none at all",
         COUNT,
     )
-    keep: int = option(2, "checkpoints to keep; 0: all; RUN@1000 names that of step 1000 as a model", COUNT)
+    keep: int = option(
+        2, "checkpoints to keep; 0: all; as a model, that of step 1000 is called RUN@1000", COUNT
+    )
 
     UNDECIDED = "by size"
     ALWAYS = ("corpus", "held_out", "masked_lm_prob")
@@ -177,28 +186,28 @@ class PretrainOptions(RunOptions):
             self.instance_options(length)  # complains of what no instance can be made with
 
     def _check_what_others_bring(self) -> None:
-        """Raise InputError for what shards, a vocabulary or trained weights have settled already."""
+        """Raise InputError for options that shards, a vocabulary or trained weights already decide."""
         if self.shards is not None:
             given = [name for name in IN_SHARDS if getattr(self, name) != getattr(PretrainOptions, name)]
             if given:
                 arguments = {name: getattr(self, name) for name in given}
                 listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-                what = f"shards={self.shards!r} brings text and vocabulary"
-                message = f"{what}, so {listed} can't be given beside it; leave one out."
+                what = f"shards={self.shards!r} brings its text and vocabulary"
+                message = f"{what}, so {listed} can't be given as well; leave one of them out."
                 raise InputError(message, shards=self.shards, **arguments)
-            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run goes on
+            object.__setattr__(self, "shards", os.path.abspath(self.shards))  # wherever the run is resumed
         source = "vocab" if self.vocab else "model"
         if (self.vocab or self.model) and self.vocab_size != PretrainOptions.vocab_size:
             both = {"vocab_size": self.vocab_size, source: getattr(self, source)}
             bringing = f"{source}={both[source]!r}"
-            what = f"vocab_size={self.vocab_size} is of a vocabulary that is learned"
+            what = f"vocab_size={self.vocab_size} is for a vocabulary that is learned"
             raise InputError(f"{what}, and {bringing} brings one; leave one of them out.", **both)
         if self.model and self.unigram_bias:
             what = f"unigram_bias=True sets the output bias, and model={self.model!r} brings a trained one"
             raise InputError(f"{what}; leave one of them out.", unigram_bias=True, model=self.model)
 
     def resolved(self) -> "PretrainOptions":
-        """Return the same with every `None` that the recipe answers filled in."""
+        """Return a copy in which the recipe replaces every `None`."""
         recipe = self.recipe
         answers: dict[str, Any] = {
             "seq_length": recipe.seq_length,
@@ -239,7 +248,7 @@ class PretrainOptions(RunOptions):
             raise InputError(message, max_positions=self.max_positions)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
-        """Return what `seq_length` becomes where nobody gave it.
+        """Return the `seq_length` to use if none is given.
 
         Parameters
         ----------
@@ -249,7 +258,7 @@ class PretrainOptions(RunOptions):
         return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
 
     def decided_as(self, stored: "PretrainOptions") -> "PretrainOptions":
-        """Return the same with what only a run could decide as the run with the `stored` options did.
+        """Return a copy with the values that the run with the `stored` options decided while running.
 
         Parameters
         ----------
@@ -263,7 +272,7 @@ class PretrainOptions(RunOptions):
         return dataclasses.replace(self, **decided)
 
     def rate_from(self, new_head: bool = False) -> float:
-        """Return the learning rate given, or the recipe's.
+        """Return the given learning rate, or the recipe's.
 
         Parameters
         ----------
@@ -278,12 +287,12 @@ class PretrainOptions(RunOptions):
 
     @property
     def recipe(self) -> SizeRecipe:
-        """Return what goes with the size; see `recipes.recipe_for`."""
+        """Return the recipe of the size; see `recipes.recipe_for`."""
         return FURTHER if self.model and self.size is None else recipes.recipe_for(self.size or "tiny")
 
     @property
     def lengths(self) -> list[tuple[int, float]]:
-        """Return lengths and their shares of the steps, in order; until decided, those of most tokens."""
+        """Return lengths and their shares of the steps; until decided, those of the longest runs."""
         return parse_lengths(self.seq_length or self.schedule_for(lambda longest: math.inf))
 
     @property
@@ -293,7 +302,7 @@ class PretrainOptions(RunOptions):
 
     @property
     def tokens_per_step(self) -> int:
-        """Return the tokens of a step, were every sequence full; the same in every stage."""
+        """Return the tokens of a step if every sequence were full; the same in every stage."""
         assert self.batch_size is not None  # since the options were resolved
         return self.batch_size * self.longest
 
@@ -303,7 +312,7 @@ class PretrainOptions(RunOptions):
         return self.next_sentence and not self.left_to_right
 
     def stages(self, total_steps: int) -> list[Stage]:
-        """Lay the schedule out over `total_steps`; the borders are rounded, the last stage ends the run.
+        """Divide `total_steps` into the stages of the schedule, with rounded borders.
 
         Parameters
         ----------
@@ -333,7 +342,7 @@ class PretrainOptions(RunOptions):
         return self.pairs and (last or seq_length >= PAIRS_FROM)
 
     def instance_options(self, seq_length: int) -> InstanceOptions:
-        """Return how instances of one stage are made.
+        """Return the options for the instances of one stage.
 
         Parameters
         ----------
@@ -365,7 +374,7 @@ class PretrainOptions(RunOptions):
 
     @staticmethod
     def _instead(given: dict[str, Any]) -> dict[str, Any]:
-        """Let new steps take the place of stored minutes, or the other way round; shards that of a text."""
+        """Let given steps replace stored minutes, or the reverse, and given shards a stored text."""
         if given.get("shards"):
             given = {name: getattr(PretrainOptions, name) for name in IN_SHARDS} | given
         if "steps" in given:

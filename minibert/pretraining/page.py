@@ -1,4 +1,4 @@
-"""`report.html` of a pre-training: how it goes while it trains, and in the end what came of it, and why."""
+"""`report.html` of a pre-training: its progress while it trains, and its results at the end."""
 
 import dataclasses
 import math
@@ -85,7 +85,7 @@ class RunPage(AbstractContextManager["RunPage"]):
 
     @contextmanager
     def stopped_by_errors(self) -> Iterator[None]:
-        """Let the page say that the run has stopped where the block is left by an error, or by Ctrl-C."""
+        """Make the page say that the run has stopped, if the block ends with an error or Ctrl-C."""
         try:
             yield
         except BaseException as error:
@@ -93,7 +93,7 @@ class RunPage(AbstractContextManager["RunPage"]):
             raise
 
     def refreshed_by(self, on_log: OnLog | None) -> OnLog:
-        """Return what a log calls with each step: it writes the page when it is time, then calls `on_log`.
+        """Return a function for the log to call at each step; it writes the page when due.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class RunPage(AbstractContextManager["RunPage"]):
         status : str
             "training", "stopped" or "finished".
         report : dict, optional
-            Of a run that is finished: what `report.json` holds.
+            Report of a run that is finished: what `report.json` holds.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class RunPage(AbstractContextManager["RunPage"]):
         return path
 
     def _losses(self, metrics: Metrics, held_out: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Draw the loss of training and held-out text, with the floors of what makes no use of context."""
+        """Draw the training and held-out loss, with the floors of predictions without context."""
         evaluations = points(metrics, "held_out_loss")
         floors = [(self.text_unigram, "unigram entropy of the text")]
         if held_out:
@@ -194,7 +194,7 @@ class RunPage(AbstractContextManager["RunPage"]):
         return picture(title, [training, *more], form.format, step, lines=lines, marks=marks)
 
     def _speeds(self, metrics: Metrics) -> list[tuple[str, str]]:
-        """Return the throughput of the whole run, and the median of the steps in what else was measured."""
+        """Return the throughput of the whole run, and the median over steps of the other measurements."""
         state, dtype = self._state, self._task.options.dtype
         rows = [("tokens a second", f"{state.tokens / max(state.seconds, 1e-9):,.0f}")]
         for name, title, form in SPEEDS:
@@ -212,7 +212,7 @@ def named_paths(options: PretrainOptions) -> dict[str, Any]:
     Parameters
     ----------
     options : PretrainOptions
-        Of the run.
+        Options of the run.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a trained run predicts: its metrics on a text, and the gaps that its report shows guesses for."""
+"""Evaluate a trained run on a text, and make the guesses that its report shows."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -93,7 +93,7 @@ def evaluate(
     layout, column : str
         Of the corpus, as for `PretrainOptions`.
     seq_length : int, optional
-        Of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
+        Length of the sequences; when left out, the longest of the run, or for a BERT from elsewhere 128.
     targets : int, default 20,000
         How many [MASK] positions to score.
     engine : str, default "auto"
@@ -200,17 +200,19 @@ def _measured(
     threads: int | None,
     documents: Callable[[Iterable[str | None]], Iterable[str | None]] = iter,
 ) -> Iterator[tuple[Bert, Text, PretrainOptions | None]]:
-    """Load a run and the text that it is to be measured on, for as long as a block takes."""
+    """Load a run and the text to evaluate it on, for the duration of a block."""
     name = run
     run = folder_of(run)
     corpus, layout, column = text
-    no_documents = InputError(f"{run} holds no held-out documents; name a corpus to evaluate on.")
+    no_documents = InputError(f"'{run}' holds no held-out documents; name a corpus to evaluate on.")
     if not corpus and (run / CONFIG_FILE).exists() and not (run / "shards").exists():
         raise no_documents  # before a word about heads that are not there either
     model = Bert.from_pretrained(name, engine, threads=threads)
     require_masked_lm(model)
     if model.params.decoder is not None:
-        what = "has a decoder that is not its word embeddings, by which losses are not measured here"
+        what = (
+            "has a decoder that is not its word embeddings, and losses of such a model are not measured here"
+        )
         raise InputError(f"{name} {what}; ask it with minibert fill-mask and minibert score-text.")
     options = None
     if (run / "training.json").exists():

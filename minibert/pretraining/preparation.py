@@ -1,4 +1,4 @@
-"""From a corpus to what instances are drawn from: vocabulary, token shards, split by document."""
+"""Prepare a corpus for pre-training: vocabulary, token shards, and the split by document."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ IN_MEMORY = " in memory, SHA-256 "  # in what stands for the names of files in t
 
 
 def name_of_texts(texts: Sequence[str]) -> str:
-    """Return what stands for texts in memory in the options of a run: their number and their hash.
+    """Return the name of texts in memory in the options of a run: their number and their hash.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _source(options: PretrainOptions, run: Path) -> tuple[list[Path], str]:
         return find_files(list(options.corpus) or embedded_corpus()), options.column
     if not (run / TEXTS).exists():
         advice = "give the same texts again, or choose another folder for a new run."
-        raise InputError(f"The run in {run} is of {options.corpus[0]}, which are not there; {advice}")
+        raise InputError(f"The run in '{run}' was on {options.corpus[0]}, which are not there; {advice}")
     return [run / TEXTS], "text"
 
 
@@ -119,7 +119,7 @@ class Text:
 
     tokenizer: Tokenizer
     shards: TokenShards  # every document as ids
-    train_ids: np.ndarray  # numbers of the documents to learn from
+    train_ids: np.ndarray  # numbers of the training documents
     held_out_ids: np.ndarray  # and of those to be measured on
     repeated: float = 0.0  # share of lines that stood before, at least; 0 where the text was not read now
     next_sentence: bool = True  # whether next sentences are learnt from it
@@ -130,7 +130,7 @@ class Text:
         Parameters
         ----------
         options : PretrainOptions
-            Of the run: how instances are made, and the seed.
+            Options of the run: how instances are made, and the seed.
         seq_length : int
             Tokens of the stage's sequences.
         """
@@ -138,7 +138,7 @@ class Text:
         return Instances(self.shards, self.train_ids, self.tokenizer, instance_options, options.seed)
 
     def held_out(self, seq_length: int, next_sentence: bool = True, left_to_right: bool = False) -> Instances:
-        """Return standard instances of the held-out documents, however the run masks in training.
+        """Return instances of the held-out documents with standard masks, whatever masks the run trains with.
 
         They are single spans, without next sentences, where no held-out document has two sentences.
 
@@ -159,7 +159,7 @@ class Text:
 
     # -> (V,)
     def log_unigram(self) -> np.ndarray:
-        """Compute the log-frequency of every piece in the training documents, each counted once more.
+        """Compute the log-frequency of every piece in the training documents, with one added to each count.
 
         As the output bias it is the best guess without context: the model begins at the unigram floor.
 
@@ -173,7 +173,7 @@ class Text:
 
     # -> (V,) int64
     def piece_counts(self, documents: Iterable[int] | None = None) -> np.ndarray:
-        """Return how often every piece occurs in some of the documents, or in all of them.
+        """Return how often every piece occurs in some or all of the documents.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ def prepare_text(
     Parameters
     ----------
     options : PretrainOptions
-        Of the run.
+        Options of the run.
     run : Path
         Its folder.
     show : bool, default True
@@ -245,7 +245,7 @@ def prepare_text(
 
 
 def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
-    """Tell whether next sentences can be learnt from a text; warn where they can't."""
+    """Return whether next sentences can be learnt from a text; warn where they can't."""
     share = share_in_pairs(shards)
     if share >= LEAST_IN_PAIRS:
         train, _ = split_documents(shards.n_documents, options.held_out, True)
@@ -253,13 +253,13 @@ def _has_pairs(options: PretrainOptions, shards: TokenShards) -> bool:
             return True
     why = "no document has two sentences"
     if share:
-        why = f"hardly any document has two sentences, only {share:.1%} of the text are in such"
+        why = f"only {share:.1%} of the text is in documents of two sentences or more"
     advice = "lines that follow one another need blank lines only between documents, or the layout continuous"
     if any(IN_MEMORY in name for name in options.corpus):
         advice = "where the texts follow one another, layout='continuous' joins them"
     elif any(format_of(Path(name)) for name in options.corpus):
         advice = "where the rows follow one another, the layout continuous joins them"
-    warn(f"Next sentences are not learnt: {why}; {advice}.")
+    warn(f"Next-sentence prediction is not trained: {why}; {advice}.")
     return False
 
 
@@ -321,7 +321,7 @@ def require_segments(options: PretrainOptions) -> None:
     Parameters
     ----------
     options : PretrainOptions
-        Of the run; where they name no `model`, or pair nothing, there is nothing to check.
+        Options of the run; where they name no `model`, or pair nothing, there is nothing to check.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def require_segments(options: PretrainOptions) -> None:
         return
     if configuration(options.model).get("type_vocab_size", 2) == 1:
         what = f"model={options.model!r} knows one segment only (type_vocab_size=1)"
-        message = f"{what}, and next sentences are told by two; set next_sentence=False."
+        message = f"{what}, and next-sentence prediction needs two; set next_sentence=False."
         raise InputError(message, model=options.model, next_sentence=False)
 
 
@@ -421,7 +421,7 @@ def count_corpus(
         counted = count_files(files, basic, progress=progress, read=read, **more)
     if not len(counted.words):
         if len(counted.held_out):
-            raise InputError("Every line of the text fell to what is held out; give more, or hold out 0.")
+            raise InputError("Every line of the text was held out; give more text, or hold out 0.")
         raise empty_corpus(files, f"text, or only words of more than {MAX_CHARS[basic.compat]} characters,")
     return counted
 
@@ -519,7 +519,7 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
     shards : TokenShards
         The text, of which the beginning is looked at.
     tokenizer : Tokenizer
-        Of the shards.
+        Tokenizer of the shards.
     """
     if not tokenizer.basic_tokenizer.tokenize_chinese_chars:
         return
@@ -530,9 +530,9 @@ def warn_of_lone_ideographs(shards: TokenShards, tokenizer: Tokenizer) -> None:
     is_lone = np.array([is_ideograph(piece) for piece in tokenizer.vocab])
     share = float(is_lone[shards.tokens[:LOOKED_AT]].mean())
     if share > MANY_MARKED:
-        what = f"{share:.0%} of the pieces are ideographs, each a word of its own"
-        advice = "where spaces part the words of the text, learn it with segmented=True"
-        warn(f"{what}, so that whole-word masks hide single ones there; {advice}.")
+        what = f"{share:.0%} of the pieces are ideographs, each of which is a word"
+        advice = "if spaces separate the words of the text, use segmented=True"
+        warn(f"{what}, so that whole-word masking hides single ideographs; {advice}.")
 
 
 def watched(

@@ -1,4 +1,4 @@
-"""What goes with a size when the user does not say otherwise, and schedules of sequence lengths."""
+"""Recipes: the default options of each size, and schedules of sequence lengths."""
 
 import math
 from collections.abc import Callable
@@ -158,7 +158,7 @@ class Timetable:
 
     @classmethod
     def of(cls, total: int) -> "Timetable":
-        """Return a run that keeps to its plan.
+        """Return the timetable of a run that follows its plan.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Timetable:
 
     @property
     def total(self) -> int:
-        """Return the step to end with."""
+        """Return the last step."""
         return int(self.knots[-1][0])
 
     @property
@@ -178,12 +178,12 @@ class Timetable:
         return int(self.knots[-1][1])
 
     def planned(self, step: int) -> float:
-        """Return where on the schedule a step stands.
+        """Return the place of a step on the schedule.
 
         Parameters
         ----------
         step : int
-            Of the run.
+            Number of the run.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class Timetable:
         return float(np.interp(step, steps, places))
 
     def step_at(self, planned: float) -> int:
-        """Return the step that stands at a place of the schedule.
+        """Return the step at a place of the schedule.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class Timetable:
         return round(float(np.interp(planned, places, steps)))
 
     def rescheduled(self, end: int, from_step: int) -> "Timetable":
-        """Return the same up to step `from_step`; what is left of the schedule then ends at step `end`.
+        """Return a timetable that is the same up to step `from_step` and then ends at step `end`.
 
         Parameters
         ----------

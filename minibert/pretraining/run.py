@@ -22,7 +22,7 @@ from typing import Any
 from minibert import engines
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, RunError
-from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_own, sole_writer
+from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
 from minibert.base.machine import cores
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
 from minibert.base.terminal import counted, printable
@@ -124,7 +124,7 @@ def pretrain(
     runtime = runtime_of(ops)
     runtime.barrier("options", dataclasses.asdict(options) | {"threads": None})
     if trace and ops.name == "jax":
-        message = "trace=True watches each operation, and JAX compiles them into one; leave it out."
+        message = "trace=True times each operation, but JAX compiles all of them into one; leave it out."
         raise InputError(message, trace=True)
     fresh = not run.exists()
     show = show and runtime.is_main_process
@@ -191,23 +191,23 @@ def _prepared(
 
 def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
     """Check that the folder is the run's to write into, and leave the options of a new run there."""
-    require_own(run)
+    require_inside(run)
     if resume:
         options.require_same_run(PretrainOptions.load(run / "training.json"))
         if (run / WEIGHTS_FILE).exists() and not checkpoints(run / "checkpoints"):
             advice = f"start a new run from its weights: model={str(run)!r} and another `out`."
-            raise InputError(f"{run} holds a model but no checkpoint to go on from; {advice}")
+            raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
     if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
-        raise InputError(f"{run} already holds a run: go on with it by resume=True, or choose another `out`.")
+        raise InputError(f"'{run}' already holds a run; resume it with resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
         try:
             PretrainOptions.load(run / "training.json")
         except InputError as error:
             what = f"{', '.join(present)} of something that is not a run"
-            raise InputError(f"{run} holds {what}; choose another `out`.") from error
+            raise InputError(f"'{run}' holds {what}; choose another `out`.") from error
     # A run that never got to its first step left them, perhaps of another corpus.
     _remove(run / name for name in MADE_FIRST if (run / name).exists())
     remove_leftovers(run)
@@ -307,7 +307,7 @@ class _PlannedRun:
         self._paced_from = state.step, state.seconds  # from where on the pace of the steps is taken
 
     def ahead(self, state: State) -> tuple[Batches, Loop]:
-        """Return the batches from where a run stands, and how they are gone through."""
+        """Return the batches from the position of a run on, and the loop for them."""
         task, timetable = self._task, self._timetable
         options = task.options
         config = state.params.config
@@ -334,20 +334,20 @@ class _PlannedRun:
         return task.batches(timetable, state.step, state.position), loop
 
     def _replan(self, state: State) -> tuple[Batches, Loop]:
-        """Correct the plan, and return how the run goes on by it."""
+        """Correct the plan, and return the batches and the loop of the rest of the run."""
         self._timetable = corrected(self._task, state, self._timetable, self._paced_from)
         self._paced_from = state.step, state.seconds
         self._log.end_at(self._timetable.total)
         return self.ahead(state)
 
     def _save_model(self, state: State) -> None:
-        """Write the model beside a new checkpoint, and see that the text is still there to go on with."""
+        """Write the model beside a new checkpoint, and check that the token shards still exist."""
         task = self._task
         assert isinstance(state.params, Parameters)  # not those of a tagger
         save_hf(self._run, task.config_after(state, self._timetable), state.params)
         for folder in (self._run / "shards", task.text.shards.folder):
             if not folder.exists():
-                what = f"{folder} was removed or moved while the run was reading its token shards"
+                what = f"'{folder}' was removed or moved while the run was reading its token shards"
                 advice = "put the folder back, or let resume=True make it again."
                 raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
@@ -398,7 +398,7 @@ def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
     return (
         f"BERT-{state.params.config.size}, {millions:.1f}M parameters, "
         f"{text.tokenizer.vocab_size:,} pieces; "
-        f"{counted(len(text.train_ids), 'document')} to learn from, {len(text.held_out_ids):,} held out, "
+        f"{counted(len(text.train_ids), 'document')} to train on, {len(text.held_out_ids):,} held out, "
         f"{text.shards.n_tokens:,} tokens{repeated}; "
         f"{counted(timetable.total, 'step')} of {task.options.tokens_per_step:,} tokens "
         f"({', then '.join(stages)} long)."

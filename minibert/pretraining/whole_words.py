@@ -1,4 +1,4 @@
-"""The masked-LM loss of whole words in nats per byte, by which models of different vocabularies compare.
+"""The masked-LM loss of whole words in nats per byte, which compares models of different vocabularies.
 
 The loss at a [MASK] is that of one piece, and a vocabulary of longer pieces has more to guess there. Here all
 pieces of a word are [MASK], and it is the same words whatever the vocabulary: text is cut into windows of
@@ -67,11 +67,13 @@ def score_words(
         When there is nothing to guess, or the model reads from left to right.
     """
     if config.is_decoder:
-        raise InputError("A left-to-right model fills no gaps; whole words are measured with [MASK] models.")
+        raise InputError(
+            "A left-to-right model can't fill a [MASK]; measure whole words with a masked model."
+        )
     guessed: list[int] = []  # the bytes of each word
     batches = list(_batches(text, config.P, guessed))
     if not guessed:
-        raise InputError("The text has no word to guess that is not [UNK]; give more.")
+        raise InputError("The text has no words to guess, other than [UNK]; give more.")
     metrics = evaluation.score(ops, config, params, batches, text.tokenizer.mask_id)
     n_pieces = metrics.targets
     n_bytes = sum(guessed)

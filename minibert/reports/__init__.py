@@ -1,1 +1,1 @@
-"""What is shown of a run once it is over: metrics, pictures, a page."""
+"""Show the results of a run: metrics, pictures, a page."""

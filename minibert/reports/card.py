@@ -1,4 +1,4 @@
-"""The model card: what a folder to hand on says about its model, as `README.md` in Hugging Face's form."""
+"""The model card: `README.md` of an exported model, in Hugging Face's form."""
 
 import json
 import math
@@ -54,7 +54,7 @@ LENGTH = {"steps": int, "tokens": int, "training_seconds": float}
 
 @dataclass(frozen=True)
 class Exported:
-    """What is handed on."""
+    """The facts of an exported model."""
 
     name: str  # of its folder
     config: BertConfig
@@ -69,8 +69,8 @@ class Exported:
     choices: str = ""  # the task that a model of endings is asked for, where no file says it
 
 
-def is_own(card: str) -> bool:
-    """Tell whether a card is one of minibert's, which the next export renews.
+def is_minibert_card(card: str) -> bool:
+    """Return whether a card is one of minibert's, which the next export renews.
 
     Parameters
     ----------
@@ -86,12 +86,12 @@ def is_own(card: str) -> bool:
 
 
 def renewed(before: str, card: str) -> str:
-    """Return a card of minibert's with what it says of use as in a new one, and all else as it is.
+    """Return a card of minibert's with new instructions for use, and all else as it is.
 
     Parameters
     ----------
     before : str
-        The card, which `is_own`; its author may have added to it.
+        The card, which `is_minibert_card`; its author may have added to it.
     card : str
         The new one, of `model_card`, for a folder of another name or format.
 
@@ -122,7 +122,7 @@ def renewed(before: str, card: str) -> str:
 
 
 def _named(line: str, name: str) -> str:
-    """Return a line above a card, of measured metrics with the name of another model in place of its own."""
+    """Return a line above a card, with another name of the model in its metrics."""
     if not line.startswith(METRICS):
         return line
     with suppress(ValueError):
@@ -134,17 +134,17 @@ def _named(line: str, name: str) -> str:
 
 
 def model_card(run: Path, model: Exported) -> str:
-    """Write the card of a model from its run: what it learnt from, for how long, how well, and its limits.
+    """Write the card of a model from its run: what it was trained on, for how long, how well, and its limits.
 
-    Paths are named by their last part only, and no text of the user's is quoted. Where the folder is no run,
-    or one that is not finished, the card says what can be told from the model alone.
+    The card has only the last part of paths, and quotes no text of the user's. If the folder is not a run, or
+    an unfinished one, the card says what is known from the model alone.
 
     Parameters
     ----------
     run : Path
         Folder of the model.
     model : Exported
-        What is handed on.
+        The facts of an exported model.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def model_card(run: Path, model: Exported) -> str:
 
 
 def _use(name: str, head: str, model: Exported) -> list[str]:
-    """Return the lines that say how a model is asked, in Python and on the command line."""
+    """Return the instructions for use, in Python and on the command line."""
     if not model.vocabulary:
         return [NO_VOCABULARY]
     task, command, texts = PURPOSES[head]
@@ -236,7 +236,7 @@ def _use(name: str, head: str, model: Exported) -> list[str]:
 
 
 def _pretrained(run: Path, is_step: bool) -> Parts:
-    """Return what the card of a pre-training says; InputError where its files are damaged."""
+    """Return the contents of the card of a pre-training; raise InputError if its files are damaged."""
     paths = dict.fromkeys(("shards", "model", "init_from"), str | None)  # the last in version 0.1
     numbers = {"learning_rate": float, "batch_size": int, "next_sentence": bool}
     options = read_json(run / PRETRAINED, {"corpus": tuple[str, ...], **paths, **numbers})
@@ -280,7 +280,7 @@ def _pretrained(run: Path, is_step: bool) -> Parts:
 
 
 def _finetuned(run: Path) -> Parts:
-    """Return what the card of a fine-tuning says; InputError where its files are damaged."""
+    """Return the contents of the card of a fine-tuning; raise InputError if its files are damaged."""
     options = read_json(run / OPTIONS_FILE, {"model": str})
     begun = f"Begun from the weights of {_last(options['model'])}."
     report = results.load_report(run)
@@ -327,7 +327,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _last(path: str) -> str:
-    """Return the last part of a path, all that others are to see of it; the home folder is nobody's name."""
+    """Return the last part of a path, all of it that others may see; "a folder" for the home folder."""
     whole = Path(path).absolute()
     if whole == Path.home():
         return "a folder"

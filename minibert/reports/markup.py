@@ -1,4 +1,4 @@
-"""Pages from templates, in which whatever comes from data is text and nothing else."""
+"""Fill in templates of pages, in which data is always escaped."""
 
 import html
 import json
@@ -19,7 +19,7 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-
 
 
 def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
-    """Fill in a template; every value that is no Markup goes through `shown`, and is escaped.
+    """Fill in a template; every value that is not Markup goes through `shown`, and is escaped.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def rendered(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
 
 @cache
 def _environment(folder: Path) -> Any:
-    """Return what fills in the templates of a folder, and knows how numbers are written."""
+    """Return the environment of a folder's templates, which formats numbers."""
     import jinja2
     from markupsafe import Markup
 
@@ -64,7 +64,7 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
     page : str
         A whole HTML document.
     title : str
-        Of the frame, for who does not see it.
+        Title of the frame, for screen readers.
     scripts : bool, default False
         Let scripts of the page run; none does otherwise.
 
@@ -81,7 +81,7 @@ def framed(page: str, title: str, scripts: bool = False) -> str:
 
 
 def shown(value: Any) -> str:
-    """Write a value in words, without what no page may hold.
+    """Write a value in words, without characters that HTML forbids.
 
     Parameters
     ----------

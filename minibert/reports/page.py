@@ -1,4 +1,4 @@
-"""`report.html`: what came of a fine-tuning, as one file that any browser shows, without network or scripts.
+"""`report.html` of a fine-tuning, one file for any browser, without network or scripts.
 
 What it looks like stands in `templates/`; here is what it says.
 """
@@ -29,13 +29,14 @@ AT_ONCE = 600  # characters of a mistake that are seen without unfolding it
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report says; what is empty is left out of it."""
+    """The contents of a report; empty parts are left out."""
 
     report: Mapping[str, Any]  # `title`, `task`, `metric`, `scores`, and what else `report_of` measures
     model: str = ""  # what was started from
     options: Mapping[str, Any] = field(default_factory=dict)  # what was chosen for the training
     labels: Sequence[str] = ()  # classes in the order in which they are shown, if they come
-    classes: tuple[Sequence[str], Sequence[str]] | None = None  # expected and found, of every example or word
+    # Expected and predicted, of every example or word.
+    classes: tuple[Sequence[str], Sequence[str]] | None = None
     curve: Sequence[Mapping[str, float]] = ()  # lines of metrics.jsonl, with "loss", "dev_accuracy"
     mistakes: Sequence[Any] = ()  # the worst first: objects with `text`, `expected` and `found`
     sweep: str = ""  # tables of the sweep whose best run it is
@@ -62,7 +63,7 @@ def page(facts: Facts) -> str:
     if results.has_head(report):
         head, *rows = rows
     cut = report.get("truncated", {}).get("warning", "")
-    learnt = " ".join([*results.together(report), cut]).strip()
+    learnt = " ".join([*results.trained_together(report), cut]).strip()
     notes = [learnt, *results.remarks(report)]
     return rendered(
         "report.html.j2",
@@ -168,7 +169,7 @@ def _curves(facts: Facts) -> list[dict[str, Any] | None]:
 
 
 def _confusion(facts: Facts) -> dict[str, Any] | None:
-    """Tabulate how often each class was found for each; with precision, recall and F1."""
+    """Tabulate how often each class was predicted for each, with precision, recall and F1."""
     if facts.classes is None or not len(facts.classes[0]):
         return None
     learnt = facts.report.get("train_classes", {})
@@ -225,16 +226,16 @@ def _share(part: int, whole: int) -> str | None:
 
 # -> (K,K)
 def _counted(
-    expected: Sequence[str], found: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
+    expected: Sequence[str], predicted: Sequence[str], labels: Sequence[str], learnt: Iterable[str] = ()
 ) -> tuple[list[str], np.ndarray]:
-    """Count how often each class was found for each; classes not among `labels` come last."""
-    there = {*expected, *found, *learnt}
+    """Count how often each class was predicted for each; classes not among `labels` come last."""
+    there = {*expected, *predicted, *learnt}
     names = [label for label in labels if label in there]
     names += sorted(there - {*labels})
     number = {name: place for place, name in enumerate(names)}
     gold = [number[name] for name in expected]
-    predicted = [number[name] for name in found]
-    return names, metrics.confusion(gold, predicted, range(len(names)))
+    chosen = [number[name] for name in predicted]
+    return names, metrics.confusion(gold, chosen, range(len(names)))
 
 
 # counts (K,K) -> at most MOST_CLASSES + 1 of both
@@ -257,14 +258,14 @@ def _most_frequent(names: list[str], counts: np.ndarray) -> tuple[list[str], np.
 def facts_of(
     folder: Path, options: Any, measured: Measured, mistakes: Sequence[Mistake], report: Mapping[str, Any]
 ) -> Facts:
-    """Return what the page of a run says.
+    """Return the contents of a run's page.
 
     Parameters
     ----------
     folder : Path
-        Of the run, with the record of its steps if there is one.
+        Folder of the run, with the record of its steps if there is one.
     options : FinetuneOptions
-        Of their paths the last parts alone are shown.
+        The options to show; of paths only the last part is shown.
     measured : Measured
     mistakes : sequence of Mistake
         The worst first.
@@ -300,7 +301,7 @@ def save_report(
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     options : FinetuneOptions
     measured : Measured
     mistakes : sequence of Mistake

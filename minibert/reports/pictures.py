@@ -1,4 +1,4 @@
-"""Where everything of some curves stands in `templates/picture.svg.j2`."""
+"""Compute the positions of curves in `templates/picture.svg.j2`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -41,8 +41,8 @@ def points(lines: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
     (n,2) float
         A step and a value in each row.
     """
-    found = [(line["step"], line[name]) for line in lines if name in line]
-    return np.array(found, float).reshape(-1, 2)
+    points = [(line["step"], line[name]) for line in lines if name in line]
+    return np.array(points, float).reshape(-1, 2)
 
 
 def picture(
@@ -154,7 +154,7 @@ def _heights(
     band: tuple[float, float, str] | None,
     lines: Sequence[tuple[float, str]],
 ) -> list[float]:
-    """Return round numbers for the upright axis, which holds all that is drawn."""
+    """Return round numbers for the vertical axis, which covers everything that is drawn."""
     values = [value for _, points in drawn for value in points[:, 1]]
     if band:
         values += band[:2]
@@ -163,7 +163,7 @@ def _heights(
 
 
 def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], axis: str) -> str:
-    """Say in a sentence what a picture shows, for who does not see it."""
+    """Describe a picture in a sentence, for screen readers."""
     ends = []
     for curve in curves:
         first = words(curve.points[0, 1])
@@ -173,7 +173,7 @@ def _label(title: str, curves: Sequence[Curve], words: Callable[[float], str], a
 
 
 def _dot_name(curve: Curve, axis: str, place: float, value: str) -> str:
-    """Return what is read at a dot: its curve where there are several, its place and its value."""
+    """Return the label of a dot: its curve if there are several, its place and its value."""
     where = f"{axis} {_tick(place)}: {value}"
     if curve.name:
         return f"{curve.name}, {where}"
@@ -181,7 +181,7 @@ def _dot_name(curve: Curve, axis: str, place: float, value: str) -> str:
 
 
 def _parts(curve: Curve) -> list[np.ndarray]:
-    """Divide the points of a curve where its smoothing begins anew."""
+    """Divide the points of a curve where its smoothing restarts."""
     borders = np.searchsorted(curve.points[:, 0], curve.breaks, side="right")
     return [part for part in np.split(curve.points, borders) if len(part)]
 
@@ -264,7 +264,7 @@ def ticks(low: float, high: float) -> list[float]:
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     round_steps = [multiple * power for multiple in (1.0, 2.0, 5.0, 10.0)]
-    step = next(one for one in round_steps if one >= 0.999 * rough)
+    step = next(size for size in round_steps if size >= 0.999 * rough)
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]

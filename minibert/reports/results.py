@@ -1,4 +1,4 @@
-"""What came of a run or a measurement: metrics with intervals, as JSON, as text and as a page to look at."""
+"""The results of a run or an evaluation: metrics with intervals, as JSON, as text and as a page."""
 
 import shutil
 import statistics
@@ -63,12 +63,12 @@ PLAIN = ("total", "thresh", *ERRORS)  # how metrics end that are not shares of o
 
 
 def is_share(name: str) -> bool:
-    """Tell whether a metric is best read as a percentage.
+    """Return whether a metric is best read as a percentage.
 
     Parameters
     ----------
     name : str
-        Of the metric, such as "accuracy" or "best_thresh".
+        Name of the metric, such as "accuracy" or "best_thresh".
 
     Returns
     -------
@@ -147,7 +147,7 @@ class Measured(NamedTuple):
     labels: Labels
     examples: Sequence[Any]
     predictions: Predictions  # one for each example
-    bag_of_words: BagOfWords | None = None  # learnt from what the model learnt from, where texts have classes
+    bag_of_words: BagOfWords | None = None  # trained on the same examples as the model, if texts have classes
 
     def mistakes(self, tokenizer: Any, max_length: int) -> list[Mistake]:
         """Return every mistake, the worst first.
@@ -255,7 +255,7 @@ def compared_with_majority(measured: Measured) -> Compared:
         Empty for tasks without classes of texts. Else `macro_f1`; `classes`, how many examples each has;
         `majority`, the most frequent `label`, with the `scores` and `macro_f1` of predicting it for every
         example; and `bag_of_words`, the `scores` and `macro_f1` of naive Bayes over words, where it is known
-        what the model has learnt from. Where several classes apply, `majority` is the strongest constant
+        what the model was trained on. Where several classes apply, `majority` is the strongest constant
         answer, and `untuned` has the scores with a threshold of one half.
     """
     task, labels, examples, predictions, bag = measured
@@ -306,7 +306,7 @@ def load_report(folder: Path) -> dict[str, Any] | None:
     Parameters
     ----------
     folder : Path
-        Of the run, which may have been moved.
+        Folder of the run, which may have been moved.
 
     Returns
     -------
@@ -365,7 +365,7 @@ def _wrong(report: dict[str, Any]) -> str | None:
 
 
 def finished_report(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished run; remove what it was made with, if that is still there.
+    """Return the report of a finished run; remove its temporary files, if any are left.
 
     Parameters
     ----------
@@ -383,12 +383,12 @@ def finished_report(folder: Path) -> dict[str, Any] | None:
 
 
 def remove_spent(folder: Path) -> None:
-    """Remove what a run needs only on its way; warn where the system refuses.
+    """Remove files that a run needs only while it trains; warn if that fails.
 
     Parameters
     ----------
     folder : Path
-        Of the run, which is finished.
+        Folder of the run, which is finished.
     """
     for path in (folder / name for name in SPENT):
         try:
@@ -399,24 +399,24 @@ def remove_spent(folder: Path) -> None:
             warn(f"{kept}; the run needs it no longer, so remove it yourself.")
 
 
-def held_out_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what was measured on held-out text and is known.
+def held_out_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the known metrics on held-out text, for people.
 
     Parameters
     ----------
-    found : dict
+    metrics : dict
         `held_out` of a report, with all fields of HELD_OUT and `targets`, how many were predicted.
 
     Returns
     -------
     list of (str, str)
-        What each number is, and the number as text.
+        The name of each number, and the number as text.
     """
-    rows = [("targets", f"{found['targets']:,}")]
+    rows = [("targets", f"{metrics['targets']:,}")]
     for names, form in ((NUMBERS, ".3f"), (SHARES, ".1%")):
         for name, text in names.items():
-            if found[name] is not None:
-                rows.append((text, f"{found[name]:{form}}"))
+            if metrics[name] is not None:
+                rows.append((text, f"{metrics[name]:{form}}"))
     return rows
 
 
@@ -438,7 +438,7 @@ def measured_text(report: Mapping[str, Any]) -> str:
 
 
 def metric_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return a line for each metric; of classes also the metrics of the majority, and the counts of each.
+    """Return a line for each metric; for classes also those of the majority, and the counts of each class.
 
     Parameters
     ----------
@@ -467,7 +467,7 @@ def metric_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return names and metrics as text, under a head where others stand beside them.
+    """Return names and metrics as text, with a head if baselines stand beside them.
 
     Parameters
     ----------
@@ -502,13 +502,13 @@ def metric_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _with_macro_f1(part: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores of a report, or of a part of it, with the macro F1 that stands beside them."""
+    """Return the scores of a report, or of a part of it, with the macro F1."""
     scores: dict[str, float] = part["scores"] | {"macro_f1": part["macro_f1"]}
     return scores
 
 
 def interval_name(report: Mapping[str, Any]) -> str:
-    """Return what the interval of a report is.
+    """Describe the interval of a report.
 
     Parameters
     ----------
@@ -529,7 +529,7 @@ def interval_name(report: Mapping[str, Any]) -> str:
 
 
 def has_head(report: Mapping[str, Any]) -> bool:
-    """Tell whether the first of `metric_rows` says what stands in each column.
+    """Return whether the first of `metric_rows` is a head.
 
     Parameters
     ----------
@@ -544,7 +544,7 @@ def has_head(report: Mapping[str, Any]) -> bool:
 
 
 def remarks(report: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the metrics: that what is simpler is as good, and what baselines reach.
+    """Return sentences about the metrics: whether a simple baseline is as good, and what baselines reach.
 
     Parameters
     ----------
@@ -562,7 +562,7 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
 
 
 def trivial_remark(report: Mapping[str, Any]) -> str:
-    """Return a sentence where a model is no better than one and the same answer to everything.
+    """Return a sentence if a model is no better than a constant answer.
 
     Of classes, that is one whose interval does not lie above the majority's metric; of numbers, one whose
     squared errors are not smaller than those of the mean.
@@ -591,7 +591,7 @@ def trivial_remark(report: Mapping[str, Any]) -> str:
 
 
 def bag_of_words_remark(report: Mapping[str, Any]) -> str:
-    """Return a sentence where a bag of words does as well as the model, or better, within the interval.
+    """Return a sentence if a bag of words is as good as the model, or better, within the interval.
 
     Parameters
     ----------
@@ -645,7 +645,7 @@ def report_text(report: Mapping[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        Of `load_report`.
+        Report of `load_report`.
 
     Returns
     -------
@@ -660,7 +660,7 @@ def report_text(report: Mapping[str, Any]) -> str:
     lines = [
         measured_text(report),
         f"The best epoch on dev was {report['best_epoch']:g}; {setting}, seed {report['seed']}.",
-        *together(report),
+        *trained_together(report),
         f"{counts}; {report['seconds'] / 60:.1f} minutes for this command.",
     ]
     if "runs" in report:
@@ -686,28 +686,28 @@ def length_text(report: Mapping[str, Any]) -> str:
 
 
 def learnt_text(tasks: Mapping[str, int], what: str = "example") -> str:
-    """Say how many examples there are to learn from, and of several tasks how many of each.
+    """Say how many training examples there are and, with several tasks, how many of each.
 
     Parameters
     ----------
     tasks : dict of int
         How many, by the name of the task.
     what : str, default "example"
-        Their name, of one.
+        The noun, in the singular.
 
     Returns
     -------
     str
     """
-    text = f"{counted(sum(tasks.values()), what)} to learn from"
+    text = counted(sum(tasks.values()), f"training {what}")
     if len(tasks) > 1:
         each = ", ".join(f"{count:,} of {name}" for name, count in tasks.items())
         text += f" ({each})"
     return text
 
 
-def together(report: Mapping[str, Any]) -> list[str]:
-    """Say of a run that has learnt several tasks together how many examples of each it had.
+def trained_together(report: Mapping[str, Any]) -> list[str]:
+    """Say how many examples of each task a run had that was trained on several tasks together.
 
     Parameters
     ----------
@@ -760,7 +760,7 @@ def sweep_text(report: Mapping[str, Any]) -> str:
     Parameters
     ----------
     report : dict
-        Of a sweep, with `runs`.
+        Report of a sweep, with `runs`.
 
     Returns
     -------
@@ -782,20 +782,20 @@ def sweep_text(report: Mapping[str, Any]) -> str:
     return text
 
 
-def _setting(one: Mapping[str, Any]) -> dict[str, str]:
-    """Return the setting of a run as text, by what its columns are called."""
-    return {metric_name(name): f"{one[name]:.12g}" for name in SETTING if name in one}
+def _setting(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return the setting of a run as text, by the titles of its columns."""
+    return {metric_name(name): f"{run[name]:.12g}" for name in SETTING if name in run}
 
 
 def sweep_table(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
-    """Write a line for each run of a sweep: a star marks the best, a dash what a failed one lacks.
+    """Write a line for each run of a sweep: a star marks the best run, a dash what a failed run lacks.
 
     Parameters
     ----------
     runs : sequence of dict
         `runs` of a report; one of them at least has not failed.
     metric : str
-        By which the best is chosen; of several the first.
+        The metric that the best is chosen by; of several the first.
 
     Returns
     -------

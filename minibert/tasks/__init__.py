@@ -1,1 +1,1 @@
-"""What a downstream task is: its files, features, head, metrics and submissions."""
+"""Downstream tasks: their files, features, heads, metrics and submissions."""

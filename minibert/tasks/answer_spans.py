@@ -1,4 +1,4 @@
-"""From the scores of tokens to answers: the best spans of all windows of a question, and "no answer".
+"""Choose answers by the scores of tokens: the best spans of all windows of a question, and "no answer".
 
 The score of a span is S.Ti + E.Tj with j >= i (Devlin et al. 2019, section 4.2), that of no answer
 S.C + E.C at [CLS] (section 4.3). Google's run_squad combines the 20 best starts with the 20 best ends; here
@@ -16,13 +16,13 @@ MARGIN = 4  # times as many spans as are wanted, since some have the same text
 
 
 class Candidate(NamedTuple):
-    """A possible answer, as it stands in its paragraph; no answer is "" at no place."""
+    """A possible answer, as its paragraph has it; no answer is "", without a place."""
 
     text: str
     start_logit: float
     end_logit: float
     begin: int | None = None  # first character
-    end: int | None = None  # the one behind the last
+    end: int | None = None  # the one after the last
 
     @property
     def score(self) -> float:
@@ -38,7 +38,7 @@ class Answers(NamedTuple):
 
     @property
     def null_odds(self) -> float:
-        """How much better no answer is than the best one: the difference of their scores."""
+        """The score of no answer minus that of the best answer."""
         return self.null.score - self.best[0].score if self.best else 0.0
 
 
@@ -71,8 +71,8 @@ def best_spans(
     """
     padded = np.concatenate([ends, np.full(longest, -np.inf)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, longest)
-    ends_behind = windows[: len(starts)]  # (n, longest)
-    by_place = starts[:, None] + ends_behind
+    ends_after = windows[: len(starts)]  # (n, longest)
+    by_place = starts[:, None] + ends_after
     scores = by_place.ravel()
     least = -np.inf
     if count < len(scores):
@@ -104,7 +104,7 @@ def decode(
     Parameters
     ----------
     windows : Windows
-        Of many questions.
+        Windows of many questions.
     example : int
         Number of the question.
     outputs : sequence of numpy.ndarray
@@ -134,7 +134,7 @@ def decode(
         sources.append((starts, ends, windows.offsets(number)))
     wanted = count * MARGIN
     while True:
-        spans = []  # (k,4) of each window: start score, end score, first character, the one behind the last
+        spans = []  # (k,4) of each window: start score, end score, first character, the one after the last
         for starts, ends, offsets in sources:
             first, last = best_spans(starts, ends, wanted, longest)
             begins = offsets[first, 0]

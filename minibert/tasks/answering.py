@@ -1,4 +1,4 @@
-"""Question answering: SQuAD 1.1 and 2.0, TriviaQA, and one's own questions (Devlin et al. 2019, 4.2, 4.3).
+"""Question answering: SQuAD 1.1 and 2.0, TriviaQA, and custom questions (Devlin et al. 2019, 4.2, 4.3).
 
 An answer is cut out of the original paragraph by the characters of its first and last token. Google's code
 joins tokens to a text again and then looks for that text in the paragraph, which fails where normalising
@@ -18,9 +18,9 @@ from minibert.data import squad, tables, trivia
 from minibert.data.places import where_to_get
 from minibert.data.squad import Question
 from minibert.tasks.answer_spans import Answers, Candidate, decode
+from minibert.tasks.custom_files import check_columns, custom_file, matching, read_custom
 from minibert.tasks.metrics import squad as metrics
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.own_files import check_columns, matching, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
 from minibert.tasks.windows import Windows
 from minibert.training.runlog import Progress
@@ -90,7 +90,7 @@ class Answering(Task):
         )
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions have no answer, by the rules of SQuAD 2.0.
+        """Return whether some of the questions have no answer, by the rules of SQuAD 2.0.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Answering(Task):
         examples : sequence of Question
             The dev set, with answers.
         features : Windows
-            Of these questions.
+            Features of these questions.
         outputs : sequence of numpy.ndarray
             Scores of every token as start and as end, (n,2) of each window.
         labels : tuple of str
@@ -155,7 +155,7 @@ class Answering(Task):
         examples : sequence of Question
             Answers need not be known.
         features : Windows
-            Of these questions.
+            Features of these questions.
         outputs : sequence of numpy.ndarray
             Scores of every token as start and as end, (n,2) of each window.
         labels : tuple of str
@@ -278,7 +278,7 @@ class Answering(Task):
         return [folder / name for name in contents]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield answers whose F1 is below 1, the worse the lower it is and the surer the model was."""
+        """Yield answers whose F1 is below 1; low scores and confident answers count as worse."""
         scored = zip(examples, predictions, self._f1(examples, predictions).tolist(), strict=True)
         for number, (question, prediction, f1) in enumerate(scored):
             if f1 < 1.0:
@@ -295,7 +295,7 @@ class Answering(Task):
                 )
 
     def classes(self, examples: Examples, predictions: Predictions) -> Classes | None:
-        """Return of each question whether it has an answer, and whether it was given one.
+        """Return for each question whether it has an answer, and whether one was predicted.
 
         Parameters
         ----------
@@ -366,7 +366,7 @@ class Squad(Answering):
         return questions
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions have no answer: those of SQuAD 2.0.
+        """Return whether some of the questions have no answer: those of SQuAD 2.0.
 
         Parameters
         ----------
@@ -440,7 +440,7 @@ class OwnQuestions(Answering):
             In the order of the rows.
         """
         unlabelled = {"answer": None, "start": None}
-        return read_own(tables.read_questions, own_file(data, split), split, self.columns, unlabelled)
+        return read_custom(tables.read_questions, custom_file(data, split), split, self.columns, unlabelled)
 
     def asked(self, example: Question) -> dict[str, str]:
         """Return the question, to stand beside its prediction in JSON.
@@ -458,7 +458,7 @@ class OwnQuestions(Answering):
         return {"question": example.question}
 
     def may_be_none(self, examples: Examples) -> bool:
-        """Tell whether some of the questions are said to have no answer.
+        """Return whether some of the questions are said to have no answer.
 
         Parameters
         ----------
@@ -513,7 +513,7 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     text : str
         What the answer is cut out of.
     show : bool, default False
-        Whether to tell progress on the error stream.
+        Whether to show progress on the error stream.
 
     Returns
     -------
@@ -527,10 +527,10 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
     """
     if model.head.kind != Answering.kind:
         problem = f"The model was fine-tuned for {model.task.name}, which answers no questions"
-        raise InputError(f"{problem}; give one of squad1, squad2, triviaqa or qa.")
+        raise InputError(f"{problem}; give one that was fine-tuned for squad1, squad2, triviaqa or qa.")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
-            raise InputError(f"The {name} is empty; give one.")
+            raise InputError(f"The {name} is empty; give one with words in it.")
     questions = [Question("question", question, text, (), None)]
     windows = model.features(questions)
     n_tokens = int(windows.lengths.sum())
@@ -582,7 +582,7 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     text : str
         Of any length.
     begin, end : int
-        First character of the part, and the one behind its last.
+        First character of the part, and the one after its last.
     around : int, default 160
         Most characters to show on each side.
 
@@ -595,14 +595,14 @@ def passage(text: str, begin: int, end: int, around: int = AROUND) -> tuple[str,
     last = min(len(text), end + around)
     before = re.sub(r"\s+", " ", text[first:begin])
     part = re.sub(r"\s+", " ", text[begin:end])
-    behind = re.sub(r"\s+", " ", text[end:last])
+    after = re.sub(r"\s+", " ", text[end:last])
     if first:
         whole_words = before.partition(" ")[2] or before
         before = "… " + whole_words.lstrip()
     if last < len(text):
-        whole_words = behind.rpartition(" ")[0] or behind
-        behind = whole_words.rstrip() + " …"
-    return before, part, behind
+        whole_words = after.rpartition(" ")[0] or after
+        after = whole_words.rstrip() + " …"
+    return before, part, after
 
 
 def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
@@ -615,7 +615,7 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     patterns : sequence of str
         As of `Path.glob`; those without "*" are named where nothing fits.
     task : str, optional
-        An error says where the files of this task are to be had.
+        An error says where to get the files of this task.
 
     Returns
     -------
@@ -633,16 +633,16 @@ def find(folder: Path, patterns: Sequence[str], task: str = "") -> Path:
     if folder.is_file():
         return folder
     if not folder.is_dir():
-        raise InputError(f"There is no file or folder {folder}; name the one with the questions{place}.")
+        raise InputError(f"There is no file or folder '{folder}'; name the one with the questions{place}.")
     for pattern in patterns:
         paths = matching(folder, pattern)
         if len(paths) > 1:
             names = ", ".join(sorted(path.name for path in paths))
-            raise InputError(f"{folder} has {names}, of which only one can be meant; name the file.")
+            raise InputError(f"'{folder}' has {names}, and only one file is expected; name it.")
         if paths:
             return paths[0]
     plain = " or ".join(pattern for pattern in patterns if "*" not in pattern)
-    raise MissingFile(f"{folder} has no {plain}; name the folder that it is in, or the file{place}.")
+    raise MissingFile(f"'{folder}' has no {plain}; name the folder that it is in, or the file{place}.")
 
 
 def _prediction(id: str, answers: Answers, threshold: float | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Naive Bayes over the words of a text: what classes are to be had without a BERT.
+"""Naive Bayes over the words of a text: how well texts can be classified without a BERT.
 
 Multinomial, with every count one larger (Manning, Raghavan and Schütze, "Introduction to Information
 Retrieval", section 13.2). It takes seconds, and on many sets of short texts it is hard to beat: a report says
@@ -75,7 +75,7 @@ class NaiveBayes:
     Parameters
     ----------
     rows : iterable of lists
-        The features of each example to learn from.
+        The features of each training example.
     classes : sequence of int
         The class of each example, from 0 to K-1.
     K : int
@@ -139,7 +139,7 @@ class NaiveBayesOfEach:
     Parameters
     ----------
     rows : iterable of lists
-        The features of each example to learn from.
+        The features of each training example.
     labels : sequence of sequences of int
         The labels that apply to each example, from 0 to K-1.
     K : int
@@ -215,7 +215,7 @@ class BagOfWords:
     Parameters
     ----------
     examples : sequence of TextExample
-        What to learn from, with their labels: strings, or tuples of strings where several may apply.
+        The training examples, with their labels: strings, or tuples of strings where several may apply.
     labels : tuple of str
         The classes.
     several : bool, default False
@@ -236,7 +236,7 @@ class BagOfWords:
             self._one = NaiveBayes(rows, classes, len(labels))
 
     def predictions(self, examples: Examples) -> Predictions:
-        """Return for each example what a model of the task returns.
+        """Return the predictions of examples in the form that a model of the task has.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Features to batches: in a new random order every epoch to learn from, by length to predict."""
+"""Make batches of features: for training in a new random order every epoch, for prediction by length."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +43,7 @@ def epoch_order(n: int, seed: int, epoch: int) -> np.ndarray:
     n : int
         How many features there are.
     seed : int
-        Of the run.
+        Seed of the run.
     epoch : int
         From 0. Each has an order of its own.
 
@@ -66,7 +66,7 @@ def balanced_order(groups: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     groups : numpy.ndarray
         The group of each feature, (n,) from 0 to K - 1; each group has at least one.
     seed : int
-        Of the run.
+        Seed of the run.
     epoch : int
         From 0.
 
@@ -112,7 +112,7 @@ def drawn(
     batch_size : int
         Of every batch but the last of an epoch.
     seed : int
-        Of the run.
+        Seed of the run.
     position : list of int, optional
         [epoch, how many features of it are used up] to go on from. The beginning by default.
     groups : numpy.ndarray, optional
@@ -152,19 +152,19 @@ def training_batches(
     Parameters
     ----------
     features : sequence of Feature
-        To learn from, with their labels.
+        The training examples, with their labels.
     head : Head
         That they are for.
     batch_size : int
         Features of a batch; the last one of an epoch has what is left.
     seed : int
-        Of the run.
+        Seed of the run.
     position : list of int, optional
         [epoch, how many features of it are used up] to go on from. The beginning by default.
     groups : numpy.ndarray, optional
         The group of each feature, (n,): epochs then show as many of each group, and not all features once.
     weights : numpy.ndarray, optional
-        Of the classes in the loss, (K,), see `weighted`.
+        Weights of the classes in the loss, (K,), see `weighted`.
 
     Yields
     ------
@@ -190,9 +190,9 @@ def weighted(batch: TaskBatch, head: Head, weights: np.ndarray) -> TaskBatch:
     batch : TaskBatch
         With labels.
     head : Head
-        Of the kind "classify", or "multilabel" where several classes may apply.
+        Head of the kind "classify", or "multilabel" where several classes may apply.
     weights : numpy.ndarray
-        Of the classes, (K,).
+        Weights of the classes, (K,).
 
     Returns
     -------
@@ -275,7 +275,7 @@ def outputs(
     ops : Ops
         The operations of an engine.
     params : Parameters
-        Of the model, with its config and head.
+        Parameters of the model, with its config and head.
     features : sequence of Feature
         What is asked.
     budget : int
@@ -378,6 +378,6 @@ def require_finite_outputs(outputs: Iterable[np.ndarray], step: int, rate: float
         When a score is infinite or not-a-number.
     """
     if not all(np.isfinite(scores).all() for scores in outputs):
-        problem = f"what the model says of dev is not finite, with learning rates of up to {rate:.2e}"
+        problem = f"the scores of dev are not finite, at learning rates of up to {rate:.2e}"
         advice = "Start again in another folder, with a lower rate or a longer warm-up."
         raise DivergedError(f"After step {step} {problem}. {advice}")

@@ -1,4 +1,4 @@
-"""Which of several endings goes on: SWAG, HellaSwag, COPA, CommonsenseQA (Devlin et al. 2019, section 4.4).
+"""Choose which ending continues a text: SWAG, HellaSwag, COPA, CommonsenseQA (Devlin et al. 2019, 4.4).
 
 Each ending makes a sequence with the context, `[CLS] context [SEP] start ending [SEP]`, and gets one score.
 """
@@ -19,10 +19,10 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.places import where_to_get
 from minibert.data.stand_ins import divided
 from minibert.tasks import metrics
-from minibert.tasks.cuts import with_marks
+from minibert.tasks.custom_files import matching
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.own_files import matching
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 BLOCK = 1024  # examples that are tokenised together
@@ -52,7 +52,7 @@ SOURCES = {
 class Choices(Task):
     """One of several endings. A prediction is `{"choice": n, "probabilities": [p, ...]}`.
 
-    With "-dev" behind the name the dev file is divided by context, four fifths of it to train on, for data of
+    With "-dev" after the name the dev file is divided by context, four fifths of it to train on, for data of
     which there is no train file.
 
     Parameters
@@ -107,15 +107,15 @@ class Choices(Task):
         place = where_to_get(self.name)
         if not data.is_dir():
             raise InputError(
-                f"There is no folder {str(data)!r}; name the one that holds the files of {self.name}{place}."
+                f"There is no folder '{data}'; name the folder with the files of {self.name}{place}."
             )
         name = getattr(source, split)
         split_on_hub = "validation" if split == "dev" else split
         paths = matching(data, name) or matching(data, f"*{source.copy}*{split_on_hub}.jsonl")
         if paths:
             return source.read(paths[0])
-        advice = f"name the folder that holds the files of {self.name}, or the file{place}."
-        raise MissingFile(f"{data} has no {name}; {advice}")
+        advice = f"name the folder with the files of {self.name}, or the file{place}."
+        raise MissingFile(f"'{data}' has no {name}; {advice}")
 
     def features(
         self,
@@ -138,7 +138,7 @@ class Choices(Task):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from, so that labels have to be known.
+            Whether the features are for training, so that labels have to be known.
 
         Yields
         ------
@@ -282,7 +282,7 @@ class Choices(Task):
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong choices, the worse the less likely their right ending was."""
+        """Yield wrong choices; the less likely the right ending was, the worse."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             if prediction["choice"] != example.label:
                 probability = prediction["probabilities"][example.label]
@@ -335,10 +335,11 @@ create = Choices
 
 
 def _check(example: ChoiceExample, choices: int, training: bool) -> None:
+    place = f"example {example.id}"
     if len(example.endings) != choices:
-        problem = f"{len(example.endings)} endings and others {choices}"
-        raise InputError(f"Example {example.id} has {problem}; give every example the same number.")
+        problem = f"{len(example.endings)} endings, where other examples have {choices}"
+        raise InputError(f"{problem}; give every example as many.", where=place)
     if training and example.label is None:
-        raise InputError(f"Example {example.id} has no label to train on; give a file with labels.")
+        raise InputError("there is no label to train on; give a file with labels.", where=place)
     if not example.context.strip() and not example.start.strip():
-        raise InputError(f"Example {example.id} has an empty context; fill it or leave the example out.")
+        raise InputError("the context is empty; fill it, or leave the example out.", where=place)

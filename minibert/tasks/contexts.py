@@ -1,4 +1,4 @@
-"""Where the windows lie through which a document's words are tagged (Devlin et al. 2019, section 5.3).
+"""Choose the windows in which a document's words are tagged (Devlin et al. 2019, section 5.3).
 
 A document that fits into one sequence is one window: the maximal document context. A longer one gets windows
 that overlap by a third at least, spread evenly. Two neighbours meet in the middle of what they share, for
@@ -47,7 +47,7 @@ def windows(pieces: np.ndarray, ends: np.ndarray, room: int) -> list[Window]:
     pieces : numpy.ndarray
         Of each word, (n,): from 0 to `longest_word(room)`.
     ends : numpy.ndarray
-        Of sentences, (m,): the number of the word behind the last one of each, ascending; the last is n.
+        Ends of sentences, (m,): the number of the word after the last one of each, ascending; the last is n.
     room : int
         Most pieces of a window, without [CLS] and [SEP].
 

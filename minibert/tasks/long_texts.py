@@ -1,4 +1,4 @@
-"""Texts longer than a model reads as overlapping windows, each a sequence, in place of a cut.
+"""Read texts that are longer than a sequence as overlapping windows, in place of cutting them.
 
 Every window has [CLS] and [SEP] and begins with the last pieces of the one before. Of a pair the longer text
 is windowed, with the whole shorter one beside it in every window.
@@ -21,10 +21,10 @@ class LongTexts(NamedTuple):
 
     pool: str  # one of `POOLS`
     stride: int | None  # pieces that a window has in common with the one before; None: a quarter of them
-    most_windows: int  # of a text, whose end is cut behind them
+    most_windows: int  # of a text, whose end is cut after them
 
-    def settled(self, max_length: int) -> "LongTexts":
-        """Return the same with a stride for windows of some length.
+    def resolved(self, max_length: int) -> "LongTexts":
+        """Return a copy with a stride for windows of some length.
 
         Parameters
         ----------
@@ -50,13 +50,13 @@ class LongTexts(NamedTuple):
         whole_number("stride", stride, 0)
         whole_number("most_windows", self.most_windows, 1)
         if stride >= room:
-            problem = f"{stride=} leaves no new piece to a window that has room for {room}"
+            problem = f"{stride=} is not less than the {room} pieces that a window has room for"
             advice = f"give less, or raise {max_length=}."
             raise InputError(f"{problem}; {advice}", stride=stride, max_length=max_length)
         return self._replace(stride=stride)
 
     def windows_of(self, lost: int, max_length: int) -> int:
-        """Return how many more windows would hold so many pieces, beside no second text.
+        """Return how many more windows so many pieces would need, without a second text.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class LongTexts(NamedTuple):
         return -(-lost // (max_length - SINGLE - (self.stride or 0)))
 
     def reach(self, max_length: int) -> int:
-        """Return the length of the sequence that would show as much of a text as all windows do.
+        """Return the length of a sequence that has as much of a text as all windows together.
 
         Parameters
         ----------
@@ -89,16 +89,16 @@ class LongTexts(NamedTuple):
         step = room - (self.stride or 0)
         return SINGLE + room + (self.most_windows - 1) * step
 
-    def sequences(self, one: Encoding, max_length: int) -> tuple[Sequence, ...]:
+    def sequences(self, encoding: Encoding, max_length: int) -> tuple[Sequence, ...]:
         """Return the windows of a text or pair, of which the last tells how many pieces were cut.
 
-        The shorter text of a pair keeps at most half of a window; where the stride would leave no new piece
-        beside it, windows have half of their room in common.
+        The shorter text of a pair keeps at most half of a window; if the stride would leave no room for
+        new pieces beside it, windows overlap by half.
 
         Parameters
         ----------
-        one : Encoding
-            Of a text or a pair, with its special tokens, of any length.
+        encoding : Encoding
+            Encoding of a text or a pair, with its special tokens, of any length.
         max_length : int
             Most tokens of a window, [CLS] and [SEP] included.
 
@@ -107,19 +107,19 @@ class LongTexts(NamedTuple):
         tuple of Sequence
             At least one, and at most `most_windows`.
         """
-        rows = np.arange(len(one))  # of the encoding that are kept
-        begin, end = 1, len(one) - 1  # of what is windowed, among the rows
-        first = one.n_first
+        rows = np.arange(len(encoding))  # of the encoding that are kept
+        begin, end = 1, len(encoding) - 1  # of what is windowed, among the rows
+        first = encoding.n_first
         cut = 0
-        if first < len(one):  # a pair
-            n_first, n_second = first - 2, len(one) - first - 1
+        if first < len(encoding):  # a pair
+            n_first, n_second = first - 2, len(encoding) - first - 1
             along_first = n_first > n_second
             if along_first:
                 end = first - 1
             else:
                 begin = first
             half = (max_length - PAIR) // 2
-            if len(one) > max_length:
+            if len(encoding) > max_length:
                 cut = max(0, min(n_first, n_second) - half)
             if cut:
                 begin_of_cut = half + (first if along_first else 1)
@@ -130,7 +130,7 @@ class LongTexts(NamedTuple):
         length = end - begin
         room = max_length - (len(rows) - length)
         if length <= room:
-            return (Sequence(one.ids[rows], one.token_type_ids[rows], cut=cut),)
+            return (Sequence(encoding.ids[rows], encoding.token_type_ids[rows], cut=cut),)
         stride = room // 2
         if self.stride is not None and self.stride < room:
             stride = self.stride
@@ -139,7 +139,7 @@ class LongTexts(NamedTuple):
         for start in starts:
             stop = min(begin + start + room, end)
             part = np.concatenate([rows[:begin], rows[begin + start : stop], rows[end:]])
-            windows.append(Sequence(one.ids[part], one.token_type_ids[part]))
+            windows.append(Sequence(encoding.ids[part], encoding.token_type_ids[part]))
         cut += max(0, length - room - starts[-1])
         windows[-1] = windows[-1]._replace(cut=cut)
         return tuple(windows)

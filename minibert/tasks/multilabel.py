@@ -1,7 +1,7 @@
-"""Any number of classes for a text or a pair of texts, from tables of one's own: a yes or no for each class.
+"""Multi-label classification of texts or pairs of texts, from custom tables.
 
 The model answers at [CLS] as for one class; each of its outputs goes through a logistic function by itself.
-A class is found where its probability reaches a threshold, the one that gave the best F1 on dev.
+A class is predicted where its probability reaches a threshold, the one that gave the best F1 on dev.
 """
 
 import math
@@ -18,13 +18,13 @@ from minibert.data.glue import TextExample
 from minibert.data.tables import SEPARATOR
 from minibert.tasks import metrics
 from minibert.tasks.metrics.intervals import Statistic
-from minibert.tasks.sentences import OwnTexts, in_order
+from minibert.tasks.sentences import CustomTexts, in_order
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
 
 HALF = 0.5  # the threshold of a class that none was chosen for
 
 
-class ManyLabels(OwnTexts):
+class ManyLabels(CustomTexts):
     """The task; a prediction is `{"labels": [name, ...], "probabilities": {name: p}}`, p of every class."""
 
     kind = "multilabel"
@@ -51,7 +51,7 @@ class ManyLabels(OwnTexts):
         Parameters
         ----------
         examples : sequence of TextExample
-            Those to learn from.
+            The training examples.
 
         Returns
         -------
@@ -65,7 +65,7 @@ class ManyLabels(OwnTexts):
         """
         names = {name for example in examples for name in self.names(example)}
         if examples and not names:
-            raise InputError("No training example has a label; give some that have.")
+            raise InputError("No training example has a label; give some that do.")
         return in_order(names)
 
     # -> (K,)
@@ -83,7 +83,7 @@ class ManyLabels(OwnTexts):
         outputs: Outputs,
         labels: Labels,
     ) -> Tuned:
-        """Choose on dev the probability from which on each class is found.
+        """Choose on dev the probability from which on each class is predicted.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class ManyLabels(OwnTexts):
         predictions = []
         for scores in outputs:
             probabilities = dict(zip(labels, _logistic(scores).tolist(), strict=True))
-            predictions.append(_found(probabilities, tuned))
+            predictions.append(_prediction(probabilities, tuned))
         return predictions
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
@@ -263,7 +263,7 @@ class ManyLabels(OwnTexts):
         list of dict
             In the same order.
         """
-        return [_found(prediction["probabilities"], {}) for prediction in predictions]
+        return [_prediction(prediction["probabilities"], {}) for prediction in predictions]
 
     def write(
         self,
@@ -297,7 +297,7 @@ class ManyLabels(OwnTexts):
         return super().write(folder, split, examples, joined)
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield texts with a wrong class, the worse the less likely the right answers were."""
+        """Yield texts with a wrong class, worse if the right answers were less likely."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             expected = set(self.names(example))
             wrong = expected.symmetric_difference(prediction["labels"])
@@ -322,7 +322,7 @@ class ManyLabels(OwnTexts):
         examples: Examples,
         predictions: Predictions,
     ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """Return which classes apply to each example, which were found, and the names of all classes."""
+        """Return which classes apply to each example, which were predicted, and the names of all classes."""
         self.require_labels(examples)
         labels = list(predictions[0]["probabilities"])
         names = {name for example in examples for name in self.names(example)}
@@ -358,13 +358,13 @@ def shown(names: Any) -> str:
     return SEPARATOR.join(names) or "(none)"
 
 
-# chances (n,)  gold (n,) bool
-def best_threshold(chances: np.ndarray, gold: np.ndarray) -> float:
-    """Choose the probability from which on a class is found so that its F1 is the highest.
+# probabilities (n,)  gold (n,) bool
+def best_threshold(probabilities: np.ndarray, gold: np.ndarray) -> float:
+    """Choose the probability from which on a class is predicted, so that its F1 is the highest.
 
     Parameters
     ----------
-    chances : numpy.ndarray
+    probabilities : numpy.ndarray
         Probability that the class applies to each example, (n,).
     gold : numpy.ndarray
         Whether it does, (n,) bool.
@@ -380,8 +380,8 @@ def best_threshold(chances: np.ndarray, gold: np.ndarray) -> float:
     >>> best_threshold(np.array([0.1, 0.2, 0.3, 0.4]), np.array([False, False, True, True]))
     0.25
     """
-    order = np.argsort(-chances, kind="stable")
-    ordered = np.append(chances[order], 0.0)
+    order = np.argsort(-probabilities, kind="stable")
+    ordered = np.append(probabilities[order], 0.0)
     right = np.cumsum(gold[order])
     n_found = np.arange(1, len(gold) + 1)
     f1 = 2 * right / (n_found + gold.sum())  # of the n most likely
@@ -389,7 +389,7 @@ def best_threshold(chances: np.ndarray, gold: np.ndarray) -> float:
     if not gold.any() or not len(cuts):
         return HALF
     highest = f1[cuts].max()
-    n_at_half = (chances >= HALF).sum()
+    n_at_half = (probabilities >= HALF).sum()
     if n_at_half and f1[n_at_half - 1] == highest:
         return HALF
     best = cuts[f1[cuts] == highest]
@@ -403,7 +403,7 @@ def _logistic(scores: Any) -> np.ndarray:
     return np.exp(-np.logaddexp(0, -np.asarray(scores, np.float64)))
 
 
-def _found(probabilities: dict[str, float], tuned: Tuned) -> dict[str, Any]:
+def _prediction(probabilities: dict[str, float], tuned: Tuned) -> dict[str, Any]:
     """Return the prediction of an example."""
     labels = []
     for name, probability in probabilities.items():

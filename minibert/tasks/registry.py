@@ -1,4 +1,4 @@
-"""The tasks by name. What a task is made of is loaded when it is asked for."""
+"""The tasks by name. The code of a task is loaded when it is created."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -9,7 +9,7 @@ from minibert.tasks.long_texts import LongTexts
 from minibert.tasks.task import Task
 
 
-class Known(NamedTuple):
+class TaskSpec(NamedTuple):
     """A task before it is made."""
 
     about: str  # for the list of all
@@ -17,41 +17,41 @@ class Known(NamedTuple):
 
 
 TASKS = {
-    "cola": Known("CoLA: is the sentence acceptable English", "sentences"),
-    "sst2": Known("SST-2: is the film review good", "sentences"),
-    "mrpc": Known("MRPC: do two sentences say the same", "sentences"),
-    "stsb": Known("STS-B: how similar are two sentences, 0 to 5", "sentences"),
-    "qqp": Known("QQP: do two questions ask the same", "sentences"),
-    "mnli": Known("MNLI: does one sentence follow from another (matched)", "sentences"),
-    "mnli-mm": Known("MNLI, mismatched dev and test", "sentences"),
-    "qnli": Known("QNLI: does the sentence answer the question", "sentences"),
-    "rte": Known("RTE: does one sentence follow from another", "sentences"),
-    "wnli": Known("WNLI: does a sentence with its pronoun replaced follow", "sentences"),
-    "ax": Known("AX: GLUE's diagnostic sentences, for a model of MNLI", "sentences"),
-    "quora": Known("Quora's question pairs, in place of QQP", "sentences"),
-    "snli": Known("SNLI, in place of MNLI", "sentences"),
-    "scitail": Known("SciTail, in place of QNLI or RTE", "sentences"),
-    "sick": Known("SICK, in place of MNLI or RTE", "sentences"),
-    "sick-score": Known("SICK's scores of relatedness, in place of STS-B", "sentences"),
-    "qnli-dev": Known("QNLI's dev file divided, where there is no train file", "sentences"),
-    "swag": Known("SWAG: which of four endings continues the text", "choices"),
-    "hellaswag": Known("HellaSwag: which of four endings continues the text", "choices"),
-    "hellaswag-dev": Known("HellaSwag's dev file divided, where there is no train file", "choices"),
-    "copa": Known("COPA: which of two is the cause, or the effect", "choices"),
-    "csqa": Known("CommonsenseQA: which of five answers is right", "choices"),
-    "squad1": Known("SQuAD 1.1: where in the paragraph is the answer", "answering"),
-    "squad2": Known("SQuAD 2.0: the same, where there may be none", "answering"),
-    "triviaqa": Known("TriviaQA, to train on before SQuAD", "answering"),
-    "ner": Known("CoNLL-2003: who and what is named", "tagging"),
-    "ner-sentences": Known("CoNLL-2003, each sentence without its document", "tagging"),
-    "stsb-similarity": Known("STS-B, its sentences read one by one: their cosine", "similarity"),
-    "classify": Known("your own table: a class for a text or a pair of texts", "sentences"),
-    "multilabel": Known("your own table: any number of classes for a text or a pair", "multilabel"),
-    "regress": Known("your own table: a number for a text or a pair of texts", "sentences"),
-    "tag": Known("your own table: a tag for every word", "tagging"),
-    "qa": Known("your own table: questions and paragraphs", "answering"),
-    "similarity": Known("your own table: pairs with a score, read one by one", "similarity"),
-    "similar-pairs": Known("your own table: pairs that belong together", "similarity"),
+    "cola": TaskSpec("CoLA: is the sentence acceptable English", "sentences"),
+    "sst2": TaskSpec("SST-2: is the film review good", "sentences"),
+    "mrpc": TaskSpec("MRPC: do two sentences say the same", "sentences"),
+    "stsb": TaskSpec("STS-B: how similar are two sentences, 0 to 5", "sentences"),
+    "qqp": TaskSpec("QQP: do two questions ask the same", "sentences"),
+    "mnli": TaskSpec("MNLI: does one sentence follow from another (matched)", "sentences"),
+    "mnli-mm": TaskSpec("MNLI, mismatched dev and test", "sentences"),
+    "qnli": TaskSpec("QNLI: does the sentence answer the question", "sentences"),
+    "rte": TaskSpec("RTE: does one sentence follow from another", "sentences"),
+    "wnli": TaskSpec("WNLI: does a sentence with its pronoun replaced follow", "sentences"),
+    "ax": TaskSpec("AX: GLUE's diagnostic sentences, for a model of MNLI", "sentences"),
+    "quora": TaskSpec("Quora's question pairs, in place of QQP", "sentences"),
+    "snli": TaskSpec("SNLI, in place of MNLI", "sentences"),
+    "scitail": TaskSpec("SciTail, in place of QNLI or RTE", "sentences"),
+    "sick": TaskSpec("SICK, in place of MNLI or RTE", "sentences"),
+    "sick-score": TaskSpec("SICK's scores of relatedness, in place of STS-B", "sentences"),
+    "qnli-dev": TaskSpec("QNLI's dev file divided, where there is no train file", "sentences"),
+    "swag": TaskSpec("SWAG: which of four endings continues the text", "choices"),
+    "hellaswag": TaskSpec("HellaSwag: which of four endings continues the text", "choices"),
+    "hellaswag-dev": TaskSpec("HellaSwag's dev file divided, where there is no train file", "choices"),
+    "copa": TaskSpec("COPA: which of two is the cause, or the effect", "choices"),
+    "csqa": TaskSpec("CommonsenseQA: which of five answers is right", "choices"),
+    "squad1": TaskSpec("SQuAD 1.1: where in the paragraph is the answer", "answering"),
+    "squad2": TaskSpec("SQuAD 2.0: the same, where there may be none", "answering"),
+    "triviaqa": TaskSpec("TriviaQA, to train on before SQuAD", "answering"),
+    "ner": TaskSpec("CoNLL-2003: who and what is named", "tagging"),
+    "ner-sentences": TaskSpec("CoNLL-2003, each sentence without its document", "tagging"),
+    "stsb-similarity": TaskSpec("STS-B, its sentences read one by one: their cosine", "similarity"),
+    "classify": TaskSpec("your own table: a class for a text or a pair of texts", "sentences"),
+    "multilabel": TaskSpec("your own table: any number of classes for a text or a pair", "multilabel"),
+    "regress": TaskSpec("your own table: a number for a text or a pair of texts", "sentences"),
+    "tag": TaskSpec("your own table: a tag for every word", "tagging"),
+    "qa": TaskSpec("your own table: questions and paragraphs", "answering"),
+    "similarity": TaskSpec("your own table: pairs with a score, read one by one", "similarity"),
+    "similar-pairs": TaskSpec("your own table: pairs that belong together", "similarity"),
 }
 TITLES = {  # where `about` is none for what came of a task
     "qnli-dev": "QNLI, its dev file divided",
@@ -63,7 +63,7 @@ TITLES = {  # where `about` is none for what came of a task
     "similarity": "Your own table, scores of pairs",
     "similar-pairs": "Your own table, pairs that belong together",
 }
-OWN_TABLES = ("classify", "multilabel", "regress", "tag", "qa", "similarity", "similar-pairs")
+CUSTOM_TABLES = ("classify", "multilabel", "regress", "tag", "qa", "similarity", "similar-pairs")
 # Tasks whose answers mean the same, so that one model can answer them all.
 SAME_ANSWERS = (
     ("mnli", "mnli-mm", "ax", "snli", "sick"),
@@ -76,31 +76,31 @@ SAME_ANSWERS = (
     ("ner", "ner-sentences"),
     ("stsb-similarity", "similarity", "similar-pairs"),
 )
-# What answers of the first task, and of those with the same ones, are called in the second.
+# What the second task calls the answers of the first, and of tasks with the same answers.
 RENAMED_ANSWERS = {("mnli", "rte"): dict.fromkeys(("neutral", "contradiction"), "not_entailment")}
-# Factor and summand that make one task's numbers another's: STS-B has 0 to 5, SICK 1 to 5.
+# Factor and summand that turn one task's numbers into another's: STS-B has 0 to 5, SICK 1 to 5.
 RESCALED = {("sick-score", "stsb"): (1.25, -1.25), ("stsb", "sick-score"): (0.8, 1.0)}
 
 
-def same_answers(one: str, other: str) -> bool:
-    """Tell whether what two tasks answer means the same.
+def same_answers(name: str, other: str) -> bool:
+    """Return whether the answers of two tasks mean the same.
 
     Parameters
     ----------
-    one, other : str
+    name, other : str
         Names of tasks, in either order.
 
     Returns
     -------
     bool
-        True for one and the same task, and for two that stand in a row of `SAME_ANSWERS`.
+        True for the same task, and for two in the same row of `SAME_ANSWERS`.
 
     Examples
     --------
     >>> same_answers("mnli", "mnli-mm"), same_answers("cola", "mrpc")
     (True, False)
     """
-    return one == other or any(one in tasks and other in tasks for tasks in SAME_ANSWERS)
+    return name == other or any(name in tasks and other in tasks for tasks in SAME_ANSWERS)
 
 
 def answers_as(given: str, wanted: str) -> Mapping[str, str] | None:
@@ -143,8 +143,8 @@ def create(
     name : str
         One of `TASKS`.
     columns : mapping, optional
-        Of your own table what each column that is wanted is called, or its number; "delimiter" and "header"
-        (yes or no) too.
+        Columns of a custom table, each by name or number; also "delimiter" and "header"
+        (yes or no).
     long : LongTexts, optional
         How long texts become windows; cut by default.
 
@@ -162,19 +162,19 @@ def create(
     if name not in TASKS:
         advice = did_you_mean(name.lower(), TASKS.keys(), f"there are {', '.join(TASKS)}.", n=3, cutoff=0.5)
         raise InputError(f"task={name!r} is not known; {advice}", task=name)
-    if columns and name not in OWN_TABLES:
+    if columns and name not in CUSTOM_TABLES:
         columns = dict(columns)
-        custom = f"{columns=} is for custom tables ({', '.join(OWN_TABLES)})"
+        custom = f"{columns=} is for custom tables ({', '.join(CUSTOM_TABLES)})"
         raise InputError(f"{custom}; the files of {name} have their own columns.", columns=columns)
     module = TASKS[name].module
     if long and module not in ("sentences", "multilabel"):
         reasons = {
-            "choices": "reads each of its choices whole",
+            "choices": "reads each choice whole",
             "similarity": "compares vectors of whole texts",
         }
-        reason = reasons.get(module, "has windows already")
-        problem = "long='windows' is for tasks with one answer for a text, such as classify"
-        raise InputError(f"{problem}, and {name} {reason}; leave it out.", long="windows")
+        reason = reasons.get(module, "has its own windows")
+        problem = "long='windows' is for tasks with one answer per text, such as classify"
+        raise InputError(f"{problem}, but {name} {reason}; leave it out.", long="windows")
     columns = dict(columns or {})
     if "header" in columns:
         columns["header"] = _yes_or_no(columns["header"])

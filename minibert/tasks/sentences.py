@@ -1,4 +1,4 @@
-"""A class, or a number, for a sentence or a pair of sentences: GLUE, its stand-ins, and tables of one's own.
+"""Classify, or score, sentences and pairs of sentences: GLUE, its stand-ins, and custom tables.
 
 The model reads `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, the longer text cut at its end where
 there is no room, and answers at [CLS] (Devlin et al. 2019, section 4.1). With `long` it reads windows of a
@@ -18,15 +18,15 @@ import numpy as np
 
 from minibert.base.errors import InputError, warn
 from minibert.base.files import atomic_text
-from minibert.base.terminal import counted, some_of
+from minibert.base.terminal import some_of
 from minibert.core.batch import Feature, Sequence
 from minibert.data import glue, stand_ins as pairs, tables
 from minibert.data.glue import TextExample
 from minibert.tasks import metrics, submissions
-from minibert.tasks.cuts import with_marks
+from minibert.tasks.custom_files import check_columns, custom_file, read_custom
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 UNLABELLED = {"label": None}  # how a table without labels is read
@@ -45,7 +45,7 @@ class Sentences(Task):
     Parameters
     ----------
     name : str
-        Of the task.
+        Name of the task.
     title : str
         A line for people.
     classes : tuple of str or None
@@ -81,7 +81,7 @@ class Sentences(Task):
         Parameters
         ----------
         examples : sequence of TextExample
-            Those to learn from.
+            The training examples.
 
         Returns
         -------
@@ -97,8 +97,9 @@ class Sentences(Task):
             return self.official
         labels = {example.label for example in examples} - {None}
         if len(labels) < 2:
-            few = f"{counted(len(labels), 'label')} ({', '.join(labels) or 'none'})"
-            raise InputError(f"The training examples have {few}; give examples of at least two classes.")
+            labelled = f"All training examples have the label {next(iter(labels))!r}" if labels else ""
+            problem = labelled or "No training example has a label"
+            raise InputError(f"{problem}; give examples of at least two classes.")
         return in_order(labels)
 
     def names(self, example: TextExample) -> tuple[Any, ...]:
@@ -137,7 +138,7 @@ class Sentences(Task):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from, so that labels have to be known.
+            Whether the features are for training, so that labels have to be known.
 
         Yields
         ------
@@ -181,17 +182,16 @@ class Sentences(Task):
             done += len(block)
         written.warn()
         if blank:
-            warn(f"{len(blank):,} of {done:,} examples have an empty sentence, the first is {blank[0]}.")
+            warn(f"{len(blank):,} of {done:,} examples have an empty text, the first is {blank[0]}.")
 
     def _check_blank(self, example: TextExample) -> None:
         """Raise InputError for an example with an empty text, where the task refuses them."""
         if self.refuses_blanks:
-            problem = "an empty sentence, or one without a piece in the vocabulary"
-            advice = "fill it or leave the example out."
-            raise InputError(f"{self.place(example)} has {problem}; {advice}")
+            problem = "a text is empty, or has no piece in the vocabulary"
+            raise InputError(f"{problem}; fill it, or leave the example out.", where=self.place(example))
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of labels that were never learnt: how many examples have one, and which is the first.
+        """Warn of labels that the model does not know: how many examples have one, and which is the first.
 
         Parameters
         ----------
@@ -214,39 +214,40 @@ class Sentences(Task):
             return
         named = some_of([f"{name!r} ({count:,})" for name, count in counts.most_common()])
         count = len({id(example) for example in affected})
-        place = self.place(affected[0])
-        problem = f"{count:,} of {len(examples):,} examples have a label that was not learnt: {named}"
+        problem = (
+            f"{count:,} of {len(examples):,} examples have a label that the model does not know: {named}"
+        )
         effect = f"They count as mistakes; the model knows {some_of(labels)}."
-        warn(f"{problem}; the first is {place[0].lower()}{place[1:]}. {effect}")
+        warn(f"{problem}; the first is {self.place(affected[0])}. {effect}")
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Refuse a label of dev that no example to learn from has.
+        """Refuse a label in dev that no training example has.
 
         Parameters
         ----------
         examples : sequence of TextExample
             The dev set.
         labels : tuple of str
-            The classes of the examples to learn from.
+            The classes of the training examples.
 
         Raises
         ------
         InputError
-            When there is one; its place is named.
+            When there is one, with its place.
         """
         if not self.numeric and labels:
             for example in examples:
                 self._require_known(example, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        """Warn of classes with fewer than two examples to learn from, or none to measure on.
+        """Warn of classes with fewer than two training examples, or none in dev.
 
         Parameters
         ----------
         train : sequence of TextExample
-            The examples to learn from.
+            The training examples.
         dev : sequence of TextExample
-            Those to measure on.
+            The dev set.
         labels : tuple of str
             The classes.
         """
@@ -261,17 +262,16 @@ class Sentences(Task):
             if learnt[label] == 1:
                 for example in train:
                     if label in self.names(example):
-                        where = self.place(example)
-                        place += f" ({where[0].lower()}{where[1:]})"
-            counts = f"{learnt[label]:,} to learn from{place} and {measured[label]:,} to measure on"
-            problems.append(f"{label!r} with {counts}")
+                        place += f" ({self.place(example)})"
+            problems.append(f"{label!r} has {learnt[label]:,} in train{place} and {measured[label]:,} in dev")
         more = f"; and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
-        few = f"Too few examples of {len(rare):,} of {len(labels):,} classes: {'; '.join(problems)}{more}"
-        unseen = "The metrics say nothing of a class with none to measure on"
-        warn(f"{few}. {unseen}; give more examples, or join classes.")
+        have = "has" if len(rare) == 1 else "have"
+        few = f"{len(rare):,} of {len(labels):,} classes {have} too few examples: {'; '.join(problems)}{more}"
+        unseen = "The metrics say nothing about a class without examples in dev"
+        warn(f"{few}. {unseen}; give more examples, or merge classes.")
 
     def place(self, example: TextExample) -> str:
-        """Return where a person finds an example, as the beginning of a sentence.
+        """Return where a person finds an example.
 
         Parameters
         ----------
@@ -281,18 +281,20 @@ class Sentences(Task):
         Returns
         -------
         str
-            The row of examples in memory; else "Example" and its id.
+            The row of examples in memory; else "example" and its id.
         """
         for name, examples in self.rows.items():
             for number, candidate in enumerate(examples):
                 if candidate is example:
-                    return f"Row {number:,} of {name}"
-        return f"Example {example.id}"
+                    return f"row {number:,} of {name}"
+        return f"example {example.id}"
 
     def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
         if example.label is None:
             if training:
-                raise InputError(f"{self.place(example)} has no label to train on; give a labelled file.")
+                raise InputError(
+                    "there is no label to train on; give labelled data.", where=self.place(example)
+                )
             return None
         if self.numeric:
             return float(example.label)
@@ -301,12 +303,14 @@ class Sentences(Task):
         return numbers.get(example.label)  # None: it was never learnt, and is compared by name
 
     def _require_known(self, example: TextExample, labels: Iterable[str]) -> None:
-        """Raise InputError where an example has a label that is none of those to learn."""
+        """Raise InputError for a label that no training example has."""
         unknown = [name for name in self.names(example) if name is not None and name not in labels]
         if unknown:
             known = ", ".join(islice(labels, 16))
-            problem = f"the label {unknown[0]!r}, which no training example has ({known})"
-            raise InputError(f"{self.place(example)} has {problem}; correct it or add examples of it.")
+            problem = f"the label {unknown[0]!r} is not one of the training examples ({known})"
+            raise InputError(
+                f"{problem}; correct it, or add training examples with it.", where=self.place(example)
+            )
 
     def predict(
         self,
@@ -346,7 +350,7 @@ class Sentences(Task):
         return predictions
 
     def score(self, examples: Examples, predictions: Predictions) -> dict[str, float]:
-        """Compute the task's metrics; a correlation with what is constant counts as 0.
+        """Compute the task's metrics; a correlation with a constant counts as 0.
 
         Of numbers also R² and the errors: correlations say nothing of numbers that are all off by a constant.
 
@@ -369,7 +373,7 @@ class Sentences(Task):
         return {name: _metric(name, gold, predicted) for name in names}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the mean of the labels, which predicts the examples best if every one is given the same.
+        """Return the mean of the labels, the constant that predicts the examples best.
 
         Parameters
         ----------
@@ -466,7 +470,7 @@ class Sentences(Task):
         return [path]
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong classes, the worse the less likely their right class was; numbers by their error."""
+        """Yield wrong classes, worse if their right class was less likely, or numbers by their error."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             text = "\n".join(filter(None, (example.first, example.second)))
             if self.numeric:
@@ -533,7 +537,7 @@ class Sentences(Task):
 
 
 class Glue(Sentences):
-    """A task of GLUE from its official files, or from data that stand in for it.
+    """A task of GLUE from its official files, or from data that replace it.
 
     Parameters
     ----------
@@ -597,13 +601,13 @@ class Glue(Sentences):
         return [submissions.write(folder, self.name, split, examples, predictions)]
 
 
-class OwnTexts(Sentences):
+class CustomTexts(Sentences):
     """A custom table: `train`, `dev` and `test` with the ending .csv, .tsv or .jsonl in a folder.
 
     Parameters
     ----------
     name : str
-        Of the task.
+        Name of the task.
     title : str
         A line for people.
     columns : mapping
@@ -640,26 +644,26 @@ class OwnTexts(Sentences):
             In the order of the rows; those of "test" may lack their labels.
         """
         is_number = self.kind == "regress"
-        return self._own(data, split, numeric=is_number, several=self.kind == "multilabel")
+        return self._custom(data, split, numeric=is_number, several=self.kind == "multilabel")
 
-    def _own(self, data: Path, split: str, **more: Any) -> list[TextExample]:
-        path = own_file(data, split)
+    def _custom(self, data: Path, split: str, **more: Any) -> list[TextExample]:
+        path = custom_file(data, split)
         columns = self.columns | more
         examples = None
         if self.second_is_optional and "second" not in self.columns:
             try:
                 with_second = {"second": "second"} | columns
-                examples = read_own(tables.read_texts, path, split, with_second, UNLABELLED)
+                examples = read_custom(tables.read_texts, path, split, with_second, UNLABELLED)
             except tables.MissingColumn as error:
                 if error.role != "second":
                     raise
         if examples is None:
-            examples = read_own(tables.read_texts, path, split, columns, UNLABELLED)
+            examples = read_custom(tables.read_texts, path, split, columns, UNLABELLED)
         self._tables.append((path, examples))
         return examples
 
     def place(self, example: TextExample) -> str:
-        """Return where a person finds an example, as the beginning of a sentence.
+        """Return where a person finds an example.
 
         Parameters
         ----------
@@ -669,15 +673,14 @@ class OwnTexts(Sentences):
         Returns
         -------
         str
-            The line and the name of the file that it was read from, or of the first that has its texts; else
-            its id.
+            The file that it was read from, or the first that has its texts, and the line; else its id.
         """
         holding = [path for path, examples in self._tables if any(row is example for row in examples)]
         for path in holding or [path for path, _ in self._tables]:
             # The columns of a file without labels, where it has none: "test" admits those.
-            line = read_own(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
+            line = read_custom(partial(tables.line_of, example), path, "test", self.columns, UNLABELLED)
             if line is not None:
-                return f"Line {line:,} of {path.name}"
+                return f"{path}, line {line}"
         return super().place(example)
 
     def asked(self, example: TextExample) -> dict[str, str]:
@@ -717,7 +720,7 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Sentences:
         The task.
     """
     if name in ("classify", "regress"):
-        return OwnTexts(name, title, columns)
+        return CustomTexts(name, title, columns)
     return Glue(name, title)
 
 
@@ -747,7 +750,7 @@ def _cell(text: str) -> str:
     return f'"{doubled}"'
 
 
-# gold (n,)  found (n,)
-def _metric(name: str, gold: np.ndarray, found: np.ndarray) -> float:
-    value = float(metrics.METRICS[name].compute(gold, found))
+# gold (n,)  predicted (n,)
+def _metric(name: str, gold: np.ndarray, predicted: np.ndarray) -> float:
+    value = float(metrics.METRICS[name].compute(gold, predicted))
     return value if math.isfinite(value) else 0.0

@@ -1,4 +1,4 @@
-"""How alike two texts are, each read by itself: the cosine of their vectors, to compare and to search by.
+"""Similarity of texts that are read one by one: the cosine of their vectors, for comparison and search.
 
 Two texts are two sequences, `[CLS] first [SEP]` and `[CLS] second [SEP]`. From pairs with a score the model
 learns the score (`similarity`, `stsb-similarity`); from pairs that belong together (`similar-pairs`) it
@@ -20,10 +20,10 @@ from minibert.core.batch import Feature, Sequence
 from minibert.data import glue
 from minibert.data.glue import TextExample
 from minibert.data.tables import MissingColumn
-from minibert.tasks.cuts import with_marks
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.sentences import BLOCK, COLUMNS, OwnTexts
+from minibert.tasks.sentences import BLOCK, COLUMNS, CustomTexts
 from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
+from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
 OFFICIAL, PAIRS = "stsb-similarity", "similar-pairs"
@@ -31,8 +31,8 @@ BASELINE = "TF-IDF of words"
 Vectors = list[dict[str, float]]  # of words
 
 
-class Similarity(OwnTexts):
-    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `OwnTexts`.
+class Similarity(CustomTexts):
+    """Pairs with a score, -1 to 1. A prediction is `{"value": cosine}`; parameters are as for `CustomTexts`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Similarity(OwnTexts):
     title : str
         A line for people.
     columns : mapping
-        As of `OwnTexts`; the second text is by default in a column of the name "second".
+        As of `CustomTexts`; the second text is by default in a column of the name "second".
     """
 
     kind = "cosine"
@@ -72,7 +72,7 @@ class Similarity(OwnTexts):
         MissingColumn
             When there is no column of scores.
         InputError
-            When a score is no cosine; its place is named.
+            When a score is not a cosine; its place is named.
         """
         if self.name == OFFICIAL:
             examples = []
@@ -82,16 +82,17 @@ class Similarity(OwnTexts):
                 examples.append(example)
             return examples
         try:
-            examples = self._own(data, split, numeric=True)
+            examples = self._custom(data, split, numeric=True)
         except MissingColumn as error:
             if error.role != "label":
                 raise
-            advice = f"{error} Pairs without a score are what the task {PAIRS} learns from."
+            advice = f"{error} For pairs without a score there is the task {PAIRS}."
             raise MissingColumn(advice, error.role, error.path, error.header) from error
         for example in examples:
             if example.label is not None and not -1 <= float(example.label) <= 1:
-                problem = f"{self.place(example)} has the label {example.label:g}, expected a cosine, -1 to 1"
-                raise InputError(f"{problem}; divide all of them by the highest there can be.")
+                problem = f"the label {example.label:g} is not a cosine, from -1 to 1"
+                advice = "divide all labels by the highest possible one."
+                raise InputError(f"{problem}; {advice}", where=self.place(example))
         return examples
 
     def features(
@@ -236,8 +237,8 @@ class SimilarPairs(Similarity):
 
     The rank is that of a pair's second text among all different second texts that are measured, from 1, by
     their cosines with its first text; equal ones share their mean rank. Other second texts of the same first
-    one are no wrong answers, and are left out. Pairs of which nobody says that they belong together, as those
-    of `minibert classify`, have no rank.
+    one are not wrong answers, and are left out. Pairs that are not known to belong together, such as those of
+    `minibert classify`, have no rank.
     """
 
     kind = "contrastive"
@@ -260,7 +261,7 @@ class SimilarPairs(Similarity):
         list of TextExample
             Each with the label 1.0, the highest cosine.
         """
-        return [example._replace(label=1.0) for example in self._own(data, split, label=None)]
+        return [example._replace(label=1.0) for example in self._custom(data, split, label=None)]
 
     def predict(
         self,
@@ -374,7 +375,7 @@ class SimilarPairs(Similarity):
         return {BASELINE: self.score(examples, ranked)}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield wrong texts, the worse the more others are closer than the right one."""
+        """Yield wrong texts, worse if more texts are closer than the right one."""
         for number, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
             rank = prediction["rank"]
             if rank > 1:

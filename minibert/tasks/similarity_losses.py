@@ -23,7 +23,7 @@ from minibert.model.ops import Ops
 from minibert.model.params import Head
 
 SCALE = 20.0  # of cosines in the softmax, as MultipleNegativesRankingLoss of sentence-transformers has it
-NEVER = -1e9  # in place of the score of a text that is no wrong answer: its exponential is zero
+NEVER = -1e9  # in place of the score of a text that is not a wrong answer: its exponential is zero
 
 MeanSaved = namedtuple("MeanSaved", "sequences shares")
 UnitSaved = namedtuple("UnitSaved", "unit length")
@@ -171,7 +171,7 @@ def loss(
 ) -> tuple[HeadLoss, Saved]:
     """Compute the loss of one batch of pairs.
 
-    Second texts of other pairs with the same first text, or that are the same text, are no wrong answers.
+    Second texts of other pairs with the same first text, or that are the same text, are not wrong answers.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def loss(
     config : BertConfig
         Sizes of the model.
     head : Head
-        Of the kind "cosine" or "contrastive".
+        Head of the kind "cosine" or "contrastive".
     params : dict
         The tree of parameters.
     batch : TaskBatch
@@ -243,7 +243,7 @@ def loss_backward(
     config : BertConfig
         Sizes of the model.
     head : Head
-        Of the kind "cosine" or "contrastive".
+        Head of the kind "cosine" or "contrastive".
     saved : PairLossSaved
         What `loss` kept.
     params : dict

@@ -1,4 +1,4 @@
-"""What lies beside a model and says what it is for: `task.json`, or `tagger.json` beside LSTMs."""
+"""The file beside a model that describes its task: `task.json`, or `tagger.json` beside LSTMs."""
 
 import dataclasses
 import math
@@ -46,7 +46,7 @@ class Stored:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the file that lies beside a model.
+        """Read the file beside a model.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Stored:
                 advice = f"its fine-tuning is not finished: minibert finetune --resume --out {folder}"
             else:
                 advice = "make one with minibert finetune"
-            raise InputError(f"{folder} holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
+            raise InputError(f"'{folder}' holds no fine-tuned model (no {cls.FILE}); {advice}.") from error
         wrong = dataclass_error(cls, fields)
         if not wrong:
             labels = tuple(fields["labels"])
@@ -82,7 +82,7 @@ class Stored:
         return stored
 
     def _wrong(self) -> str | None:
-        """Return what is wrong with values that are of the right types; None if nothing is."""
+        """Describe what is wrong with values that have the right types; None if nothing is."""
         if len(set(self.labels)) < len(self.labels):
             return f"'labels' is {short(list(self.labels))}, expected each name once"
         if self.max_length < 4:
@@ -96,14 +96,14 @@ class Stored:
         return None
 
     def check_positions(self, folder: Path, positions: int) -> None:
-        """Refuse a model beside the file that knows fewer positions than the file asks for.
+        """Refuse a model that has fewer positions than the file asks for.
 
         Parameters
         ----------
         folder : Path
             Where both lie, for the message.
         positions : int
-            Of the model.
+            Positions of the model.
 
         Raises
         ------
@@ -132,14 +132,14 @@ class TaskFile(Stored):
             return f"'tuned' is {short(self.tuned)}, expected finite numbers"
         try:
             if self.long_texts:
-                self.long_texts.settled(self.max_length)
+                self.long_texts.resolved(self.max_length)
         except (TypeError, InputError):
             return f"'long' is {short(self.long)}, expected pool, stride and most_windows of windows"
         return super()._wrong()
 
     @property
     def pair(self) -> bool:
-        """Whether the model reads pairs of texts: its task says so, or the table that it has learnt from."""
+        """Whether the model reads pairs of texts: its task says so, or the table that it was trained on."""
         pair = registry.create(self.task, dict(self.columns)).pair
         return "second" in self.columns if pair is None else pair
 

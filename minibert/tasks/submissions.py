@@ -58,7 +58,7 @@ def indices(examples: Sequence[TextExample]) -> list[str]:
     Parameters
     ----------
     examples : sequence of TextExample
-        Of a whole file, in its order.
+        Examples of a whole file, in its order.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def pack(folder: str | Path, tables: Sequence[str | Path]) -> Path:
 
     write_atomically(path, write_zip)
     if missing := [name for name in known if name not in contents]:
-        warn(f"{path} lacks {', '.join(missing)}, which GLUE's server is to have, too.")
+        warn(f"{path} lacks {', '.join(missing)}, which GLUE's server expects as well.")
     return path
 
 
@@ -152,5 +152,5 @@ def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]
     labels = Counter(example.label for example in examples)
     if None in labels or any(isinstance(label, float) for label in labels):
         raise InputError("There is no most frequent class where examples have scores or no labels at all.")
-    label = min(labels, key=lambda one: (-labels[one], one))
+    label = min(labels, key=lambda name: (-labels[name], name))
     return [{"label": label, "probabilities": {label: 1.0}}] * count

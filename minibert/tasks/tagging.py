@@ -1,4 +1,4 @@
-"""A tag for every word, read off its first piece (Devlin et al. 2019, section 5.3): `ner`, and own files.
+"""Tag every word by its first piece (Devlin et al. 2019, section 5.3): `ner`, and custom files.
 
 The words around a sentence that are not its own are those of its document, as many as fit; see `contexts`.
 There is no CRF: tags are chosen word by word, and one that contradicts its neighbours is left to the scorer.
@@ -21,14 +21,14 @@ from minibert.data import ner, tables
 from minibert.data.glue import find_file
 from minibert.data.ner import TaggedSentence
 from minibert.tasks.contexts import longest_word, windows
+from minibert.tasks.custom_files import check_columns, custom_file, read_custom
 from minibert.tasks.metrics import entities, schemes
 from minibert.tasks.metrics.entities import OUTSIDE
 from minibert.tasks.metrics.intervals import Statistic
-from minibert.tasks.own_files import check_columns, own_file, read_own
 from minibert.tasks.task import Classes, Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned
 from minibert.tokenizer.written import WrittenTokens
 
-# What the splits of CoNLL-2003 are called where they are to be had, and other files with a word a line.
+# Names of the splits of CoNLL-2003 in its usual copies, and of other files with one word per line.
 FILES = {
     "train": ("eng.train", "train.txt", "train.conll", "train.bio"),
     "dev": ("eng.testa", "valid.txt", "dev.txt", "valid.conll", "dev.conll", "dev.bio"),
@@ -109,9 +109,9 @@ class Tagging(Task):
             In the order of the file; custom ones of "test" may lack their tags.
         """
         if self.name == "tag":
-            path = own_file(data, split, FILES[split])
+            path = custom_file(data, split, FILES[split])
             unlabelled = {"tags": None, "labelled": False}
-            return read_own(tables.read_tags, path, split, self.columns, unlabelled)
+            return read_custom(tables.read_tags, path, split, self.columns, unlabelled)
         path = find_file(Path(data), FILES[split], ("ner", "conll2003"), self.name)
         return ner.read(path)
 
@@ -124,7 +124,7 @@ class Tagging(Task):
         Parameters
         ----------
         examples : sequence of TaggedSentence
-            Those to learn from, with tags.
+            The training examples, with tags.
 
         Returns
         -------
@@ -135,9 +135,9 @@ class Tagging(Task):
         if not tags:
             return ()
         if all(re.fullmatch("[0-9]+", tag) for tag in tags):
-            problem = f"All {len(tags)} tags are numbers, which don't say where an entity begins or ends"
+            problem = f"All {len(tags)} tags are numbers, which don't say where entities begin and end"
             effect = "F1 is the accuracy of words"
-            warn(f"{problem}: {effect}. Give the names of the tags to score and list entities.")
+            warn(f"{problem}: {effect}. Give tags with names to score and list entities.")
         if odd := schemes.looks_odd(tags):
             effect = "each word that has one counts as an entity by itself"
             warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
@@ -171,7 +171,7 @@ class Tagging(Task):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from, so that tags have to be known.
+            Whether the features are for training, so that tags have to be known.
 
         Yields
         ------
@@ -219,7 +219,7 @@ class Tagging(Task):
         written.warn()
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of tags that were never learnt: how often they are there, and where first.
+        """Warn of tags that the model does not know: how often they occur, and where first.
 
         Parameters
         ----------
@@ -239,11 +239,11 @@ class Tagging(Task):
             return
         named = some_of([f"{tag} ({count:,})" for tag, count in counts.most_common()])
         n_words = sum(len(example.words) for example in examples)
-        problem = f"{counts.total():,} of {n_words:,} words have a tag that was not learnt: {named}"
+        problem = f"{counts.total():,} of {n_words:,} words have a tag that the model does not know: {named}"
         warn(f"{problem}; the first is in sentence {first:,}. They count as mistakes.")
 
     def _document(self, numbered: tuple[int, TaggedSentence]) -> int:
-        """Return what tells sentences that belong together from others: their document, or its number."""
+        """Return the group of a sentence: its document, or its own number."""
         return numbered[1].document if self.by_document else numbered[0]
 
     def predict(
@@ -390,7 +390,7 @@ class Tagging(Task):
         return {"words": list(example.words)} if self.name == "tag" else {}
 
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:
-        """Yield sentences, the worse the more entities were missed, made up or cut wrongly in them."""
+        """Yield sentences, worse if more entities were missed, invented or cut wrongly."""
         sides = comparable(examples, predictions)
         sentences = zip(examples, sides.gold, sides.predicted, strict=True)
         for number, (example, gold_tags, predicted_tags) in enumerate(sentences):
@@ -480,7 +480,7 @@ def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]
     Parameters
     ----------
     words : sequence of str
-        Of a sentence.
+        Words of a sentence.
     chunks : sequence of Chunk
         Its entities.
 
@@ -494,7 +494,7 @@ def entities_text(words: abc.Sequence[str], chunks: abc.Sequence[entities.Chunk]
 
 
 def _types(sentences: Iterable[abc.Sequence[str]]) -> list[str]:
-    """Return what stands behind the hyphen of each tag, or the tag where it has none."""
+    """Return what stands after the hyphen of each tag, or the tag where it has none."""
     return [tag.partition("-")[2] or tag for tags in sentences for tag in tags]
 
 
@@ -505,7 +505,7 @@ def _without_spaces(text: str) -> str:
 
 def _tags_of(example: TaggedSentence) -> tuple[str, ...]:
     if example.tags is None:
-        lacking = f"{' '.join(example.words)[:60]!r} has no tags to train on or to compare with"
+        lacking = f"{' '.join(example.words)[:60]!r} has no tags to train on or to score against"
         raise InputError(f"The sentence {lacking}; give a file that has them.")
     return example.tags
 
@@ -585,8 +585,8 @@ def tag_numbers(
     Returns
     -------
     numpy.ndarray or None
-        Of the words of all sentences, (n,) int32. None where a tag is missing or is no label, and it is not
-        for training.
+        Of the words of all sentences, (n,) int32. None where a tag is missing or is not a label,
+        except for training.
 
     Raises
     ------
@@ -603,5 +603,5 @@ def tag_numbers(
     if training:
         place = f"between sentences {before + 1} and {before + len(examples)}"
         known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
-        raise InputError(f"The tag {unknown!r} {place} is none of {known}")
+        raise InputError(f"The tag {unknown!r} {place} is not one of {known}")
     return None

@@ -1,4 +1,4 @@
-"""What every downstream task answers: how it reads, asks, decodes, scores and writes.
+"""The interface of a downstream task: reading, features, decoding, scoring and writing.
 
     files -> examples -> features -> (the model) -> outputs -> predictions -> scores, files, mistakes
 
@@ -109,7 +109,7 @@ class Task(ABC):
         Parameters
         ----------
         examples : sequence
-            Those to learn from.
+            The training examples.
 
         Returns
         -------
@@ -119,7 +119,7 @@ class Task(ABC):
         return ()
 
     def head(self, labels: Labels) -> Head:
-        """Return what stands on the encoder.
+        """Return the head of the model.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class Task(ABC):
         max_length : int
             Most tokens of a sequence, [CLS] and [SEP] included.
         training : bool
-            Whether the features are to be learnt from: then every label has to be known, and examples that
+            Whether the features are for training: then every label has to be known, and examples that
             teach nothing may be left out.
 
         Yields
@@ -183,7 +183,7 @@ class Task(ABC):
         """
 
     def warn_unknown(self, examples: Examples, labels: Labels) -> None:
-        """Warn of examples whose label is none of the model's: they count as mistakes.
+        """Warn of examples with a label that the model does not know: they count as mistakes.
 
         Parameters
         ----------
@@ -195,33 +195,33 @@ class Task(ABC):
         return
 
     def check_dev(self, examples: Examples, labels: Labels) -> None:
-        """Warn of dev examples, before a run, whose label is not among those to learn; or refuse them.
+        """Warn, before a run, of dev examples with a label that no training example has; or refuse them.
 
         Parameters
         ----------
         examples : sequence
             The dev set.
         labels : tuple of str
-            The classes or tags of the examples to learn from.
+            The classes or tags of the training examples.
         """
         self.warn_unknown(examples, labels)
 
     def warn_rare(self, train: Examples, dev: Examples, labels: Labels) -> None:
-        """Warn of classes of texts with too few examples to be learnt or measured.
+        """Warn of classes with too few training or dev examples.
 
         Parameters
         ----------
         train : sequence
-            The examples to learn from.
+            The training examples.
         dev : sequence
-            Those to measure on.
+            The dev set.
         labels : tuple of str
             The classes.
         """
         return
 
     def is_labelled(self, example: Any) -> bool:
-        """Tell whether the label of an example is known.
+        """Return whether the label of an example is known.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Task(ABC):
         return getattr(example, self.label_field) is not None
 
     def require_labels(self, examples: Examples) -> None:
-        """Refuse examples that have no label to compare their prediction with.
+        """Refuse examples without a label to score predictions against.
 
         Parameters
         ----------
@@ -250,7 +250,10 @@ class Task(ABC):
         """
         for example in examples:
             if example.label is None:
-                raise InputError(f"Example {example.id} has no label to score by; choose a labelled split.")
+                raise InputError(
+                    "there is no label to score against; choose a labelled split.",
+                    where=f"example {example.id}",
+                )
 
     def tune(
         self,
@@ -393,7 +396,7 @@ class Task(ABC):
         """Yield every wrong prediction."""
 
     def baselines(self, examples: Examples) -> dict[str, dict[str, float]]:
-        """Score what needs no model, for the scores of one to be read beside.
+        """Score a baseline that needs no model, for comparison.
 
         Parameters
         ----------
@@ -408,7 +411,7 @@ class Task(ABC):
         return {}
 
     def constant(self, examples: Examples) -> float | None:
-        """Return the number that predicts these examples best if every one is given the same.
+        """Return the constant number that predicts these examples best.
 
         Parameters
         ----------
@@ -423,7 +426,7 @@ class Task(ABC):
         return None
 
     def asked(self, example: Any) -> dict[str, Any]:
-        """Return what stands beside the prediction in JSON: the texts of a custom table, by role.
+        """Return what is written beside the prediction in JSON: the texts of a custom table, by role.
 
         Parameters
         ----------

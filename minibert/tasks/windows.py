@@ -91,7 +91,7 @@ class Windows(abc.Sequence[Feature]):
             raise InputError("There is no question; give one at least.")
         if len(skipped) == n_questions:
             problem = f"None of the {n_questions:,} questions has an answer in its paragraph to train on"
-            raise InputError(f"{problem}; give each answer with the place of its first character.")
+            raise InputError(f"{problem}; give each answer with the position of its first character.")
         _report(cut, n_questions, f"are longer than {max_question} pieces and lose their end")
         _report(skipped, n_questions, "are left out: their answer is not where it should be in the paragraph")
 
@@ -125,37 +125,37 @@ class Windows(abc.Sequence[Feature]):
         return Feature((Sequence(ids, types),), label, example=example)
 
     def first_row(self, number: int) -> int:
-        """Return where in the sequence of a window its part of the paragraph begins.
+        """Return the position in a window's sequence where its part of the paragraph begins.
 
         Parameters
         ----------
         number : int
-            Of the window.
+            Number of the window.
 
         Returns
         -------
         int
-            The row behind [CLS], the question and [SEP].
+            The row after [CLS], the question and [SEP].
         """
         return int(self._all.question_lengths[self.example[number]]) + SPECIAL - 1
 
     def offsets(self, number: int) -> np.ndarray:
-        """Return where in the paragraph the tokens of a window stand.
+        """Return the character offsets in the paragraph of a window's tokens.
 
         Parameters
         ----------
         number : int
-            Of the window.
+            Number of the window.
 
         Returns
         -------
         numpy.ndarray
-            First character of each token, and the one behind its last, (n,2).
+            First character of each token, and the one after its last, (n,2).
         """
         return self._all.offsets[self._tokens(number)]
 
     def most_context(self, example: int) -> list[np.ndarray]:
-        """Tell for each window of a question which tokens have most context in this one.
+        """Return, for each window of a question, which tokens have more context in it than in any other.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Windows(abc.Sequence[Feature]):
         return masks
 
     def _tokens(self, number: int) -> slice:
-        """Return those of a window among the tokens of all paragraphs."""
+        """Return the range of a window's tokens among the tokens of all paragraphs."""
         paragraph = self._all.paragraph[self.example[number]]
         first = int(self._paragraph_bounds[paragraph] + self._all.start[number])
         return slice(first, first + int(self._all.length[number]))
@@ -259,9 +259,9 @@ def _encode(
     without_room = np.flatnonzero(room < 1)
     if len(without_room):
         number = without_room[0]
-        problem = f"Question {block[number].id!r} has {n_pieces[number]} pieces, which leaves no room for its"
-        advice = f"paragraph in windows of {max_length=}; make them longer, or ask briefly."
-        raise InputError(f"{problem} {advice}", max_length=max_length)
+        question = f"Question {block[number].id!r} has {n_pieces[number]} pieces"
+        problem = f"{question}, which leaves no room for its paragraph in windows of {max_length=}"
+        raise InputError(f"{problem}; raise that, or shorten the question.", max_length=max_length)
     n_tokens = np.diff(paragraphs.cu_seqlens)
     answers = _answer_tokens(block, list(texts), paragraph, paragraphs)
     is_unknown = answers[:, 0] == UNKNOWN

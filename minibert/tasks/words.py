@@ -1,4 +1,4 @@
-"""Plain text to words, and to what is named in it, by a model that tags words."""
+"""Tag the words of plain text, and list its entities."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -14,10 +14,10 @@ from minibert.tasks.metrics.schemes import entity_scheme, looks_odd, unknown_sch
 WITHIN = "-./&@_+"  # marks that stand within a word, as in all-rounder, U.S. or AT&T
 IN_NUMBERS = ",:"  # and those that do between digits
 APOSTROPHES = "'\u2019"
-LONGEST_ENDING = 3  # letters behind an apostrophe that are a word with it: 's, 're, 'll
+LONGEST_ENDING = 3  # letters after an apostrophe that are a word with it: 's, 're, 'll
 TEXTS_AT_ONCE = 64
 
-Span = tuple[int, int]  # first character, and the one behind the last
+Span = tuple[int, int]  # first character, and the one after the last
 
 
 def word_spans(tokenizer: Any, text: str) -> list[Span]:
@@ -33,7 +33,7 @@ def word_spans(tokenizer: Any, text: str) -> list[Span]:
     Returns
     -------
     list of tuple
-        First character of each word, and the one behind its last.
+        First character of each word, and the one after its last.
     """
     encoding = tokenizer.encode_batch([text], offsets=True, add_special_tokens=False)[0]
     begins, ends = encoding.offsets.T
@@ -46,16 +46,16 @@ def word_spans(tokenizer: Any, text: str) -> list[Span]:
     first = 0
     while first < len(parts):
         before = words[-1] if words else None
-        behind = _behind_word(text, parts, first, before)
+        after = _after_word(text, parts, first, before)
         begin, _ = parts[first]
-        _, end = parts[behind - 1]
+        _, end = parts[after - 1]
         words.append((begin, end))
-        first = behind
+        first = after
     return words
 
 
-def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) -> int:
-    """Return the number of the part behind the word that begins with the part `first`."""
+def _after_word(text: str, parts: list[Span], first: int, before: Span | None) -> int:
+    """Return the number of the part after the word that begins with the part `first`."""
 
     def is_mark(number: int, marks: str) -> bool:
         begin, end = parts[number]
@@ -67,31 +67,31 @@ def _behind_word(text: str, parts: list[Span], first: int, before: Span | None) 
     def is_near(number: int) -> bool:
         return number < len(parts) and parts[number - 1][1] == parts[number][0]
 
-    behind = first + 1
+    after = first + 1
     if not is_letters(first):
         begin, end = parts[first]
         follows_word = before is not None and before[1] == begin
-        precedes_letters = is_near(behind) and is_letters(behind)
+        precedes_letters = is_near(after) and is_letters(after)
         if is_mark(first, APOSTROPHES) and follows_word and precedes_letters:
-            begin, end = parts[behind]
-            return behind + (end - begin <= LONGEST_ENDING)
+            begin, end = parts[after]
+            return after + (end - begin <= LONGEST_ENDING)
         sign = text[begin:end]
-        while is_near(behind) and text[slice(*parts[behind])] == sign:  # "..." and "--"
-            behind += 1
-        return behind
-    while is_near(behind) and is_near(behind + 1) and is_letters(behind + 1):
-        mark_begin, _ = parts[behind]
-        next_begin, _ = parts[behind + 1]
+        while is_near(after) and text[slice(*parts[after])] == sign:  # "..." and "--"
+            after += 1
+        return after
+    while is_near(after) and is_near(after + 1) and is_letters(after + 1):
+        mark_begin, _ = parts[after]
+        next_begin, _ = parts[after + 1]
         between_digits = text[mark_begin - 1].isdigit() and text[next_begin].isdigit()
-        in_number = between_digits and is_mark(behind, IN_NUMBERS)
-        if not is_mark(behind, WITHIN) and not in_number:
+        in_number = between_digits and is_mark(after, IN_NUMBERS)
+        if not is_mark(after, WITHIN) and not in_number:
             break
-        behind += 2
+        after += 2
     # The last full stop of an abbreviation, such as U.S., is part of it.
-    has_marks = behind > first + 1
-    if has_marks and is_near(behind) and is_mark(behind, ".") and is_mark(behind - 2, "."):
-        behind += 1
-    return behind
+    has_marks = after > first + 1
+    if has_marks and is_near(after) and is_mark(after, ".") and is_mark(after - 2, "."):
+        after += 1
+    return after
 
 
 def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Added tokens: strings that are one piece wherever they stand in a text, before words are cut.
+"""Added tokens: strings that are one piece wherever they occur in a text, found before words are split.
 
 The rules are those of Hugging Face's `tokenizers` (`added_vocabulary.rs`): first the strings that are found
 in the text as it is written, special tokens among them, then in what lies between them those that are found
@@ -22,14 +22,14 @@ _JOINERS = "\u200c\u200d"
 
 
 class AddedToken(NamedTuple):
-    """Describe a string that is one piece wherever it stands, in the words of Hugging Face's `AddedToken`."""
+    """Describe a string that is always one piece, with the names of Hugging Face's `AddedToken`."""
 
     content: str
     special: bool = False  # a control token, such as [SEP]: `split_special_tokens` finds it no more
     normalized: bool = True  # found in normalised text, whatever its case and accents; else as it is written
     single_word: bool = False  # not found where a letter or digit stands beside it
     lstrip: bool = False  # with the white space before it, which makes no piece anyway
-    rstrip: bool = False  # with that behind it
+    rstrip: bool = False  # with that after it
 
 
 def is_found_by_cores(token: str) -> bool:
@@ -49,7 +49,7 @@ def is_found_by_cores(token: str) -> bool:
 
 
 class _Core(Protocol):
-    """Name what cuts texts into pieces."""
+    """The interface of a core, which splits texts into pieces."""
 
     def encode_texts(self, texts: Any, wanted: Wanted, threads: int | None = None) -> Encoded: ...
 
@@ -63,7 +63,7 @@ class _Found(NamedTuple):
 
 
 class AddedTokensCore:
-    """Find added tokens, and have another core cut what lies between them.
+    """Find added tokens, and let another core split the text between them.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class AddedTokensCore:
     def encode_texts(
         self, texts: Iterable[str | bytes], wanted: Wanted, threads: int | None = None
     ) -> Encoded:
-        """Encode many texts end to end, as the core beneath does.
+        """Encode many texts end to end, as the inner core does.
 
         Parameters
         ----------
@@ -172,12 +172,12 @@ class AddedTokensCore:
 
 
 def _kept(tokens: Mapping[int, AddedToken], special: bool) -> dict[int, AddedToken]:
-    """Return the tokens that are looked for: all, or without special ones."""
+    """Return the tokens to look for: all, or all but special ones."""
     return {number: token for number, token in tokens.items() if special or not token.special}
 
 
 class _Finder:
-    """Find tokens in a string: the leftmost, of those that begin there the longest, and on behind it."""
+    """Find tokens in a string from left to right, at each place the longest."""
 
     def __init__(self, tokens: Mapping[int, AddedToken]) -> None:
         self._ids: dict[str, int] = {}
@@ -213,7 +213,7 @@ def _is_in_word(character: str) -> bool:
 
 
 def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
-    """Yield what lies before, between and behind the tokens of a text: one part more than tokens."""
+    """Yield the parts of a text before, between and after its tokens: one more than tokens."""
     begin = 0
     for token in tokens:
         yield text[begin : token.begin]
@@ -222,7 +222,7 @@ def _between(text: str, tokens: list[_Found]) -> Iterator[str]:
 
 
 class _Rows:
-    """Put texts together from the parts that were encoded and the tokens between them.
+    """Assemble texts from encoded parts and the tokens between them.
 
     A row is the id of a piece or, with offsets, id, begin, end and number of the word.
     """

@@ -1,4 +1,4 @@
-"""Count words: any amount of text to its different words and how often each occurs.
+"""Count the words of any amount of text.
 
 Text comes in pieces of a few megabytes, each counted by the next free thread; memory grows with the number of
 different words, not with the text. The result depends on the text alone: words stand in the order of their
@@ -42,7 +42,7 @@ Made = TypeVar("Made")
 
 
 class Piece(NamedTuple):
-    """Hold some text on its way to a counter."""
+    """Hold some text for a counter."""
 
     data: bytes
     raw: bool = True  # bytes of unknown origin, otherwise those of a str
@@ -98,7 +98,7 @@ class WordCounts(Mapping[str, int]):
         if isinstance(counts, WordCounts):
             return counts
         if not isinstance(counts, Mapping):
-            raise InputError(f"{short(counts)} tells no counts of words; give what count_words gives.")
+            raise InputError(f"{short(counts)} has no counts of words; give what count_words returns.")
         for word, count in counts.items():
             if not isinstance(word, str):
                 raise InputError(f"the word {short(word)} is not a string; give strings with their counts.")
@@ -155,7 +155,7 @@ class WordCounts(Mapping[str, int]):
         return int(self.counts[place])
 
     def items(self) -> Any:
-        """Return an iterator over words with their counts, which looks none of them up."""
+        """Return an iterator over words with their counts, without look-ups."""
         return zip(self, self.counts.tolist(), strict=True)
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class WordCounts(Mapping[str, int]):
 
 
 class CountedFiles(NamedTuple):
-    """Hold what `count_files` counted."""
+    """Hold the results of `count_files`."""
 
     words: WordCounts  # to learn from
     held_out: WordCounts  # to measure on; empty with held_out=0
@@ -367,7 +367,7 @@ def _counted(
 
 
 def _finder_of(special_tokens: Iterable[str], basic_tokenizer: BasicTokenizer) -> re.Pattern[bytes] | None:
-    """Return what finds special tokens in UTF-8, but for words that are never split; None without any."""
+    """Return a pattern for special tokens in UTF-8, except words that are never split; None without any."""
     tokens = [token for token in special_tokens if token not in basic_tokenizer.never_split]
     if not tokens:
         return None
@@ -535,7 +535,7 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
             block = block[end:]
             side = BY_LINE
         ends = separators if side == BY_LINE or not held_out else b" \t\r"
-        if cut := 1 + max(map(block.rfind, ends)):  # behind the last of them; 0 if there is none
+        if cut := 1 + max(map(block.rfind, ends)):  # after the last of them; 0 if there is none
             yield taken(b"".join([*waiting, block[:cut]]))
             waiting = []
         waiting.append(block[cut:])
@@ -554,7 +554,7 @@ def pieces_of_file(file: Path, held_out: int, read: Callable[..., Any] = byte_pi
 def in_order(
     work: Callable[[Item], Made], items: Iterable[Item], threads: int, ahead: int
 ) -> Generator[tuple[Item, Made], None, None]:
-    """Work off items by threads, and give them back in order.
+    """Process items in threads, and yield the results in order.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a tokenizer returns: ids, where they stand in the text, and how long texts are cut or windowed.
+"""The output of a tokenizer: ids and their offsets, with long texts cut or in windows.
 
 A core gives the pieces of many texts end to end. Everything here is arithmetic on where texts begin and
 end in that row: no loop over texts, and the same for every core.
@@ -25,7 +25,7 @@ Pieces = list[str] | dict[int, str]  # by id
 
 
 class LongPair(InputError):
-    """Say which pair can't be cut to fit, and why.
+    """Report which pair can't be cut to fit, and why.
 
     Parameters
     ----------
@@ -61,26 +61,26 @@ class _Aligned:
         raise NotImplementedError
 
     def __getitem__(self, name: Any) -> Any:
-        """Return what a model reads by its name."""
+        """Return a model's input by its name."""
         raise NotImplementedError
 
     def __contains__(self, name: object) -> bool:
         return name in MODEL_INPUTS
 
     def keys(self) -> tuple[str, ...]:
-        """Return the names of what a model reads."""
+        """Return the names of a model's inputs."""
         return MODEL_INPUTS
 
     def values(self) -> tuple[NDArray[np.int32], ...]:
-        """Return what a model reads, in the order of `keys`."""
+        """Return a model's inputs, in the order of `keys`."""
         return tuple(self[name] for name in MODEL_INPUTS)
 
     def items(self) -> tuple[tuple[str, NDArray[np.int32]], ...]:
-        """Return pairs of a name and what a model reads by it, in the order of `keys`."""
+        """Return pairs of name and model input, in the order of `keys`."""
         return tuple((name, self[name]) for name in MODEL_INPUTS)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return what a model reads by a name, or `default` for another name."""
+        """Return a model's input by its name, or `default`."""
         if name not in self:
             return default
         return self[name]
@@ -91,12 +91,12 @@ class _Aligned:
 
     @property
     def offsets(self) -> NDArray[np.int32]:
-        """Return where each token stands in its text: (T,2) int32; InputError where it was not asked for."""
+        """Return the offsets of each token in its text, (T,2) int32; InputError if not asked for."""
         return self._aligned[0]
 
     @property
     def word_ids(self) -> NDArray[np.int32]:
-        """Return the number of each token's word: (T,) int32; InputError where it was not asked for."""
+        """Return the number of each token's word, (T,) int32; InputError if not asked for."""
         return self._aligned[1]
 
     @property
@@ -144,7 +144,7 @@ class Encoding(_Aligned):
         return f"Encoding({' '.join(self.tokens)})"
 
     def __getitem__(self, name: str) -> NDArray[np.int32]:
-        """Return what a model reads, (n,) int32, by the name that Hugging Face gives it."""
+        """Return a model's input, (n,) int32, by Hugging Face's name of it."""
         return getattr(self, _known_name(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -288,7 +288,7 @@ class BatchEncoding(_Aligned):
     def __getitem__(self, number: slice) -> list[Encoding]: ...
 
     def __getitem__(self, number: int | slice | str) -> Encoding | list[Encoding] | NDArray[np.int32]:
-        """Return one sequence by its number, or by Hugging Face's name what a model that pads reads.
+        """Return one sequence by its number, or a padded model input by Hugging Face's name.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class BatchEncoding(_Aligned):
                 return self._rows(self.token_type_ids, 0)
             return getattr(self, number)
         if isinstance(number, slice):
-            return [self[one] for one in range(len(self))[number]]
+            return [self[sequence] for sequence in range(len(self))[number]]
         if not isinstance(number, int | np.integer):
             choices = f"a whole number, a slice, or one of {', '.join(MODEL_INPUTS)}"
             raise InputError(f"{number!r} is not the number of a sequence; give {choices}.")
@@ -390,7 +390,7 @@ def _known_name(name: Any) -> str:
 
 
 class Limit(NamedTuple):
-    """Say how long a sequence may become, and what is done with a longer one; see `Tokenizer.encode_batch`.
+    """Hold the limit of a sequence's length, and how longer ones are cut; see `Tokenizer.encode_batch`.
 
     `odd_to_longer` tells which text keeps the odd piece when both are cut: the longer one (the second, when
     both are equally long) as in Hugging Face's `tokenizers`, or the first, as in Google's code.
@@ -445,10 +445,10 @@ class Limit(NamedTuple):
         if stride is not None:
             whole_number("stride", stride, 0)
             if pairs and truncation == "longest_first":
-                needed = "choose truncation only_first or only_second with it."
+                needed = "choose truncation='only_first' or truncation='only_second' with it."
                 raise InputError(f"{stride=} makes windows of one text of a pair; {needed}", **given)
             if stride >= room:
-                small = f"leaves no new piece to a window that has room for {room}"
+                small = f"is not less than the {room} pieces that a window has room for"
                 raise InputError(f"{stride=} {small}; give less, or raise `max_length`.", **given)
         return cls(max_length, truncation, stride, odd_to_longer=compat == "hf-fast")
 
@@ -492,7 +492,7 @@ class Limit(NamedTuple):
         return (kept, whole) if cuts_first else (whole, kept)
 
     def _shorten_longest(self, first: Array, second: Array, room: int) -> tuple[Array, Array]:
-        """Return the shares where pieces go from the longer text, one by one."""
+        """Return the shares if pieces are removed from the longer text, one by one."""
         first_gets_odd: Any = True
         if self.odd_to_longer:
             first_gets_odd = first > second
@@ -637,7 +637,7 @@ def ranges(begins: Array, lengths: Array) -> Array:
 
 
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`.
+    """Raise InputError unless a value is a whole number of at least `least`.
 
     Parameters
     ----------
@@ -660,5 +660,5 @@ def whole_number(name: str, value: Any, least: int) -> None:
 
 
 def _pieces_of(ids: Array, vocab: Pieces) -> dict[int, str]:
-    """Return as much of a vocabulary as some ids need."""
+    """Return the part of a vocabulary that some ids need."""
     return {number: vocab[number] for number in np.unique(ids).tolist()}

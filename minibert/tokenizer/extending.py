@@ -1,4 +1,4 @@
-"""More pieces for a vocabulary that a model was trained with: words that are given, or learned from text.
+"""Extend the vocabulary of a trained model: with given words, or pieces learned from text.
 
 New pieces stand behind the old ones, whose ids stay. A word is cut otherwise than before only if one of its
 pieces then is new: at each place the longest piece is taken, and where that is an old one, it was the longest
@@ -31,7 +31,7 @@ class NewPiece(NamedTuple):
 
 
 class NewWords(NamedTuple):
-    """Hold what a list of words brings to a vocabulary."""
+    """Hold the new pieces from a list of words, and what was left out."""
 
     pieces: list[NewPiece]
     known: list[str]  # words that are pieces already, as they are written in the list
@@ -105,7 +105,7 @@ def checked_words(
 
 
 def checked_special_tokens(tokenizer: Tokenizer, tokens: Iterable[str]) -> list[NewPiece]:
-    """Return special tokens as new pieces, but for those that are pieces already.
+    """Return special tokens as new pieces, except those that are pieces already.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def learn_pieces(
     special: Iterable[str] = (),
     core: str = "auto",
 ) -> list[NewPiece]:
-    """Learn pieces from words and their counts: `learn_vocab`, gone on with from a vocabulary that there is.
+    """Learn pieces from words and their counts, as `learn_vocab` does, starting from an existing vocabulary.
 
     Words begin as the pieces that the tokenizer cuts them into, not as characters; then the two neighbours
     are joined whose merge raises the likelihood of the text most, again and again. Words that are [UNK] are
@@ -175,7 +175,7 @@ def learn_pieces(
     whole_number("n", n, 1)
     batch = tokenizer.encode_batch(list(words), add_special_tokens=False)
     lengths = np.diff(batch.cu_seqlens)
-    # An empty last word begins behind the last id; one more stands there for it.
+    # An empty last word begins after the last id; one more stands there for it.
     first_ids = np.append(batch.ids, tokenizer.unk_id)[batch.cu_seqlens[:-1]]
     known = (lengths > 0) & (first_ids != tokenizer.unk_id) & (words.counts > 0)
     text = native.Symbols(
@@ -207,7 +207,7 @@ def learn_pieces(
 
 
 def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable[str] = ()) -> Tokenizer:
-    """Return a tokenizer with further pieces behind those of another, and its options.
+    """Return a tokenizer with further pieces after those of another, and its options.
 
     Parameters
     ----------
@@ -235,14 +235,14 @@ def extended(tokenizer: Tokenizer, pieces: Iterable[NewPiece], special: Iterable
 
 
 def lone_characters(tokenizer: Tokenizer) -> list[str]:
-    """Return characters that go on words inside of pieces, and have no "##" piece of their own.
+    """Return characters that occur within words, inside of pieces, but have no "##" piece.
 
     Without any, no word becomes [UNK] that was not; with some, what follows a new piece may be left over.
 
     Parameters
     ----------
     tokenizer : Tokenizer
-        The one whose vocabulary is looked at; special and added tokens are passed over, which are no parts
+        The one whose vocabulary is looked at; special and added tokens are passed over, which are not parts
         of words, and so are other pieces that begin with "[".
 
     Returns

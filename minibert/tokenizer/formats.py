@@ -41,7 +41,7 @@ _STEPS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece",
 
 
 class Stored(NamedTuple):
-    """Hold what a file or folder says about a tokenizer."""
+    """Hold the vocabulary and the options of a tokenizer, from a file or folder."""
 
     source: Path  # the file that the vocabulary is from
     vocab: list[str]
@@ -53,7 +53,7 @@ def read(path: Path) -> Stored:
 
     In a folder, `vocab.txt` and `tokenizer_config.json` count. What they leave open, a `tokenizer.json`
     beside them decides: pieces that were added to the vocabulary, and how text is normalised. Without
-    `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which tell it
+    `vocab.txt` it gives everything. Where neither of the two is there, as in Google's folders, which say it
     by their names alone, the pieces tell whether text keeps its case. `added_tokens.json` is read, too.
 
     Parameters
@@ -79,7 +79,7 @@ def read(path: Path) -> Stored:
     config = read_json(path / TOKENIZER_CONFIG_FILE) if (path / TOKENIZER_CONFIG_FILE).exists() else {}
     options = _options_of_config(config, path / TOKENIZER_CONFIG_FILE)
     if not text.exists() and not hugging_face.exists():
-        raise InputError(f"{path} has no vocab.txt; give a folder or file with a vocabulary.")
+        raise InputError(f"'{path}' has no vocab.txt; give a folder or file with a vocabulary.")
     if not text.exists():
         vocab, more = _read_tokenizer_json(hugging_face)
         return Stored(hugging_face, vocab, _merged(more, options))
@@ -102,7 +102,7 @@ def read(path: Path) -> Stored:
 
 
 def _read_file(path: Path) -> Stored:
-    """Read a vocabulary file: a tokenizer.json by its ending, or else one piece a line."""
+    """Read a vocabulary file: a tokenizer.json by its ending, or else one piece per line."""
     if not path.suffix and not path.exists():
         raise no_such_model(path)
     if path.suffix == ".json":
@@ -144,7 +144,7 @@ def is_cased(vocab: list[str]) -> bool:
 
 
 def _added_beside(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Read what tokenizers of `transformers` written in Python have added to `vocab.txt`."""
+    """Read the tokens that `transformers`' tokenizers in Python have added to `vocab.txt`."""
     decoder = config.get("added_tokens_decoder")
     if decoder is not None:
         _of_kind(decoder, dict, f"{path / TOKENIZER_CONFIG_FILE}: added_tokens_decoder")
@@ -175,7 +175,7 @@ def _merged(options: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Read the pieces, one a line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece.
+    """Read the pieces, one per line that "\\n" ends: the Chinese vocabulary has U+2028 as a piece.
 
     A line is an id, as in Google's code and Hugging Face's: a blank one has no piece, and of a piece that
     comes twice the last line counts. Blank lines at the end are none.
@@ -197,8 +197,9 @@ def _options_of_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
     for name, ours in _STEPS.items():
         if config.get(name) not in (None, ours):
             raise InputError(
-                f"{path} has {name}={short(config[name])}, and minibert does {ours!r} only, whose pieces "
-                "are not those that the model has learnt; give another model, or part words and remove it."
+                f"{path} has {name}={short(config[name])}, but minibert has only {ours!r}, whose pieces are "
+                "not those that the model was trained on; give another model, or remove the entry and split "
+                "the words of the text yourself."
             )
     options = {}
     for argument, name, _, kind in _OPTIONS:
@@ -315,7 +316,9 @@ def _added_token(fields: Any, path: Path) -> tuple[int, AddedToken]:
         number = fields["id"]
         is_special = fields.get("special", False)
     except (TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path}: added token {fields!r} lacks content or id; restore it.") from error
+        raise InputError(
+            f"added token {fields!r} lacks content or id; restore it.", where=str(path)
+        ) from error
     _of_kind(text, str, f"{path}: content of an added token")
     where = f"of the added token {text!r}"
     _of_kind(number, int, f"{path}: id {where}")
@@ -328,7 +331,7 @@ def _added_token(fields: Any, path: Path) -> tuple[int, AddedToken]:
 
 
 def _is_plain(token: AddedToken) -> bool:
-    """Return whether a token is a special one that needs nothing else, as BERT's own."""
+    """Return whether a token is a plain special token, like BERT's."""
     if not token.special or token.normalized or token.single_word:
         return False
     return is_found_by_cores(token.content)
@@ -337,7 +340,7 @@ def _is_plain(token: AddedToken) -> bool:
 def _by_id(ids: dict[str, int], path: Path) -> list[str]:
     """Return pieces by their ids, "" where there is none: of a vocab.txt that has another piece twice."""
     if not all(fits(number, int) for number in ids.values()):
-        raise InputError(f"{path}: an id in the vocabulary is not a number; restore the file.")
+        raise InputError("an id in the vocabulary is not a number; restore the file.", where=str(path))
     if len(set(ids.values())) < len(ids):
         raise InputError(f"{path} gives one id to two pieces; restore the file.")
     size = max(ids.values(), default=-1) + 1
@@ -396,7 +399,7 @@ def write(
     nearest_folder(folder, "another folder")
     for number, piece in enumerate(vocab):
         if "\n" in piece or piece.endswith("\r"):
-            raise InputError(f"piece {number}, {piece!r}, holds a line end; vocab.txt has a piece a line.")
+            raise InputError(f"piece {number}, {piece!r}, has a line end; vocab.txt has one piece per line.")
         if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
             raise InputError(f"piece {number}, {piece!r}, can't be written as UTF-8; take it out.")
     config = _config_json(options, model_max_length)
@@ -416,7 +419,7 @@ def write(
 
 
 def _config_json(options: dict[str, Any], model_max_length: int) -> dict[str, Any]:
-    """Make what stands in `tokenizer_config.json`, in Hugging Face's names and ours."""
+    """Make the contents of `tokenizer_config.json`, with Hugging Face's names and minibert's."""
     config: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
     for argument, name, _, _ in _OPTIONS:
         config[name] = options[argument]
@@ -434,7 +437,7 @@ def _config_json(options: dict[str, Any], model_max_length: int) -> dict[str, An
 
 
 def _tokenizer_json(pieces: list[str], vocab: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """Make what `tokenizers.Tokenizer.from_file` reads; it has no word for `never_split`."""
+    """Make the contents of tokenizer.json, which can't express `never_split`."""
     ids = {piece: number for number, piece in enumerate(vocab)}
     matching = {piece: number for number, piece in enumerate(pieces) if piece}
     if len(matching) < len(pieces):  # added tokens get the number of pieces as their first id there
@@ -473,7 +476,7 @@ def _flags(token: AddedToken) -> dict[str, Any]:
 
 
 def _template(ids: dict[str, int]) -> dict[str, Any]:
-    """Return what puts [CLS] and [SEP] around a text, or a pair, in a tokenizer.json."""
+    """Return the template of a tokenizer.json that puts [CLS] and [SEP] around a text or a pair."""
     first = [_special("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, _special("[SEP]", 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, _special("[SEP]", 1)]
     special = {}

@@ -1,6 +1,6 @@
 """Words to pieces by greedy longest match: WordPiece as it is in Google's `tokenization.py`, to be read.
 
-The longest piece that begins the word, then the longest "##" piece that goes on, and so forth; a word that
+The longest piece that begins the word, then the longest "##" piece that continues it, and so on; a word that
 can't be finished, or is longer than the limit, is one [UNK]. (Devlin et al. 2018, released code.) The core in
 C finds the same pieces in one pass over the bytes, and is tested against this file.
 """
@@ -37,7 +37,7 @@ class GreedyCore:
         self._chunk_ids = _ChunkMemo(self._encode_chunk)
 
     def match(self, word: str) -> list[tuple[int, int, int]]:
-        """Cut a word into pieces, the longest first piece, the longest that goes on, and so forth.
+        """Cut a word into pieces, the longest first piece, the longest that continues it, and so on.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class GreedyCore:
 
 
 class _ChunkMemo(dict[str, list[int]]):
-    """Remember the ids of chunks of text, each computed once; of about 12 MB at most, then it starts anew."""
+    """Cache the ids of chunks of text, up to about 12 MB; then the cache starts again."""
 
     LIMIT = 1 << 16
     LONGEST = 32

@@ -82,7 +82,7 @@ def learn_vocab(
         Which pair is the best.
     alphabet_limit : int, default 1000
         Keep that many different characters, the most frequent, whatever their forms; words with others are
-        left out, as they will be [UNK] anyway. A warning tells when that is one word in a hundred or more.
+        left out, as they will be [UNK] anyway. A warning says when that is one word in a hundred or more.
     min_frequency : int, default 2
         A pair that occurs less often is never merged.
     unused : int, default 0
@@ -169,7 +169,7 @@ def learn_vocab(
 
 
 def first_pieces(unused: int, user_tokens: Iterable[str]) -> list[str]:
-    """Return what any vocabulary begins with: special tokens, unused ones, the user's.
+    """Return the first pieces of any vocabulary: special tokens, unused pieces, the user's tokens.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class _Block(NamedTuple):
 
 
 def _usable_words(words: WordCounts, kept: Array) -> tuple[list[_Block], int]:
-    """Return the words all of whose characters are kept, and how many there are with the others.
+    """Return the words all of whose characters are kept, and the number of all words.
 
     Words that do not occur, are empty or are longer than any tokenizer reads count as neither.
     """

@@ -1,4 +1,4 @@
-"""Make the merges of `core/wordpiece.py` without counting the text anew for each of them.
+"""Make the merges of `core/wordpiece.py` without counting the text again for each of them.
 
 `native.Merger` is the twin in C. Gains are kept and serve as bounds, only words that hold a pair are visited,
 and logarithms are made of + - * / alone, which have the same bits everywhere.
@@ -89,7 +89,7 @@ class Merger:
         return lefts, rights
 
     def _merge(self, best: int) -> None:
-        """Join a pair everywhere, and bring counts and gains up to date."""
+        """Join a pair everywhere, and update counts and gains."""
         left, right = self.pairs[:, best].tolist()
         merged = self.n_symbols
         self.n_symbols += 1
@@ -163,7 +163,7 @@ class Merger:
         return np.rint(gain / _RESOLUTION) * _RESOLUTION
 
     def _pair_id(self, pair: tuple[int, int]) -> int:
-        """Return the number of a pair, a new one where it appears for the first time."""
+        """Return the number of a pair; a pair that is new gets a new number."""
         number = self.pair_ids.get(pair)
         if number is None:
             number = len(self.words_with)
@@ -245,7 +245,7 @@ def _atanh(s: Array) -> Array:
 
 
 def _with_room(array: Array, index: int, fill: float) -> Array:
-    """Return `array` if its last axis has a place `index`, otherwise a copy of twice the length."""
+    """Return `array` if `index` is within its last axis, otherwise a copy of twice the length."""
     if index < array.shape[-1]:
         return array
     return np.concatenate([array, np.full_like(array, fill)], axis=-1)

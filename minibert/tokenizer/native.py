@@ -32,7 +32,7 @@ Alignment = tuple[Array, Array]
 
 
 class Pieces(NamedTuple):
-    """Hold what a core matches words against."""
+    """Hold the vocabulary that a core matches words against."""
 
     vocab: list[str]
     basic_tokenizer: BasicTokenizer
@@ -42,7 +42,7 @@ class Pieces(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Say how many texts become ids end to end."""
+    """Hold how many texts become ids end to end: with which ids around them, and offsets."""
 
     offsets: bool = False  # find places in the text and numbers of words
     special: bool = False  # keep special tokens that are written out whole
@@ -247,7 +247,7 @@ class Core:
         return Encoded(ids, bounds, alignment, result.n_invalid)
 
     def _array_from(self, result: Any, field: str, count: int, dtype: type) -> Array:
-        """Take an array of a result without a copy: the result gives it up, the array frees it."""
+        """Take an array of a result without a copy; from then on the array owns the memory."""
         ffi = self._module.ffi
         pointer = ffi.gc(getattr(result, field), self._module.lib.wp_release)
         setattr(result, field, ffi.NULL)
@@ -489,7 +489,7 @@ def _checked(pointer: Any) -> Any:
 
 
 def _counted(status: int) -> int:
-    """Return what a function of C counted; raise what it failed of where it is negative."""
+    """Return the count that a function of C returns; raise the error that a negative one stands for."""
     if status < 0:
         raise _failure(status)
     return status

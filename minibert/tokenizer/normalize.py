@@ -39,7 +39,7 @@ class Word(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """Hold a character on its way, with the span of its source."""
+    """Hold a character during normalisation, with the span of its source."""
 
     character: str
     begin: int
@@ -138,7 +138,7 @@ class BasicTokenizer:
         return text.translate(self._alone).split()
 
     def _needs_neighbours(self, text: str) -> bool:
-        """Return whether what becomes of a character of a text may depend on those beside it."""
+        """Return whether the normal form of a character may depend on its neighbours."""
         if text.isascii():
             return False
         return self.composes or _looks_at_neighbours().search(text) is not None
@@ -174,7 +174,7 @@ class BasicTokenizer:
         return words
 
     def normalize(self, text: str) -> tuple[str, Sequence[int], Sequence[int]]:
-        """Return a text as it is before it is split, and for each of its characters where that is from.
+        """Return a text as it is before it is split, and the source of each of its characters.
 
         Cleaned, each space as " ", with spaces around ideographs that are words of their own, lower-cased and
         without accents as the switches say.
@@ -221,7 +221,7 @@ class BasicTokenizer:
                 yield _Placed(character, at, at + 1)
 
     def _lowered(self, chunk: list[_Placed]) -> list[_Placed]:
-        """Lower-case characters, each with regard to its neighbours."""
+        """Lower-case characters, each in the context of its neighbours."""
         spelt = _spell(chunk)
         lowered: list[_Placed] = []
         for at, placed in enumerate(chunk):
@@ -245,7 +245,7 @@ class BasicTokenizer:
 
 
 class _Alone(dict[int, str]):
-    """Map a character to what becomes of it whatever stands beside it, for `str.translate`.
+    """Map a character to its normal form, if that does not depend on its neighbours, for `str.translate`.
 
     It is worked out when the character first comes.
     """
@@ -262,7 +262,7 @@ class _Alone(dict[int, str]):
 
 @cache
 def _looks_at_neighbours() -> re.Pattern[str]:
-    """Match where a step looks further: capital sigma, and marks that change places and stay."""
+    """Match what depends on neighbours: capital sigma, and marks that change places and stay."""
     kept = ""
     for code in unicode.data().combining:
         if not unicode.flags(code) & unicode.NONSPACING:
@@ -359,7 +359,7 @@ def _split_at_punctuation(chunk: list[_Placed]) -> list[list[_Placed]]:
 
 
 def _expand(source: _Placed, characters: str) -> list[_Placed]:
-    """Return characters that all come from the source of one."""
+    """Return characters that all have the source of one character."""
     return [_Placed(character, source.begin, source.end) for character in characters]
 
 

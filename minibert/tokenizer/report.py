@@ -1,4 +1,4 @@
-"""What a vocabulary does to text: how many pieces a word takes, what is unknown, how many nats a byte costs.
+"""Measure a vocabulary on text: pieces per word, unknown words, nats per byte.
 
 Text is words with counts, so a report costs as much as the different words, however long the text is.
 """
@@ -113,7 +113,7 @@ def vocabulary_report(
     tokenizer : Tokenizer
         The vocabulary to report on.
     words : WordCounts
-        Of the text it was learned from; they give the probabilities and what is rare.
+        Words of the text it was learned from; they give the probabilities and what is rare.
     held_out : WordCounts
         Words of other text; everything else is measured on it, and is None if it is empty.
     others : mapping of str to Tokenizer, or None
@@ -188,7 +188,7 @@ def _held_out_metrics(learned: Segmented, held_out: Segmented) -> dict[str, floa
 
 
 def _is_merged(piece: str) -> bool:
-    """Return whether a piece was put together: neither of the alphabet nor reserved."""
+    """Return whether a piece was merged: neither of the alphabet nor reserved."""
     is_reserved = piece.startswith("[unused") and piece.endswith("]")
     return len(piece.removeprefix("##")) > 1 and not is_reserved
 

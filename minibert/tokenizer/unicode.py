@@ -1,4 +1,4 @@
-"""What one version of Unicode says about characters: classes, lower-casing, canonical (de)composition.
+"""The properties of characters in one version of Unicode: classes, lower case, (de)composition.
 
 The facts come from `unicode-15.0.0.txt` beside this file, never from the running Python, so that words and
 ids are the same on every Python. `csrc/wordpiece/unicode.c` is the twin in C, made from the same file.
@@ -20,7 +20,7 @@ TABLE = Path(__file__).with_name(f"unicode-{UNICODE_VERSION}.txt")
 # What `flags` tells of a character, as in csrc/wordpiece/unicode.h.
 CONTROL = 1  # cleaning deletes it: Cc (not tab and line ends), Cf, U+FFFD
 SPACE = 2  # words end at it: tab, line ends, Zs, U+2028 and U+2029
-PUNCTUATION = 4  # P, and all ASCII that is no letter, digit, space or control: a word of its own
+PUNCTUATION = 4  # P, and all ASCII that is not a letter, digit, space or control: a word of its own
 NONSPACING = 8  # Mn: what is left of an accent
 IDEOGRAPH = 16  # in the CJK blocks that Google's code lists: a word of its own
 LATE_IDEOGRAPH = 32  # those of them that Hugging Face's tokenizer in Rust leaves alone
@@ -106,7 +106,7 @@ data = cache(UnicodeData)  # the table, read when it is first needed
 
 @lru_cache(1 << 14)
 def flags(code: int) -> int:
-    """Return what there is to know of a code point.
+    """Return the properties of a code point.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def ends_word(text: str, at: int) -> bool:
 
 
 def lower_character(character: str) -> str:
-    """Return the lower case of a character, whatever stands beside it.
+    """Return the lower case of a character, ignoring its neighbours.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def in_order(marks: Iterable[str]) -> str:
 
 
 def nfc(text: str) -> str:
-    """Decompose a text, then put it together as far as it goes (NFC).
+    """Decompose a text, then compose it as far as possible (NFC).
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def segments(text: str) -> Iterable[tuple[int, int]]:
 
 
 def compose(text: str) -> str:
-    """Put decomposed text together: each character with the last starter, if nothing stands in between.
+    """Compose decomposed text: join each character with the last starter, if nothing stands in between.
 
     Parameters
     ----------

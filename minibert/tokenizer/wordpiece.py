@@ -28,7 +28,7 @@ CASED = {"lower_case": False, "strip_accents": False}
 
 
 def text_rules(cased: bool = False, keep_accents: bool = False, segmented: bool = False) -> dict[str, Any]:
-    """Return arguments of `Tokenizer` that count for more than what a folder says.
+    """Return arguments of `Tokenizer` that override those of a folder.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Tokenizer(FamiliarNames):
     mask_token, mask_token_id, cls_token, cls_token_id, … : str and int
         "[MASK]" and its id, and so on, as `transformers` calls them.
     continuation : (V,) bool
-        True where a piece goes on a word ("##").
+        True where a piece continues a word ("##").
     special_tokens : tuple of str
         BERT's five and the additional ones.
     basic_tokenizer : BasicTokenizer
@@ -185,7 +185,7 @@ class Tokenizer(FamiliarNames):
                 raise InputError(f"additional_special_tokens={token!r} is not a piece; add it to vocab.")
 
     def _make_core(self) -> native.Core | GreedyCore | AddedTokensCore:
-        """Make what cuts words; it finds special tokens itself, if all are of the kind that cores find."""
+        """Make the core that splits words; it finds special tokens itself, if it can find all of them."""
         make_core: type[native.Core] | type[GreedyCore] = native.Core if self.core == "c" else GreedyCore
         pieces = _that_match(self._pieces, self.vocab_size)
         # Where one special token begins another, the longer one is found.
@@ -207,7 +207,7 @@ class Tokenizer(FamiliarNames):
 
     @property
     def unmatched(self) -> list[int]:
-        """Return ids that words are never cut into: of added tokens, of no piece, of one that comes again."""
+        """Return ids that no word is split into: those of added tokens, of no piece, of a repeated piece."""
         matching = _that_match(self._pieces, self.vocab_size)
         return [number for number, piece in enumerate(matching) if not piece]
 
@@ -506,7 +506,7 @@ class Tokenizer(FamiliarNames):
         formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
-        """Return every argument of `Tokenizer` that goes with the vocabulary."""
+        """Return every argument of `Tokenizer` other than the vocabulary."""
         return {
             "lower_case": self.basic_tokenizer.lower_case,
             "strip_accents": self.basic_tokenizer.strip_accents,
@@ -529,7 +529,7 @@ class Tokenizer(FamiliarNames):
 def _number(vocab: list[str]) -> dict[str, int]:
     """Return the ids of the pieces, after checking that the vocabulary can serve a BERT."""
     if not vocab:
-        raise InputError("the vocabulary is empty; give one with a piece a line.")
+        raise InputError("the vocabulary is empty; give one with one piece per line.")
     ids = {piece: number for number, piece in enumerate(vocab)}  # the last of equal ones
     missing = [token for token in SPECIAL_TOKENS if token not in ids]
     if missing:
@@ -552,7 +552,7 @@ def _with_added(pieces: list[str], added: Mapping[int, AddedToken]) -> list[str]
     vocab = list(pieces)
     for number, token in sorted(added.items()):
         if not 0 <= number <= 2 * len(vocab):
-            expected = f"expected one behind the {len(vocab):,} of the vocabulary"
+            expected = f"expected one after the {len(vocab):,} of the vocabulary"
             raise InputError(f"the added token {token.content!r} has id {number}; {expected}.")
         vocab += [""] * (number + 1 - len(vocab))
         if vocab[number] not in ("", token.content):
@@ -573,7 +573,7 @@ def _list_of_strings(name: str, values: Iterable[str]) -> list[str]:
 
 
 def can_be_special(token: str) -> bool:
-    """Return whether a token can be told from words around it: it begins with a punctuation mark.
+    """Return whether a token can be recognised beside words, because it begins with a punctuation mark.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Special tokens of BERT that are written out in data: how often, and a sentence about it.
+"""Count BERT's special tokens that are written out in data, and warn of them.
 
 A "[SEP]" in a text is the piece [SEP], as in Hugging Face's tokenizers. In text that was scraped, or that is
 about BERT, that is seldom meant: whoever reads data counts such tokens here, and warns once.
@@ -17,7 +17,7 @@ from minibert.tokenizer.encoding import BatchEncoding
 
 
 class WrittenTokens:
-    """Count BERT's special tokens in encoded texts, but for the [CLS] and [SEP] that were put around them.
+    """Count BERT's special tokens in encoded texts, except the [CLS] and [SEP] that were put around them.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class WrittenTokens:
 
     # only (T,) bool
     def add(self, batch: BatchEncoding, only: Array | bool = True) -> None:
-        """Count those of more texts.
+        """Count those of further texts.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class WrittenTokens:
         self.counts.update(self._names[number] for number in batch.ids[written].tolist())
 
     def warn(self) -> None:
-        """Warn of how many there were, if there was one."""
+        """Warn of their number, if there were any."""
         if not self.counts:
             return
         names = ", ".join(f"{token} ({n:,})" for token, n in self.counts.most_common())

@@ -1,4 +1,4 @@
-"""The training loop, the same for every task: batches, and what is minimised, are given to it.
+"""The training loop, the same for every task, which gives it batches and a loss.
 
 What a step does is in `core/step.py`. A run stops at the end of a step only, and a checkpoint holds all that
 the next step depends on, so a resumed run is exactly the same run.
@@ -49,7 +49,7 @@ class State:
         Parameters
         ----------
         folder : str or Path
-            Where the checkpoints of the run lie; the name of the file tells the step.
+            Where the checkpoints of the run lie; the name of the file gives the step.
 
         Returns
         -------
@@ -62,7 +62,7 @@ class State:
         return path
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take over everything from a checkpoint.
+        """Restore everything from a checkpoint.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Loop:
     change: Callable[[State, Any], None] | None = None
 
     replan_at: int | None = None  # call `replan` when so many steps are done; None: never
-    # Returns the batches and the loop to go on with.
+    # Returns the batches and the loop to continue with.
     replan: Callable[[State], tuple[Batches, "Loop"]] | None = None
 
 
@@ -146,7 +146,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
     with fetched_at_the_end(steps, state), ExitStack() as threads, Interrupt() as interrupt:
         prepared = threads.enter_context(_prepared_ahead(steps, batches, loop))
         while state.step < loop.total_steps:
-            # The plan, where it is made anew: other batches to go on with, another loop.
+            # The plan, where it is made anew: other batches, another loop.
             if loop.replan and state.step == loop.replan_at:
                 unread.read(loop)
                 prepared.close()
@@ -227,7 +227,7 @@ class _UnreadSteps:
         self._step_began = self.last_read  # from when the time of the next step counts
 
     def begin_step(self) -> None:
-        """Let the time of a step count from now, so that evaluations and checkpoints before it do not."""
+        """Start timing a step now, so that evaluations and checkpoints before it are left out."""
         if not self._steps:
             self._step_began = time.monotonic()
 
@@ -340,7 +340,7 @@ def memory_explained(batch: Batch, loop: Loop) -> Iterator[None]:
     Parameters
     ----------
     batch : Batch
-        Of the step. A MemoryError may tell by an attribute `times` how many times too large it is.
+        Batch of the step. The attribute `times` of a MemoryError may say how many times too large it is.
     loop : Loop
         Of which `accumulate` and `folder` count.
 
@@ -376,7 +376,7 @@ def compiling_text(batch: Batch) -> str:
     Parameters
     ----------
     batch : Batch
-        Of the step.
+        Batch of the step.
 
     Returns
     -------
@@ -402,7 +402,7 @@ def require_finite(metrics: Mapping[str, float], step: int, rate: float, loop: L
     Parameters
     ----------
     metrics : mapping from str to float
-        Of the step, "loss" and "gradient_norm" among them.
+        Metrics of the step, "loss" and "gradient_norm" among them.
     step : int
         Its number, from 1.
     rate : float
@@ -467,7 +467,7 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         self._before: dict[int, Any] = {}  # a signal may come at once
-        # Where a signal is ignored, or ends the process, what handles it is no function.
+        # Where a signal is ignored, or ends the process, what handles it is not a function.
         self._before = handle_signals(("SIGINT", *STOPPED_BY), self._request, replaces=callable)
         return self
 

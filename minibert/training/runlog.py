@@ -39,13 +39,13 @@ tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-
 class RunLog(AbstractContextManager["RunLog"]):
     """Write down and show how a run goes.
 
-    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a run that goes on
+    `metrics.jsonl` is appended to, after everything later than `step` has been cut off: a resumed run
     from a checkpoint then has one line for every step, as if it had never stopped.
 
     Parameters
     ----------
     folder : str or Path
-        Of the run; made if it does not exist.
+        Folder of the run; made if it does not exist.
     step : int
         Steps that the run has done.
     total : int
@@ -124,7 +124,7 @@ class RunLog(AbstractContextManager["RunLog"]):
                 self.stop_requested = True
 
     def sync(self) -> None:
-        """Put `metrics.jsonl` on the disk, which a checkpoint that goes on from it must not be ahead of.
+        """Put `metrics.jsonl` on the disk, so that no checkpoint is ahead of it.
 
         Raise RunError when the disk is full, or the file is no longer in its place.
         """
@@ -133,7 +133,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         require_same(self._path, os.fstat(self._file.fileno()))
 
     def end_at(self, total: int) -> None:
-        """Let the run end with another step than was planned.
+        """Change the step that the run ends with.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._bar.total = total
 
     def tell(self, text: str) -> None:
-        """Write one sentence for the person watching, if there is one.
+        """Show a sentence to the person watching, if there is one.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ def bar(show: bool, **options: Any) -> Any:
     Returns
     -------
     tqdm
-        Its `disable` tells whether it is hidden.
+        Its `disable` says whether it is hidden.
     """
     kind: Any = tqdm
     if "ipykernel" in sys.modules:
@@ -319,7 +319,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.close()
 
     def add(self, count: int) -> None:
-        """Count what more is done.
+        """Count further work as done.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, float]]:
     Parameters
     ----------
     folder : str or Path
-        Of the run.
+        Folder of the run.
 
     Returns
     -------
@@ -420,7 +420,7 @@ class EventFile:
             self._flushed = time.monotonic()
 
     def close(self) -> None:
-        """Close the file even where a full disk does not take the rest; tensorboardX would leave it open."""
+        """Close the file even if the disk is full; tensorboardX would leave it open."""
         self._writer.close()
 
     def _append(self, **fields: Any) -> None:

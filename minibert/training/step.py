@@ -32,7 +32,7 @@ class Steps(Protocol):
         """
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Tell whether `step` would have to compile first, which may take a minute.
+        """Return whether `step` would have to compile first, which may take a minute.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class Steps(Protocol):
         micro_batches : Any
             As `prepare` returns them.
         number : int
-            Of the step, from 0.
+            Number of the step, from 0.
         rate : float
             Its learning rate.
 
@@ -67,10 +67,10 @@ class Steps(Protocol):
         """
 
     def fetch(self) -> FlatParameters:
-        """Bring the optimizer's moments up to date, and return the parameters as they are now."""
+        """Update the optimizer's moments from the device, and return the present parameters."""
 
     def renew(self) -> None:
-        """Take up what was changed in parameters and moments since `fetch` returned them."""
+        """Copy changed parameters and moments to the device."""
 
 
 def start(ops: Any, params: FlatParameters, optimizer: Optimizer, objective: Objective) -> Steps:

@@ -60,6 +60,7 @@ def interrupting(step):
     return press
 
 
+@pytest.mark.thorough
 def test_interrupted_call_says_how_it_goes_on(tmp_path, capsys):
     corpus, out = str(write_corpus(tmp_path / "animals.txt")), tmp_path / "run"
     more = SMALL | {"out": out, "steps": 6, "show": True}
@@ -110,6 +111,7 @@ def test_a_run_goes_on_in_its_folder_and_is_found_there(tmp_path):
         Run.open(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_kind_of_device_is_for_one_run_only(tmp_path):
     corpus = str(write_corpus(tmp_path / "animals.txt"))
     own = SMALL | {"engine": "jax", "device": "cpu"}

@@ -133,7 +133,11 @@ def test_left_to_right_a_target_is_scored_by_what_is_before_it(left_to_right, to
         ),
         (["[MASK]"], {"targets": ["cat", "cat"]}, "'cat' is given twice; give it once"),
         (["[MASK]"], {"targets": "cat"}, "targets='cat' is one string; give a list"),
-        (["[MASK]"], {"targets": ["cat"], "pieces": 2}, "pieces=2 is for guesses, and `targets` are given"),
+        (
+            ["[MASK]"],
+            {"targets": ["cat"], "pieces": 2},
+            "pieces=2 is for free guesses, but `targets` names the words",
+        ),
         (["[MASK]"], {"pieces": 0}, "pieces=0 is not possible; give a whole number, 1 or more"),
         (["[MASK]"], {"top": 2.0}, "top=2.0 is not possible; give a whole number, 1 or more"),
         (["[MASK]"], {"top": 0}, "top=0 is not possible"),

@@ -13,7 +13,7 @@ from minibert.base.errors import InputError, RunError
 from minibert.base.files import (
     remove_leftovers,
     remove_unfinished,
-    require_own,
+    require_inside,
     write_atomically,
     write_folder_atomically,
 )
@@ -147,21 +147,22 @@ def test_tensors_are_written_into_one_known_temporary_file(tmp_path, monkeypatch
     assert len(seen) == 1 and re.fullmatch(r"\.a\.[a-z0-9_]{8}\.tmp", seen[0]) and written[0] == seen[0]
 
 
-@pytest.mark.parametrize("name", files.OWN)
+@pytest.mark.parametrize("name", files.FILLED_PIECEMEAL)
 def test_only_a_link_out_of_a_run_is_refused(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "run", target_is_directory=True)
-    require_own(tmp_path / "link")
+    require_inside(tmp_path / "link")
     (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.raises(InputError, match=f"link.{name} is a link to .*elsewhere, outside the run's folder"):
-        require_own(tmp_path / "link")
+    with pytest.raises(InputError, match=f"link.{name} is a link to '.*elsewhere', outside the run's folder"):
+        require_inside(tmp_path / "link")
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to("../nowhere")
-    with pytest.raises(InputError, match=f"run.{name} is a link to .*nowhere, outside"):
-        require_own(tmp_path / "run")
+    with pytest.raises(InputError, match=f"run.{name} is a link to '.*nowhere', outside"):
+        require_inside(tmp_path / "run")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", ["file", "folder"])
 def test_a_signal_after_any_call_leaves_nothing_or_all_of_it(tmp_path, make):
     """What handles a signal runs between two calls, so that Ctrl-C may raise after each of them."""

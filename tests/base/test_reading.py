@@ -167,6 +167,7 @@ KEPT = {
 }
 
 
+@pytest.mark.representatives(case="json lines")
 @pytest.mark.parametrize("case", KEPT)
 def test_what_is_kept_of_a_small_compressed_file_is_bounded(case, tmp_path):
     read, name, *content = KEPT[case]
@@ -177,6 +178,7 @@ def test_what_is_kept_of_a_small_compressed_file_is_bounded(case, tmp_path):
         read(path)
 
 
+@pytest.mark.thorough
 def test_commands_bound_what_they_keep_of_a_small_compressed_file(tmp_path, capsys):
     path = str(bomb(tmp_path / "a.xz", "word " * 4000))
     gold = tmp_path / "gold.json"
@@ -191,6 +193,7 @@ def test_commands_bound_what_they_keep_of_a_small_compressed_file(tmp_path, caps
         assert message.endswith("write them to a plain file and give that.\n")
 
 
+@pytest.mark.thorough
 def test_large_compressed_text_is_kept_and_any_that_is_read_in_pieces(tmp_path):
     books = embedded_corpus()
     assert sum(map(len, byte_pieces(books, in_memory=True))) > 3 * books.stat().st_size
@@ -232,9 +235,7 @@ def _write(path, data):
 def test_a_line_of_more_than_16_mib_is_refused_by_its_number(tmp_path, monkeypatch, capsys):
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\r\ntwo\n" + b"a " * (LONGEST_LINE // 2 + 40_000))
-    expected = (
-        "line 3 has more than 16 MiB; a file of lines is expected: break it into lines, e.g. with fold -s."
-    )
+    expected = "line 3: the line has more than 16 MiB; a file of lines is expected: break it into lines"
     for read in (numbered_lines, lambda path: text_lines(str(path))):
         with pytest.raises(InputError, match=re.escape(f"{path}, {expected}")):
             list(read(path))

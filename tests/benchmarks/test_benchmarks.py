@@ -250,6 +250,7 @@ def test_every_engine_of_minibert_and_every_peer_has_a_way():
         assert len({way.title for way in found}) == len(found)
 
 
+@pytest.mark.thorough
 def test_child_measures_an_engine_and_reports_what_is_missing(tmp_path):
     work = Work("tiny", 8, 2)
     np.save(tmp_path / "w.npy", weights(work.config(0.0)))
@@ -273,6 +274,7 @@ def test_child_measures_an_engine_and_reports_what_is_missing(tmp_path):
             children.Child(factory, job, 1, {"engine": "none"})
 
 
+@pytest.mark.thorough
 def test_step_ends_with_a_sentence_for_wrong_options(capsys):
     for words, sentence in (
         (["--only", "tensorflow"], "--engine tensorflow is none of"),
@@ -302,6 +304,7 @@ def test_jax_and_pytorch_alone_go_on_a_gpu():
     assert on_gpu - on_cpu == {"Hugging Face tuned"} and on_cpu - on_gpu == {"cpp", "numba"}
 
 
+@pytest.mark.thorough
 def test_jax_tells_of_its_device(monkeypatch):
     pytest.importorskip("jax")
     from minibert.engines.jax import devices as jax_devices
@@ -585,6 +588,7 @@ VERSIONS = [sys.executable, str(ROOT / "benchmarks" / "versions.py")]
 SMALL_STEP = ["--size", "tiny", "--seq", "16", "--batch", "2", "--vocab-size", "200", "--rounds", "3"]
 
 
+@pytest.mark.thorough
 def test_versions_take_turns_at_the_same_step():
     if not list(ROOT.glob("minibert/engines/cpp/_kernels.*")):
         pytest.skip("the kernels in C++ are not built")

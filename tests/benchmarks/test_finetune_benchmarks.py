@@ -392,6 +392,7 @@ def small_imdb(tmp_path, monkeypatch):
     return tmp_path / "out", words
 
 
+@pytest.mark.thorough
 def test_cells_of_long_texts_are_made_once_and_shown(small_imdb, capsys):
     out, words = small_imdb
     words += ["--only", "pieces-128", "windows"]

@@ -179,7 +179,7 @@ def test_texts_come_as_words_or_from_files_or_the_standard_input(run, tmp_path, 
     assert printed("--file", "-") == expected
     both = ends_badly(capsys, 2, "fill-mask", "--model", str(run), "a", "--file", "one.txt")
     assert "Texts and --file were both given" in both
-    assert "one.txt is a file" in ends_badly(capsys, 2, "fill-mask", "--model", str(run), "one.txt")
+    assert "one.txt' is a file" in ends_badly(capsys, 2, "fill-mask", "--model", str(run), "one.txt")
 
 
 # What the flags of pretrain mean
@@ -263,7 +263,7 @@ def test_flags_are_not_abbreviated(capsys):
         ("data --vocab {new} --out {new}", "{new}"),
         ("vocab {new} --out {new}", "{new}"),
         ("data {corpus} --vocab {run} --out {new} --show -2", "--show -2"),
-        ("data {corpus} --vocab {run} --out {new} --show 99999999999999999999", "from 0 to 2,147,483,647"),
+        ("data {corpus} --vocab {run} --out {new} --show 99999999999999999999", "give 0 to 2,147,483,647"),
         ("data {corpus} --vocab {run} --out {new} --seq-length 3 --show 1", "--seq-length 3"),
         ("vocab {corpus} --out {new} --alphabet-limit 0", "--alphabet-limit 0"),
         ("vocab {corpus} --out {new} --unused -1", "--unused -1"),
@@ -277,12 +277,15 @@ def test_flags_are_not_abbreviated(capsys):
             "--user-token [PAD] is in the vocabulary already",
         ),
         ("vocab {corpus} --out {new} --held-out 0.7", "--held-out 0.7"),
-        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is not a share"),
+        ("vocab {corpus} --out {new} --held-out 1e-30", "--held-out 1e-30 is not a possible share"),
         ("vocab {corpus} --out {new} --threads 0", "--threads 0"),
         ("vocab {corpus} --report-on {new}", "{new}"),
-        ("vocab {corpus} --report-on {run} --vocab-size 90", "learns nothing, which --vocab-size would"),
-        ("vocab {corpus} --report-on {run} --unused 0 --user-token a", "which --unused and --user-token"),
-        ("vocab {corpus} --report-on {run} --objective likelihood", "which --objective would be for"),
+        (
+            "vocab {corpus} --report-on {run} --vocab-size 90",
+            "learns no vocabulary, so --vocab-size has no effect",
+        ),
+        ("vocab {corpus} --report-on {run} --unused 0 --user-token a", "so --unused and --user-token have"),
+        ("vocab {corpus} --report-on {run} --objective likelihood", "so --objective has no effect"),
         ("gradcheck --operation nonsense", "nonsense"),
         ("gradcheck --operation gelu --operation nonsense", "nonsense"),
     ],
@@ -327,6 +330,7 @@ def test_a_fault_in_the_program_is_not_disguised(monkeypatch):
         cli.main(["info"])
 
 
+@pytest.mark.thorough
 def test_output_cut_short_by_its_reader_makes_no_noise():
     process = start("info")
     process.stdout.close()
@@ -374,6 +378,7 @@ def test_signals_save_and_say_how_to_go_on_and_the_run_goes_on(corpus, tmp_path,
     assert json.loads((out / "report.json").read_text())["steps"] == done + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="such terminals are POSIX")
 def test_a_run_whose_terminal_is_closed_saves(corpus, tmp_path):
     import fcntl
@@ -414,6 +419,7 @@ def test_pretrain_prints_its_report_and_leaves_a_run_folder(corpus, tmp_path, ca
     assert f"<title>{out.name}</title>" in (out / "explorer.html").read_text()
 
 
+@pytest.mark.thorough
 def test_pretrain_writes_no_explorer_of_a_large_model(corpus, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pretrain_command, "MOST_EXPLORED", 100)
     out = tmp_path / "run"
@@ -421,6 +427,7 @@ def test_pretrain_writes_no_explorer_of_a_large_model(corpus, tmp_path, capsys, 
     assert "Explorer" not in capsys.readouterr().out and not (out / "explorer.html").exists()
 
 
+@pytest.mark.thorough
 def test_a_model_that_no_page_can_hold_still_has_its_report(corpus, tmp_path, capsys, monkeypatch):
     def refused(*_):
         raise InputError("a weight has numbers beyond float16.")
@@ -551,6 +558,7 @@ def test_vocab_stopped_while_learning_leaves_nothing(corpus, tmp_path, monkeypat
     assert {signal.getsignal(number) for number, _ in STOPS[1:]} == {signal.SIG_DFL}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name != "posix", reason="such signals are POSIX")
 def test_sigterm_stops_features_that_wait_for_text_and_nothing_is_left(run, tmp_path):
     out = tmp_path / "new" / "v.npy"
@@ -603,7 +611,7 @@ def test_vocab_finds_a_file_in_place_of_its_folder_before_it_counts(corpus, tmp_
     file.write_text("mine")
     for out in (file, file / "deeper"):
         line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(out))
-        assert f"{file} is a file, not a folder; choose another --out." in line
+        assert f"'{file}' is a file, not a folder; choose another --out." in line
     assert file.read_text() == "mine"
 
 
@@ -620,7 +628,7 @@ def test_vocab_does_not_write_over_another_vocabulary(name, corpus, tmp_path, mo
     monkeypatch.setattr("minibert.pretraining.preparation.count_files", None)  # found before the counting
     (tmp_path / name).write_text("mine")
     line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(tmp_path))
-    assert f"{tmp_path} holds a vocabulary already ({name}); remove it, or choose another --out" in line
+    assert f"'{tmp_path}' already holds a vocabulary ({name}); remove it, or choose another --out" in line
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -648,7 +656,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_text_is_read(
     monkeypatch.setattr("minibert.base.files.tempfile.mkdtemp", closed)
     words = [word.format(run=run) for word in words]
     line = ends_badly(capsys, 2, *words, str(corpus), "--out", str(tmp_path / "new"))
-    assert f"new can't be made in {tmp_path} (Permission denied); choose another --out" in line
+    assert f"new' can't be made in '{tmp_path}' (Permission denied); choose another --out" in line
 
 
 @pytest.mark.parametrize(
@@ -669,7 +677,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(
     file = tmp_path / "file"
     file.touch()
     line = ends_badly(capsys, 2, *words.format(run=run, taken=file / below).split())
-    assert f"{file} is a file, not a folder; choose another {instead}." in line
+    assert f"'{file}' is a file, not a folder; choose another {instead}." in line
 
 
 def test_a_proof_sheet_is_a_file(tmp_path, monkeypatch, capsys):
@@ -832,6 +840,7 @@ def test_an_instruction_set_of_the_environment_that_there_is_not_is_refused(caps
     assert "MINIBERT_ISA='mmx' can't run here; choose from" in ends_badly(capsys, 2, "info")
 
 
+@pytest.mark.thorough
 def test_closed_streams_are_no_failure(run):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = (

@@ -330,4 +330,4 @@ def test_evaluating_an_encoder_without_text_is_one_line(tmp_path, capsys):
     names = [name for name in hub.to_hf(PARAMS) if name.startswith("cls.")]
     hub.save_hf(tmp_path / "bare", CONFIG, PARAMS, omit=names)
     line = ends_badly(capsys, 2, "evaluate", "--model", str(tmp_path / "bare"), "--engine", "numpy")
-    assert line.endswith("bare holds no held-out documents; name a corpus to evaluate on.\n")
+    assert line.endswith("bare' holds no held-out documents; name a corpus to evaluate on.\n")

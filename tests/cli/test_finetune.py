@@ -109,7 +109,7 @@ def test_finetune_prints_its_report_and_tells_how_it_goes(model, sst2, tmp_path,
     said = capsys.readouterr()
     assert "SST-2: is the film review good, 60 examples" in said.out
     assert "95% interval (Wilson): " in said.out and f"Run folder: {out}" in said.out
-    assert "160 examples to learn from, 60 to measure on" in said.err
+    assert "160 training examples, 60 in dev" in said.err
     assert "output layer with initial values" in said.err
     assert "6 epochs of 10 steps of 16: 60 steps, learning rate 0.005, seed 0." in said.err
     for epoch in range(1, 7):
@@ -155,7 +155,7 @@ def test_evaluate_averages_several_fine_tuned_models_and_no_others(run, model, s
     expected = finetuning.evaluate([run, tmp_path / "other"], engine="numpy")
     assert json.loads(capsys.readouterr().out)["scores"] == expected["scores"]
     assert cli.main(["evaluate", *words, "--model", str(model)]) == 2
-    assert f"{model} is not fine-tuned, so it can't be averaged with others" in capsys.readouterr().err
+    assert f"'{model}' is not fine-tuned, so it can't be averaged with others" in capsys.readouterr().err
 
 
 def test_evaluate_may_be_quiet_and_compute_in_another_precision(run, monkeypatch):
@@ -211,6 +211,7 @@ def test_features_are_not_written_over_the_text_that_is_read(model, tmp_path, ca
     assert "texts.jsonl is the file that is read; name another." in said and text.read_text() == "a film\n"
 
 
+@pytest.mark.representatives(json_too=True)
 @pytest.mark.parametrize("json_too", [False, True])
 def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_path, json_too):
     rows = [(f"the film is {word}", label) for word in ("warm", "cold") for label in ("é", "€ 😀")]
@@ -231,6 +232,7 @@ def test_what_an_encoding_has_no_room_for_is_written_as_json_has_it(model, tmp_p
         assert {line.partition("%  ")[2] for line in printed.splitlines()} == {"é", r"\u20ac \ud83d\ude00"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 def test_half_a_character_is_written_as_json_has_it_in_the_locales_of_containers(model, tmp_path, locale):
     lines = [
@@ -260,6 +262,7 @@ def test_classify_answers_each_line_of_the_standard_input(run, capsys, monkeypat
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["0", "1"]
 
 
+@pytest.mark.representatives(stream=0)
 @pytest.mark.parametrize(("stream", "words"), [(0, ()), (1, ("the film",))])
 def test_a_stream_that_is_closed_is_an_empty_one(run, stream, words):
     process = start("classify", "--model", run, *words, preexec_fn=lambda: os.close(stream))
@@ -299,7 +302,7 @@ def test_only_a_whole_argument_names_a_file(run, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a FILE.txt").write_text("the film")
     line = ends_badly(capsys, 2, "classify", "--model", str(run), "a FILE.txt")
-    assert "a FILE.txt is a file" in line
+    assert "a FILE.txt' is a file" in line
     assert "minibert classify --model MODEL --file 'a FILE.txt' for lines" in line
     for text in ("a FILE.txt is a film", "charming " * 2000, str(tmp_path)):
         assert cli.main(["classify", "--model", str(run), text, "--engine", "numpy"]) == 0
@@ -328,30 +331,30 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("finetune --out {new}", "A new run also needs TASK, --data, --model;"),
-        ("finetune rte --data {sst2} --out {new}", "also needs --model;"),
+        ("finetune --out {new}", "A new run needs TASK, --data, --model;"),
+        ("finetune rte --data {sst2} --out {new}", "A new run needs --model;"),
         ("finetune rte --data {sst2} --model {model} --out {new}", "is not the train file of RTE"),
         ("finetune sst-2 --data {sst2} --model {model} --out {new}", "did you mean sst2"),
         (
             "finetune sst2 --data {sst2} --model {model} --out {new} --lr fast",
             "'fast' is not a learning rate",
         ),
-        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "--lr 0.0 is not valid"),
+        ("finetune sst2 --data {sst2} --model {model} --out {new} --lr 0", "--lr 0 is not valid"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text", "is not NAME=COLUMN"),
         ("finetune sst2 --data {sst2} --model {model} --out {new} --column text=a", "have their own"),
         ("finetune sst2 --data {sst2} --model {new} --out {new}", "{new}"),
         (
             "finetune classify --data {sst2} --model {model} --out {new} --column text=a --column text=label",
-            "columns name 'text' twice",
+            "--column names 'text' twice",
         ),
-        ("finetune ner --data d --model {model} --out {new} --width 9", "--width is that of the LSTMs"),
+        ("finetune ner --data d --model {model} --out {new} --width 9", "--width sets the size of the LSTMs"),
         (
             "finetune ner --data d --model {model} --out {new} --feature-based last --span-weight 1",
-            "--span-weight has no effect on --feature-based",
+            "--span-weight has no effect with --feature-based",
         ),
         (
             "finetune ner --data d --model {model} --out {new} --feature-based last --freeze 1",
-            "--freeze 1 has no meaning where --feature-based last leaves the whole model as it is",
+            "--freeze 1 has no effect with --feature-based last, which trains no part of the model itself",
         ),
         (
             "finetune sst2 --data {sst2} --model {model} --out {new} --engine jax --fsdp --freeze 1",
@@ -371,11 +374,14 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         (
             "finetune sst2 --data {sst2} --model {model} --out {model}/vocab.txt/x",
-            "vocab.txt is a file, not a folder; choose another --out",
+            "vocab.txt' is a file, not a folder; choose another --out",
         ),
-        ("finetune sst2 --data {new} --model {new} --out /proc/minibert/x", "/proc/minibert/x can't be made"),
-        ("predict --model {run} --split dev --out {model}/vocab.txt", "vocab.txt is a file, not a folder"),
-        ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt is a file, not a folder"),
+        (
+            "finetune sst2 --data {new} --model {new} --out /proc/minibert/x",
+            "/proc/minibert/x' can't be made",
+        ),
+        ("predict --model {run} --split dev --out {model}/vocab.txt", "vocab.txt' is a file, not a folder"),
+        ("predict --model {new} --split dev --out {model}/vocab.txt/x", "vocab.txt' is a file, not a folder"),
         ("finetune --resume --out {new}", "finetune.json is missing"),
         ("predict --model {model} --split dev --out {new}", "holds no fine-tuned model"),
         ("predict --model {run} --data {new} --out {new}", "There is no folder '{new}'"),
@@ -387,19 +393,19 @@ def test_classify_reads_pairs_and_numbers(model, tmp_path, capsys):
         ),
         ("evaluate --model {model} --dtype float64", "is not fine-tuned; leave out --dtype."),
         ("evaluate --model {model} --split test", "is not fine-tuned; leave out --split."),
-        ("evaluate --model {model} --per-byte --targets 0", "reads windows of its own; leave out --targets."),
-        ("evaluate --model {model} --per-byte --targets 7", "reads windows of its own; leave out --targets."),
+        ("evaluate --model {model} --per-byte --targets 0", "has its own windows; leave out --targets."),
+        ("evaluate --model {model} --per-byte --targets 7", "has its own windows; leave out --targets."),
         (
             "evaluate --model {run} --seq-length 8 --layout prose --column a",
             "is fine-tuned; leave out --seq-length, --layout, --column.",
         ),
-        ("evaluate --model {run} letters.txt", "is measured on its task and not on letters.txt"),
+        ("evaluate --model {run} letters.txt", "is measured on its task and not on 'letters.txt'"),
         ("evaluate --model {run} --split test", "has no labels to score against"),
         ("classify --model {run} film story", "was fine-tuned for single texts"),
         ("classify --model {new} film", "There is no folder '{new}'"),
         (
             "classify --model {run} {sst2}/dev.tsv",
-            "{sst2}/dev.tsv is a file, but a text is expected; use minibert",
+            "'{sst2}/dev.tsv' is a file, but a text is expected; use minibert",
         ),
         (
             "classify --model {run} film {sst2}/dev.tsv",
@@ -441,22 +447,22 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
     ("words", "message"),
     [
         ("finetune rte --lr 0.1,0.1", "--lr 0.1,0.1 is not valid; give each value once, at least one."),
-        ("finetune sst-2", "TASK sst-2 is not known; did you mean sst2?"),
+        ("finetune sst-2", "TASK 'sst-2' is not known; did you mean sst2?"),
         (
             "finetune rte --column text=review",
             "--column text=review is for custom tables (classify, multilabel, regress, tag, qa, similarity,",
         ),
         (
             "finetune tag --column word=1 --column x=y",
-            "--column word --column x is not known to tag; choose from words, tags, layout",
+            "'word' in --column is not a column of tag; choose from words, tags, layout",
         ),
         (
             "finetune rte --feature-based last --freeze 1",
-            "--freeze 1 has no meaning where --feature-based last",
+            "--freeze 1 has no effect with --feature-based last",
         ),
         (
             "finetune rte --feature-based last --bilstm",
-            "--bilstm has no meaning where --feature-based last",
+            "--bilstm has no effect with --feature-based last",
         ),
         (
             "finetune rte --class-weights entailment=nan",
@@ -464,9 +470,12 @@ def test_a_number_that_cannot_be_is_told_with_its_flag(flag, capsys):
         ),
         (
             "finetune stsb --class-weights balanced",
-            "--class-weights balanced is for classes of texts, and stsb has none; leave it out.",
+            "--class-weights balanced is for tasks that classify texts, which stsb does not; leave it out.",
         ),
-        ("finetune rte --fsdp --engine numpy", "--fsdp is for --engine jax; leave it out or choose that."),
+        (
+            "finetune rte --fsdp --engine numpy",
+            "--fsdp is for --engine jax; leave it out, or choose that engine.",
+        ),
         ("reproduce table5 --seeds 0", "--seeds 0 leaves nothing to train; give at least 1."),
     ],
 )
@@ -581,7 +590,7 @@ def test_a_finished_run_resumed_prints_its_report_again(run, capsys):
 def test_resume_refuses_other_options(run, capsys):
     words = ["--epochs", "9", "--optimizer", "paper", "--lr", "1"]
     line = ends_badly(capsys, 2, "finetune", "--resume", "--out", str(run), *words)
-    assert "--epochs 9.0 (the run has 6.0), --lr 1.0 (the run has 0.005), " in line
+    assert "--epochs 9 (the run has 6), --lr 1 (the run has 0.005), " in line
     assert "--optimizer paper (the run has adamw); leave them out" in line
 
 

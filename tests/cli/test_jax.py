@@ -63,11 +63,11 @@ def platform(monkeypatch, name):
 @pytest.mark.parametrize("extra", [{"devices": 4}, {"fsdp": True}, {"recompute": True}])
 def test_what_only_jax_hears_is_refused_by_other_engines(name, extra):
     ((option, value),) = extra.items()
-    sentence = f"{option}={value!r} is for engine='jax'; leave it out or choose that."
+    sentence = f"{option}={value!r} is for engine='jax'; leave it out, or choose that engine."
     with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
         engines.create(name, **extra)
     assert engines.create(name, devices=None, fsdp=False, recompute=False).name in engines.ENGINES
-    with pytest.raises(TypeError, match="'colour' is nothing that an engine can be told"):
+    with pytest.raises(TypeError, match="'colour' is not an option of an engine"):
         engines.create(name, colour="red")
 
 
@@ -83,7 +83,9 @@ def test_what_is_said_reaches_the_engine():
 def test_a_device_that_is_not_there_is_a_sentence():
     engines.force_device("cpu")
     assert engines.create("jax").name == "jax"
-    with pytest.raises(InputError, match="device='cpu' is for engine='jax'; leave it out or choose that"):
+    with pytest.raises(
+        InputError, match="device='cpu' is for engine='jax'; leave it out, or choose that engine"
+    ):
         engines.create("numpy")
     for device, remedy in (("gpu", r"install jax\[cuda13\]"), ("tpu", r"install jax\[tpu\]")):
         engines.force_device(device)
@@ -217,9 +219,9 @@ ALL = "--coordinator node0:9876 --processes 2 --process-id 1"
         (ALL.replace(":9876", ""), "--coordinator node0 is not HOST:PORT"),
         (ALL.replace("9876", "99999"), "--coordinator node0:99999 is not HOST:PORT"),
         (ALL.replace("--processes 2", "--processes 0"), "--processes 0 is not a positive number"),
-        (ALL.replace("id 1", "id 2"), "--process-id 2 is none of 2; count them from 0 to 1"),
-        (ALL.replace("id 1", "id -1"), "--process-id -1 is none of 2"),
-        (f"{ALL} --engine numpy", "is for --engine jax; leave it out or choose that"),
+        (ALL.replace("id 1", "id 2"), "--process-id 2 is not one of the 2 processes; count them from 0 to 1"),
+        (ALL.replace("id 1", "id -1"), "--process-id -1 is not one of the 2 processes"),
+        (f"{ALL} --engine numpy", "is for --engine jax; leave it out, or choose that engine"),
     ],
 )
 def test_half_said_or_impossible_processes_are_refused(flags, message, capsys, monkeypatch, tmp_path):
@@ -301,6 +303,7 @@ def starved(ops, params, grads, part, step):
     raise MemoryError
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ops, gradients, accumulate, advice",
     [
@@ -327,6 +330,7 @@ def test_a_step_without_memory_says_how_large_it_is_and_what_would_fit(
     assert now.step == 0
 
 
+@pytest.mark.thorough
 def test_what_is_compiled_in_a_rehearsal_does_for_the_run():
     now, trial, ops, objective = state(), state(), JaxOps(), OfFunction(counting)
     rehearsal = start(ops, trial.params, trial.optimizer, objective)

@@ -27,9 +27,9 @@ def parser_of(command):
         ("out", "my runs", "--out 'my runs'"),
         ("checkpoint_steps", 5, "--save-every 5"),
         ("checkpoint_seconds", 0.5, "--save-seconds 0.5"),
-        ("learning_rate", -1.0, "--lr -1.0"),
+        ("learning_rate", -1.0, "--lr -1"),
         ("mask_rates", (0.8, 0.1, 0.2), "--mask-rates 0.8,0.1,0.2"),
-        ("corpus", ("a.txt", "b.txt"), "CORPUS a.txt b.txt"),
+        ("corpus", ("a.txt", "b.txt"), "CORPUS 'a.txt' 'b.txt'"),
         ("model", None, "no --model"),
         ("whole_word_mask", True, "--whole-word-mask"),
         ("whole_word_mask", False, "no --whole-word-mask"),
@@ -43,6 +43,14 @@ def parser_of(command):
 def test_argument_with_its_value_is_shown_as_typed(name, value, typed):
     error = InputError(f"{name}={value!r} is not valid.", **{name: value})
     assert on_command_line(error, parser_of("pretrain")) == f"{typed} is not valid."
+
+
+@pytest.mark.parametrize(("value", "shown"), [((1e-3,), "--lr 1e-3"), ((0.5,), "--lr 0.5")])
+def test_a_number_that_was_typed_is_shown_as_typed(value, shown):
+    parser = parser_of("finetune")
+    parser.parse_known_args(["sst2", "--out", "new", "--lr", "1e-3"])
+    error = InputError(f"learning_rates={value!r} is high.", learning_rates=value)
+    assert on_command_line(error, parser) == f"{shown} is high."
 
 
 def test_weights_of_classes_are_shown_between_commas():
@@ -65,7 +73,7 @@ def test_dictionary_is_shown_as_repeated_flags():
         ("choose another `out`.", "choose another --out."),
         ("shorten them by `seq_length`, or read `corpus`.", "shorten them by --seq-length, or read CORPUS."),
         ("set next_sentence=False.", "set --no-nsp."),
-        ("go on with resume=True.", "go on with --resume."),
+        ("continue with resume=True.", "continue with --resume."),
         ("choose engine='jax' or dtype=float32.", "choose --engine jax or --dtype float32."),
         ("raise `stride` or hidden_size=12.", "raise `stride` or hidden_size=12."),
         ("call encode(size=3) or x.size=3.", "call encode(--size 3) or x.size=3."),
@@ -162,6 +170,7 @@ def messages_of(path):
                     yield part.lineno, part.value
 
 
+@pytest.mark.thorough
 def test_library_names_no_flags_but_those_of_whole_commands():
     texts = [(path, *message) for path in LIBRARY for message in messages_of(path)]
     assert len(texts) > 1000

@@ -23,9 +23,7 @@ from minibert.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 COMMANDS = commands()
 # What answers at once, or whose results are its progress.
-NO_PROGRESS = (
-    "classify compare course export fill-mask gradcheck info score score-text show tag tokenize".split()
-)
+NO_PROGRESS = "classify compare export fill-mask gradcheck info score score-text show tag tokenize".split()
 
 
 def printed(capsys, *words):
@@ -151,6 +149,7 @@ def ended(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **variables)
     return done.returncode, done.stderr
 
 
+@pytest.mark.representatives(words=["--help", "fill-mask --model nowhere text"])
 @has_full_disk
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
 def test_full_disk_is_told_in_one_line(words, status):
@@ -169,6 +168,7 @@ def test_full_disk_is_told_where_nothing_is_buffered():
     assert errors.startswith("minibert: ") and errors.count("\n") == 1
 
 
+@pytest.mark.representatives(words="--help")
 @has_full_disk
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
 def test_full_error_stream_changes_no_status(words, status):
@@ -179,6 +179,7 @@ def test_full_error_stream_changes_no_status(words, status):
             assert ended(words, stdout=full, stderr=full) == (1, None)
 
 
+@pytest.mark.representatives(words=["--help", "fill-mask --model nowhere text"])
 @pytest.mark.parametrize(("words", "status"), WAYS_OUT)
 def test_closed_pipe_is_no_error_to_tell(words, status):
     reading, writing = os.pipe()
@@ -189,6 +190,7 @@ def test_closed_pipe_is_no_error_to_tell(words, status):
     assert errors == "" or status == 2
 
 
+@pytest.mark.thorough
 def test_commands_need_no_environment(tmp_path):
     """Neither a locale nor a terminal, nor a home that can be written to, nor `PATH`."""
     command = [sys.executable, "-m", "minibert", "info", "--json"]
@@ -293,7 +295,7 @@ def test_a_missing_config_or_one_beside_resume_is_refused(tmp_path, capsys):
     words = ("pretrain", "--config", str(tmp_path / "no.json"), "--out", str(tmp_path / "run"))
     assert f"{tmp_path / 'no.json'} can't be read: No such file" in ends_badly(capsys, 2, *words)
     line = ends_badly(capsys, 2, *words, "--resume")
-    assert "--config is for a new run, and --resume has the options of its own; leave one out." in line
+    assert "--config is for a new run, and --resume keeps the old ones; leave one of them out." in line
 
 
 def test_options_in_python_come_from_a_file_as_well(tmp_path):

@@ -75,7 +75,7 @@ def test_a_fine_tuned_model_has_its_task_and_an_example(tmp_path, head, labels, 
     ("words", "message"),
     [
         (["nowhere", "--out", "x.html"], "There is no folder 'nowhere'"),
-        (["{model}@7", "--out", "x.html"], "has kept no step '7'"),
+        (["{model}@7", "--out", "x.html"], "has no checkpoint of step '7'"),
         (["{model}", "--text-pair", "b", "--out", "x.html"], "--text-pair b is the second of two texts"),
         (["{model}", "--text", "{model}/vocab.txt", "--out", "x.html"], "is a file, but a text is expected"),
         (["{model}"], "the following arguments are required: --out"),

@@ -231,6 +231,7 @@ def test_tokenize_takes_the_same_memory_for_ten_times_the_lines(vocab, tmp_path)
     assert peak(1_500_000) - peak(150_000) < 14
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
 @pytest.mark.parametrize(
     ("flags", "times"),

@@ -112,6 +112,7 @@ def test_outputs_are_the_scores_of_the_loss_without_dropout(head):
     assert [one.shape for one in found] == shapes[head.kind][: batch.E]
 
 
+@pytest.mark.representatives(engine="numpy", pool="mean")
 @every_engine
 @pytest.mark.parametrize("pool", ["mean", "max", "attention"])
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
@@ -261,6 +262,7 @@ def test_other_steps_drop_other_elements_in_front_of_the_head():
 # Frozen layers.
 
 
+@pytest.mark.representatives(engine="cpp")
 @every_head
 @every_engine
 @pytest.mark.parametrize("frozen", [0, 1, 2])
@@ -415,12 +417,15 @@ def engine_in(dtype):
     return engines.create("cpp", 2, dtype)
 
 
+@pytest.mark.representatives(head=HEADS["classify"])
+@pytest.mark.representatives(engine="numpy", head=[HEADS["span"], HEADS["tag"], HEADS["regress"]])
 @every_engine
 @every_head
 def test_every_head_learns_a_batch_by_heart(head, engine):
     learn(engines.create(engine, threads=2), head)
 
 
+@pytest.mark.representatives(head=HEADS["classify"])
 @every_head
 def test_every_head_learns_in_bfloat16(head):
     learn(engine_in("bfloat16"), head)

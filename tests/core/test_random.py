@@ -123,6 +123,7 @@ def correlation(a, b):
     return np.corrcoef(a, b)[0, 1] * np.sqrt(len(a))
 
 
+@pytest.mark.representatives(rate=0.1)
 @pytest.mark.parametrize("lag", [1, 2, 3, 4, 8, 16, 32, 64, 128])
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_neighbours_are_uncorrelated(lag, rate):

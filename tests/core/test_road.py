@@ -47,6 +47,7 @@ def trained(alone):
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_road_learns_more_than_frequencies(trained):
     assert "120 steps" in trained
     gain = re.search(r"(-?\d+\.\d+) under the", trained)
@@ -54,6 +55,7 @@ def test_road_learns_more_than_frequencies(trained):
     assert trained.count("[MASK]") == 3
 
 
+@pytest.mark.thorough
 def test_folder_of_the_road_is_a_model(alone, trained):
     model = minibert.load(alone / "model")
     guesses = model.fill_mask("The whale sleeps in the [MASK].")[0]
@@ -69,6 +71,7 @@ def test_folder_of_the_road_is_a_model(alone, trained):
     assert np.isfinite(model.params.flat).all()
 
 
+@pytest.mark.thorough
 def test_gradients_of_the_core_are_proven_alone(alone):
     done = run(alone, "minibert.core.gradcheck")
     assert done.returncode == 0, done.stderr
@@ -94,6 +97,7 @@ def test_road_refuses_in_one_sentence(alone, arguments, sentence):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_road_runs_in_this_process(alone, tmp_path, monkeypatch, capsys):
     words = ["core", alone / "text.txt", "--steps", 6, "--out", tmp_path / "m"]
     monkeypatch.setattr(sys, "argv", list(map(str, words)))

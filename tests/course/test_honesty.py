@@ -14,6 +14,7 @@ from minibert.course.exercises import definitions, exercises
 from minibert.course.honesty import honest
 from minibert.course.judging import is_operation
 from minibert.course.lesson import OPERATIONS
+from minibert.course.routes import ROUTES, library_step
 from minibert.model.ops import Ops
 
 ROUTE = "def by_entries(f, arguments):\n    '''Route.'''\n    return [f(one) for one in arguments]\n"
@@ -77,6 +78,14 @@ def written(code, **names):
 )
 def test_a_cheat_is_refused_with_its_reason(code, names, reason):
     assert any(one.startswith(reason) for one in honest(written(HEAD + code, **names)))
+
+
+def test_routes_that_stand_in_the_package_are_refused():
+    code = "def one_of_bias(dy, n):\n    return route(dy, n)\n"
+    for route in (ROUTES["one_of_bias"].same_as, library_step):
+        assert "route is an operation" in "".join(honest(written(code, route=route)))
+    code = code.replace("route(dy", "routes['one_of_bias'].same_as(dy")
+    assert "routes is an operation" in "".join(honest(written(code, routes=ROUTES)))
 
 
 def test_a_helper_that_cheats_and_the_route_of_the_check_are_refused():

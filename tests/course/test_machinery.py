@@ -177,6 +177,7 @@ def gelu_backward(self, dy, saved, form):
 """
 
 
+@pytest.mark.representatives(lines=[["return Ops().linear_backward(dy, saved)"]])
 @pytest.mark.parametrize(
     "lines",
     [

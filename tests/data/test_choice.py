@@ -46,12 +46,12 @@ def test_swag_as_it_is_distributed():
 @pytest.mark.parametrize(
     "text, sentence",
     [
-        ("sentence,label\nfine,1\n", "is not a file of SWAG: it lacks startphrase, sent1, sent2, ending0, .* "
+        ("sentence,label\nfine,1\n", "not a file of SWAG: it has no column startphrase, sent1, sent2, .* "
          "its header is sentence, label; SWAG's is , video-id, fold-ind, startphrase, sent1"),
         ("", "its header is empty"),
-        (HEADER, "holds no example"),
+        (HEADER, "has no examples"),
         (HEADER + "0,v,1,s,a,b,gold,e,f,g,h,4\n", r"line 2: the label '4' is not a number from 0 to 3"),
-        (HEADER + "0,v,1,s,a,b,gold,e,f,g,h\n", "line 2 has 11 and the header 12 columns"),
+        (HEADER + "0,v,1,s,a,b,gold,e,f,g,h\n", "line 2: 11 columns where the header has 12"),
         (HEADER + '0,v,1,s,"a\nb",b,gold,e,f,g,h,1\n1,v,"1"x,s,a,b,g,e,f,g,h,1\n', "line 4: .,. expected"),
         (HEADER + '0,v,1,s,"a,b,gold,e,f,g,h,1\n', "line 2: unexpected end of data"),
     ],
@@ -141,16 +141,24 @@ def test_commonsense_qa_in_its_original_layout(tmp_path):
 @pytest.mark.parametrize(
     "read, item, sentence",
     [
-        (choice.read_hellaswag, {"premise": "a"}, "line 1 has no 'ctx_a', its keys are premise"),
-        (choice.read_hellaswag, {"ctx_a": "a", "ctx_b": "", "endings": ["x"]}, "no list of texts 'endings'"),
+        (choice.read_hellaswag, {"premise": "a"}, "line 1: there is no 'ctx_a', the keys are premise"),
+        (
+            choice.read_hellaswag,
+            {"ctx_a": "a", "ctx_b": "", "endings": ["x"]},
+            "'endings' is not a list of two texts or more",
+        ),
         (
             choice.read_hellaswag,
             {"ctx_a": "a", "ctx_b": "", "endings": ["x", "y"], "label": "2"},
             "line 1: the label '2' is not a number from 0 to 1",
         ),
-        (choice.read_copa, {"question": "why"}, "line 1 asks for 'why', expected cause or effect"),
+        (choice.read_copa, {"question": "why"}, "line 1: 'question' is 'why', expected cause or effect"),
         (choice.read_commonsense_qa, {"question": 3}, "line 1: 'question' is of type int, expected str"),
-        (choice.read_commonsense_qa, {"question": "a?"}, "line 1 has no 'choices', its keys are question"),
+        (
+            choice.read_commonsense_qa,
+            {"question": "a?"},
+            "line 1: there is no 'choices', the keys are question",
+        ),
         (
             choice.read_commonsense_qa,
             {
@@ -159,27 +167,27 @@ def test_commonsense_qa_in_its_original_layout(tmp_path):
                 "choices": {"label": ["A", "B"], "text": ["x", "y"]},
                 "answerKey": "C",
             },
-            "line 1: the answer 'C' is none of A, B",
+            "line 1: the answer 'C' is not one of A, B",
         ),
         (
             choice.read_commonsense_qa,
             {"id": 1, "question": "a?", "choices": {"label": ["A", "B"], "text": ["x", "y"]}, "answerKey": 0},
-            "line 1: the answer 0 is none of A, B",
+            "line 1: the answer 0 is not one of A, B",
         ),
         (
             choice.read_commonsense_qa,
             {"id": 1, "question": "a?", "choices": {"label": [*"ABC"], "text": ["x", "y"]}, "answerKey": "C"},
-            "line 1 has 2 answers under the letters A, B, C; every answer needs a letter of its own",
+            "line 1: 2 answers have the letters A, B, C; every answer needs its own letter",
         ),
         (
             choice.read_commonsense_qa,
             {"id": 1, "question": "a?", "choices": {"label": ["A", "A"], "text": ["x", "y"]}},
-            "line 1 has 2 answers under the letters A, A",
+            "line 1: 2 answers have the letters A, A",
         ),
         (
             choice.read_commonsense_qa,
             {"id": 1, "question": {"stem": "a?", "choices": 5}},
-            "line 1 has no list of objects 'choices'",
+            "line 1: 'choices' is not a list of objects",
         ),
     ],
 )
@@ -190,10 +198,10 @@ def test_a_line_that_is_wrong_is_refused(tmp_path, read, item, sentence):
 
 def test_files_that_are_no_json_lines_are_refused(tmp_path):
     for text, sentence in (
-        ("", "holds no example"),
-        ('{"ind": 1\n', "line 1 is not JSON"),
-        ("\n[1]\n", "line 2 is a JSON list; one object a line is expected"),
-        ("[" * 100_000, "line 1 is not JSON"),
+        ("", "has no examples"),
+        ('{"ind": 1\n', "line 1: not JSON"),
+        ("\n[1]\n", "line 2: a JSON list; each line has to be a JSON object"),
+        ("[" * 100_000, "line 1: not JSON"),
     ):
         (tmp_path / "a.jsonl").write_text(text)
         with pytest.raises(InputError, match=sentence):

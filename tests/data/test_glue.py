@@ -194,19 +194,19 @@ def test_compressed_files_and_odd_line_ends_read_alike(tmp_path):
     "task, text, sentence",
     [
         ("sst2", QUESTIONS + "0|a|b|entailment\n", r"line 2: the label of SST-2 is one of 0, 1"),
-        ("rte", "sentence|label\nfine|1\n", "not the dev file of RTE: it lacks sentence1, "
-         "sentence2, its header is sentence, label; check task and folder"),
-        ("qnli", SENTENCES + "0|a|b|entailment\n", r"lacks question, sentence, its header"),
+        ("rte", "sentence|label\nfine|1\n", "not the dev file of RTE: it has no column sentence1, "
+         "sentence2, its header is sentence, label; check the task and the folder"),
+        ("qnli", SENTENCES + "0|a|b|entailment\n", r"has no column question, sentence, its header"),
         ("wnli", SENTENCES + "0|a|b|entailment\n", r"line 2.*one of 0, 1, not 'entailment'"),
-        ("cola", "sentence|label\nfine|1\n", r"line 1 has 2 columns between tabs and not the 4 of CoLA"),
+        ("cola", "sentence|label\nfine|1\n", r"line 1: 2 columns between tabs, not the 4 of CoLA"),
         ("cola", QUESTIONS, r"line 1: the label of CoLA is one of 0, 1, not 'question'"),
-        ("sst2", "sentence|label\nfine|1\n\nbad\n", r"line 4 has 1 column between tabs and not the 2"),
+        ("sst2", "sentence|label\nfine|1\n\nbad\n", r"line 4: 1 column between tabs, not the 2"),
         ("stsb", "sentence1|sentence2|score\na|b|5.5\n", r"line 2.*a number from 0 to 5, not '5.5'"),
         ("stsb", "sentence1|sentence2|score\na|b|nan\n", r"line 2.*a number from 0 to 5, not 'nan'"),
         ("stsb", "sentence1|sentence2|score\na|b|\n", r"line 2.*a number from 0 to 5, not ''"),
         ("sst2", "sentence|label\n", r"has a header and no rows"),
-        ("sst2", "", r"lacks sentence, label, its header is empty"),
-        ("qqp", "id|question1|question2|is_duplicate\n1|a|b|c|1\n", r"line 2 has 5 columns"),
+        ("sst2", "", r"has no column sentence, label, its header is empty"),
+        ("qqp", "id|question1|question2|is_duplicate\n1|a|b|c|1\n", r"line 2: 5 columns"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_wrong_is_refused_with_its_place(tmp_path, task, text, sentence):
@@ -219,9 +219,11 @@ def test_missing_files_and_unknown_names_are_told(tmp_path):
         InputError, match=r"no dev_matched.tsv in .* nor in a folder MNLI-m or MNLI inside it"
     ):
         glue.read("mnli", tmp_path, "dev")
-    with pytest.raises(InputError, match=r"There is no folder '.*nowhere'; name the one that holds .* RTE"):
+    with pytest.raises(
+        InputError, match=r"There is no folder '.*nowhere'; name the folder with the files of RTE"
+    ):
         glue.read("rte", tmp_path / "nowhere", "dev")
-    with pytest.raises(InputError, match=r"task='imdb' is none of GLUE's; choose from cola, sst2"):
+    with pytest.raises(InputError, match=r"task='imdb' is not one of GLUE's; choose from cola, sst2"):
         glue.read("imdb", tmp_path, "dev")
     with pytest.raises(InputError, match=r"split='validation' is unknown; choose from train, dev, test"):
         glue.read("rte", tmp_path, "validation")
@@ -324,7 +326,7 @@ def test_stand_ins_that_are_wrong_are_refused(tmp_path):
     for name, split, sentence in (
         ("snli", "dev", r"line 1: the label is one of 0, 1, 2, -, not '3'"),
         ("sick", "dev", r"has the header pair_ID, Sentence_A, Sentence_B, expected pair_ID, sentence_A"),
-        ("quora", "dev", r"line 1 has 3 columns between tabs, expected 4"),
+        ("quora", "dev", r"line 1: 3 columns between tabs, expected 4"),
         ("quora", "test", r"quora has no split 'test', only train, dev"),
         ("qnli", "test", r"qnli has no split 'test', only train, dev"),
         ("paws", "dev", r"name='paws' is not a stand-in; choose from quora, snli"),

@@ -11,6 +11,7 @@ VIETNAMESE = "Tiếng Việt là ngôn ngữ của người Việt"
 JAPANESE = "がっこうでべんきょうをします"
 
 
+@pytest.mark.representatives(text=HINDI)
 @pytest.mark.parametrize(
     ("text", "share", "example"),
     [

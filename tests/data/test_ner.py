@@ -34,6 +34,7 @@ def raw(path):
     return [block for block in blocks if block and block[0][0] != "-DOCSTART-"]
 
 
+@pytest.mark.representatives(name="eng.testa")
 @pytest.mark.parametrize(
     "name, sentences, words, entities, documents",
     [
@@ -69,6 +70,7 @@ def test_real_entities_by_type():
     assert counts == {"B-LOC": 7140, "B-MISC": 3438, "B-ORG": 6321, "B-PER": 6600}
 
 
+@pytest.mark.thorough
 def test_real_sentences_first_last_and_neighbouring_entities():
     train = ner.read(real_data("ner/eng.train"))
     assert train[0].words[:4] == ("EU", "rejects", "German", "call")
@@ -131,13 +133,13 @@ def test_other_tags_are_taken_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     "text, options, sentence",
     [
-        ("a O\nb X O\n", {}, r"line 2 has 3 columns and the lines before have 2; one word a line"),
+        ("a O\nb X O\n", {}, r"line 2: 3 columns where the lines before have 2; each line has"),
         ("a O\nb NN\n", {}, r"line 2: the tag 'NN' is neither O nor B-TYPE nor I-TYPE"),
         ("a O\nb B-\n", {}, r"line 2: the tag 'B-' is neither"),
         ("sentence\tlabel\nfine\t1\n", {}, r"line 1: the tag 'label' is neither"),
-        ("a O\n", {"words": 3}, r"line 1 has no column 3, only 2; give another"),
-        ("a O\n", {"tags": 0}, r"line 1 has no column 0, only 2; give another"),
-        ("\n-DOCSTART- O\n\n# a\n", {}, r"holds no sentence"),
+        ("a O\n", {"words": 3}, r"line 1: there is no column 3, only 2; give another"),
+        ("a O\n", {"tags": 0}, r"line 1: there is no column 0, only 2; give another"),
+        ("\n-DOCSTART- O\n\n# a\n", {}, r"no sentence was found"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_wrong_is_refused_with_its_line(tmp_path, text, options, sentence):

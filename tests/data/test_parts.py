@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command import ends_badly
 from hypothesis import HealthCheck, given, settings, strategies as st
+from marks import examples
 from small_corpus import write_corpus
 
 from minibert import cli
@@ -120,7 +121,9 @@ def test_files_go_to_the_part_in_whose_share_their_middle_lies(tmp_path):
     assert files_of_part(files, Part()) == files
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(1, 9))
 def test_every_file_is_in_one_part_and_their_order_is_kept(tmp_path_factory, sizes, parts):
     folder = tmp_path_factory.mktemp("files")
@@ -238,7 +241,7 @@ def test_parts_of_something_else_are_refused(corpus, vocabulary, whole, thirds, 
     whole_out = ["--vocab", str(vocabulary), "--out", str(whole)]
     assert "holds something else than parts" in refused(str(corpus), *whole_out, "--part", "1/3")
     assert "was made with another corpus" in refused(str(corpus / "1.txt"), *whole_out)
-    assert "--show looks at whole shards" in refused(str(corpus), *base, "--part", "1/3", "--show", "1")
+    assert "--show needs whole shards" in refused(str(corpus), *base, "--part", "1/3", "--show", "1")
 
 
 @pytest.mark.parametrize("failure", [InputError("bad text"), KeyboardInterrupt(), OSError(28, "No space")])
@@ -282,7 +285,7 @@ def test_missing_and_foreign_parts_are_named(corpus, vocabulary, thirds, tmp_pat
     make(corpus / "3.txt", vocabulary, out, "1/3", "2/3", "3/3")
     shutil.rmtree(out / "00003-of-00003")
     shutil.copytree(thirds / "00003-of-00003", out / "00003-of-00003")
-    with pytest.raises(InputError, match="00003-of-00003 was made with another corpus"):
+    with pytest.raises(InputError, match="00003-of-00003' was made with another corpus"):
         open_shards(out)
     (out / "00003-of-00003" / "part.json").write_text("{}")
     with pytest.raises(InputError, match="part.json is of another format or version; make that part again"):
@@ -298,7 +301,7 @@ def test_parts_without_any_text_are_refused_when_they_are_opened(vocabulary, tmp
         open_shards(out)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_arrays_end_to_end_are_one_array(lengths, rng):
     whole = np.arange(100, 100 + sum(lengths), dtype=np.uint16)
@@ -375,6 +378,7 @@ def test_a_link_to_shards_that_can_not_be_one_is_refused(tmp_path):
         open_shards(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     thirds, straight, options, tmp_path, monkeypatch
 ):
@@ -390,9 +394,9 @@ def test_a_run_on_shards_is_measured_and_goes_on_wherever_they_are(
     assert "step-000000006" in before.name
     last.unlink()  # as if the run had been killed in its last steps
     shards.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="shards is not there, .* or name their folder with `shards`"):
+    with pytest.raises(InputError, match="shards' is not there, .* or name their folder with `shards`"):
         evaluate(run, targets=50, engine="numpy")
-    with pytest.raises(InputError, match="shards is not there, .* or name their folder with `shards`"):
+    with pytest.raises(InputError, match="shards' is not there, .* or name their folder with `shards`"):
         pretrain(PretrainOptions.resumed(run / "training.json"), run, resume=True, show=False)
     resumed = PretrainOptions.resumed(run / "training.json", shards=str(tmp_path / "moved"))
     pretrain(resumed, run, resume=True, show=False)
@@ -417,7 +421,7 @@ def test_a_run_goes_on_with_its_own_shards_only(corpus, vocabulary, thirds, stra
     "given", [{"corpus": "a"}, {"layout": "prose"}, {"vocab": "v"}, {"vocab_size": 9}, {"lower_case": False}]
 )
 def test_shards_leave_nothing_to_say_about_text_and_vocabulary(given):
-    with pytest.raises(InputError, match=f"so {next(iter(given))}=.* can't be given beside it"):
+    with pytest.raises(InputError, match=f"so {next(iter(given))}=.* can't be given as well"):
         PretrainOptions(shards="s", **given)
 
 
@@ -428,7 +432,7 @@ def test_weights_of_another_vocabulary_are_not_trained_on_shards(straight, whole
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         (model / name).unlink()
     Tokenizer([*pieces[:-2], pieces[-1], pieces[-2]]).save_pretrained(model)
-    with pytest.raises(InputError, match="belong to another vocabulary"):
+    with pytest.raises(InputError, match="were made with another vocabulary"):
         pretrain(
             PretrainOptions(shards=str(whole), model=str(model), steps=1, seq_length="8"),
             tmp_path / "run",

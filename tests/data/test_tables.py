@@ -77,7 +77,9 @@ def test_a_line_end_cut_by_the_border_of_two_pieces_is_one(tmp_path):
 def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path):
     path = tmp_path / "a.tsv.xz"
     path.write_bytes(lzma.compress(b"a\n" + b"\0" * (LONGEST_LINE + (1 << 20))))
-    with pytest.raises(InputError, match=r"line 2 has more than 16 MiB; a file of lines is expected"):
+    with pytest.raises(
+        InputError, match=r"line 2: the line has more than 16 MiB; a file of lines is expected"
+    ):
         list(numbered_lines(path))
 
 
@@ -129,18 +131,18 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
 @pytest.mark.parametrize(
     "name, text, options, sentence",
     [
-        ("a.csv", "review,label\na,1\n", {}, r"no column 'text', its header is review, label; name a column"),
+        ("a.csv", "review,label\na,1\n", {}, r"its header is review, label; name the column of the text"),
         ("a.csv", "a,1\n", {"text": 1, "label": 3}, r"no column 3, it has 2 columns"),
         ("a.csv", "a,1\n", {"text": 0, "label": 2}, r"no column 0"),
-        ("a.csv", "review;label\na;1\n", {}, r"no column 'text', its header is review, label; name a column"),
+        ("a.csv", "review;label\na;1\n", {}, r"its header is review, label; name the column of the text"),
         ("a.csv", "a;1\n", {"text": 1, "label": 2}, r"by ';' and not ',': give columns=\{'delimiter': ';'"),
         ("a.csv", "a\t1\n", {"text": 1, "label": 2}, r"by '\\t' and not ',': give columns=\{'delim"),
         ("a.csv", "text;label\na;1\n", {"delimiter": ","}, r"by ';' and not ',': give columns=\{'delim"),
-        ("a.csv", "text,label\na\n", {}, "line 2 has 1 column and the first row has 2; check the"),
-        ("a.csv", "a,1\n", {"text": 1, "label": -2}, r"text and label are one column; give each its own"),
-        ("a.jsonl", '{"a": "b"}\n', {"text": "a", "label": "a"}, r"text and label are one column; give each"),
+        ("a.csv", "text,label\na\n", {}, "line 2: 1 column where the first row has 2; check the"),
+        ("a.csv", "a,1\n", {"text": 1, "label": -2}, r"text and label are the same column"),
+        ("a.jsonl", '{"a": "b"}\n', {"text": "a", "label": "a"}, r"text and label are the same column"),
         ("a.csv", "text,text\na,1\n", {"label": None}, r"several columns 'text'; give the one that is meant"),
-        ("a.csv", "text,label\na,b,1\n", {}, "line 2 has 3 columns and the first row has 2; check the"),
+        ("a.csv", "text,label\na,b,1\n", {}, "line 2: 3 columns where the first row has 2; check the"),
         ("a.csv", 'text,label\na,1\n"b,1\n', {}, r"line 3: unexpected end of data; a column that holds"),
         ("a.csv", 'text,label\n"a"b,1\n', {}, r"line 2: ',' expected after '\"'"),
         ("a.csv", "text,label\n \t,1\n", {}, r"line 2: the column 'text' has no text"),
@@ -150,12 +152,12 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.csv", "text,label\n", {}, r"has no rows"),
         ("a.csv", "", {}, r"has no rows"),
         ("a.xls", "text,label\n", {}, r"of the suffixes .csv .tsv .tab .txt .*columns=\{'delimiter': ','"),
-        ("a.csv", "text,label\na,1\n", {"delimiter": "||"}, r"delimiter='\|\|' can't part columns"),
-        ("a.jsonl", '{"text": "a"}\n', {}, r"line 1 has no 'label', its keys are text"),
+        ("a.csv", "text,label\na,1\n", {"delimiter": "||"}, r"delimiter='\|\|' can't separate columns"),
+        ("a.jsonl", '{"text": "a"}\n', {}, r"line 1: there is no 'label', the keys are text"),
         ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, r"line 1: the column 'label' is empty"),
-        ("a.jsonl", "text,label\na,1\n", {}, r"line 1 is not JSON"),
-        ("a.json", '[\n{"text": "a"}]\n', {}, r"line 1 is not JSON"),
+        ("a.jsonl", "text,label\na,1\n", {}, r"line 1: not JSON"),
+        ("a.json", '[\n{"text": "a"}]\n', {}, r"line 1: not JSON"),
     ],
 )  # fmt: skip
 def test_a_table_that_is_wrong_is_refused_with_its_line(tmp_path, name, text, options, sentence):
@@ -236,7 +238,7 @@ def test_the_real_sample_of_tagged_sentences():
 @pytest.mark.parametrize(
     "name, text, options, sentence",
     [
-        ("a.csv", "words,tags\na b,X\n", {}, r"line 2 has 2 words and 1 tag; give every word one"),
+        ("a.csv", "words,tags\na b,X\n", {}, r"line 2: 2 words and 1 tag; give every word one tag"),
         ("a.csv", "words,tags\n,\n", {}, r"line 2: the column 'words' has no word"),
         ("a.conll", "a X\n", {"words": "word"}, r"a word a line and no header; give its columns by number"),
         ("a.csv", "", {"layout": "rows"}, r'layout=\'rows\' is unknown; choose "sentences" or "words"'),
@@ -327,7 +329,7 @@ def test_questions_of_json_lines_have_several_answers(tmp_path):
         ("a.csv", "question,context,answer\nq,c,c\n", {"answer": None, "start": 1}, "start=1 needs"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": [1]}', {}, "something that is not a text"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": ["c"], "at": [0, 1]}', {"start": "at"},
-         r"line 1 has 1 answer and 2 places"),
+         r"line 1: 1 answer and 2 places"),
         ("a.jsonl", '{"question": "q", "context": "c", "answer": {"value": "c"}}', {},
          "line 1: the object 'answer' has no 'text', its keys are value"),
         ("a.csv", "id,question,context,answer\n7,q,c,c\n8,q,c,c\n7,q,d,d\n", {"id": "id"},
@@ -427,7 +429,7 @@ def test_a_sentence_a_row_with_a_number_stays_one(tmp_path):
 
 def test_sentences_that_nothing_tells_apart_are_refused(tmp_path):
     path = write(tmp_path, "words,tags\nAnna,B-PER\nleft,O\n")
-    with pytest.raises(InputError, match="nothing tells where its sentences end; name the column"):
+    with pytest.raises(InputError, match="nothing says where its sentences end; name the column"):
         tables.read_tags(path, layout="words")
     with pytest.warns(
         UserWarning, match="all 2 sentences have one word.*name the column that numbers the sentences"

@@ -187,6 +187,7 @@ def test_unknown_engine_is_an_input_error_that_lists_the_known_ones():
 # Rule 1: what is saved, and who owns what is returned.
 
 
+@pytest.mark.representatives(ops=["numpy", "cpp"])
 @every_engine
 @every_case
 def test_saved_holds_arrays_only(ops, label):
@@ -209,6 +210,7 @@ def test_something_else_than_an_array_in_saved_is_found():
 
 
 # In float32 an engine computes by itself; long doubles are nobody's but the reference's.
+@pytest.mark.representatives(ops="cpp", dtype="float32")
 @every_engine
 @pytest.mark.parametrize("dtype", ["float32", "float64", "longdouble"])
 def test_a_field_too_many_in_what_the_reference_keeps_misleads_no_backward(ops, dtype, monkeypatch):
@@ -221,6 +223,7 @@ def test_a_field_too_many_in_what_the_reference_keeps_misleads_no_backward(ops, 
             assert np.array_equal(mine, other), case.label
 
 
+@pytest.mark.representatives(ops=["numpy", "cpp"])
 @every_engine
 @every_case
 def test_results_and_fresh_gradients_share_no_memory_with_what_came_in(ops, label):
@@ -229,6 +232,7 @@ def test_results_and_fresh_gradients_share_no_memory_with_what_came_in(ops, labe
         assert not any(np.shares_memory(one, other) for other in (*done.arguments, done.u) if other.size)
 
 
+@pytest.mark.representatives(ops=["numpy", "cpp"])
 @every_engine
 @every_case
 def test_fresh_gradients_have_the_shape_of_what_they_are_gradients_of(ops, label):
@@ -236,6 +240,7 @@ def test_fresh_gradients_have_the_shape_of_what_they_are_gradients_of(ops, label
     assert [one.shape for one in (*done.fresh, *done.totals)] == [one.shape for one in done.arguments]
 
 
+@pytest.mark.representatives(ops=["numpy", "cpp"])
 @every_engine
 @every_case
 def test_nothing_that_comes_in_is_written_to(ops, label):
@@ -248,6 +253,7 @@ def test_nothing_that_comes_in_is_written_to(ops, label):
 # Rule 2: accumulators are consumed and returned.
 
 
+@pytest.mark.representatives(ops=["numpy", "cpp"])
 @every_engine
 @every_case
 def test_accumulators_are_added_to_where_they_are(ops, label):

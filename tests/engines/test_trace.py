@@ -424,6 +424,7 @@ def test_the_log_of_a_run_has_its_speed(corpus, tmp_path, capsys):
         assert all(0 < line["peak_share"] < 1.5 for line in lines)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent as a signal")
 def test_ctrl_c_prints_the_trace_of_what_was_done(corpus, tmp_path):
     out = tmp_path / "run"

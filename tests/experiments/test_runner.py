@@ -64,6 +64,7 @@ def results_of(plan):
     return (plan.out / RESULTS).read_text()
 
 
+@pytest.mark.thorough
 def test_each_cell_is_run_once_and_shared(whole):
     names = [json.loads(line)["cell"] for line in results_of(whole).splitlines()]
     of_a_seed = "bert ltr untrained bert/sentence bert@40%/sentence ltr+bilstm/sentence untrained/sentence"
@@ -73,6 +74,7 @@ def test_each_cell_is_run_once_and_shared(whole):
     assert not any((whole.out / "cells").iterdir())  # what was fine-tuned is not kept
 
 
+@pytest.mark.thorough
 def test_table_has_the_metrics_of_its_cells(whole):
     results = Results(whole.out, [])
     judged = judge(whole, SMALL, results, SEEDS)
@@ -95,6 +97,7 @@ def test_table_has_the_metrics_of_its_cells(whole):
     assert json.loads(json.dumps(judged.to_json()))["verdicts"][0]["answer"] == verdict.answer
 
 
+@pytest.mark.thorough
 def test_it_goes_on_where_it_was_stopped(whole, tmp_path, monkeypatch):
     plan, kept = Plan(tmp_path / "stopped", TINY), cells.finetune
     asked = []
@@ -116,6 +119,7 @@ def test_it_goes_on_where_it_was_stopped(whole, tmp_path, monkeypatch):
     assert len(asked) == 1 + 4 * len(SEEDS) and done < len(results_of(plan).splitlines())
 
 
+@pytest.mark.thorough
 def test_a_damaged_cell_is_named_and_run_again(whole, tmp_path, capsys):
     plan = Plan(tmp_path / "damaged", TINY)
     shutil.copytree(whole.out, plan.out)
@@ -150,6 +154,7 @@ def test_a_training_that_diverges_is_marked_and_not_run_again(tmp_path, monkeypa
     reproduce(plan, [SMALL], [0], show=False)
 
 
+@pytest.mark.thorough
 def test_a_column_whose_trainings_were_all_given_up_leaves_the_others(whole):
     results = Results(whole.out, [])
     for name in [one for one in results.lines if one.count("/") == 2]:
@@ -159,6 +164,7 @@ def test_a_column_whose_trainings_were_all_given_up_leaves_the_others(whole):
     assert len(judged.failed) == 4 * len(SEEDS) and "7 is nan" in table_text(judged)
 
 
+@pytest.mark.thorough
 def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
     other = Plan(whole.out, TINY._replace(pretraining={**TINY.pretraining, "steps": 30}))
     with pytest.raises(InputError, match="results.jsonl holds bert/seed0 of other settings"):
@@ -188,6 +194,7 @@ def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path, files
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("left", ["vocabulary.json", "made-tasks", ".made-tasks.0a.tmp"])
 def test_a_folder_where_an_earlier_call_was_killed_is_gone_on_with(whole, tmp_path, left):
     source, made = whole.out / left, tmp_path / left
@@ -198,6 +205,7 @@ def test_a_folder_where_an_earlier_call_was_killed_is_gone_on_with(whole, tmp_pa
     runner._check_folder(tmp_path)
 
 
+@pytest.mark.thorough
 def test_results_of_other_examples_are_not_gone_on_with(whole, monkeypatch):
     source = find_source("sst2", None, whole.out / "made-tasks")
     monkeypatch.setattr(cells, "find_source", lambda *args: source._replace(fingerprint=1))
@@ -259,6 +267,7 @@ def test_a_vocabulary_of_another_size_is_told(tmp_path):
         Plan(tmp_path / "out", asked[1000], text=(str(text),)).prepare_text(show=False)
 
 
+@pytest.mark.thorough
 def test_tasks_that_were_half_made_are_made_anew(whole, tmp_path, monkeypatch):
     plan, make = copied(whole, tmp_path / "half"), smoke_tasks.make
     shutil.rmtree(plan.out / "made-tasks")
@@ -273,6 +282,7 @@ def test_tasks_that_were_half_made_are_made_anew(whole, tmp_path, monkeypatch):
     assert not [path for path in plan.out.iterdir() if "made-tasks" in path.name]
 
 
+@pytest.mark.thorough
 def test_what_is_left_out_is_named_and_every_ordering_is_listed(whole):
     table, told = TABLES["table5"], []
     runner._tell_sources(whole, [table], told.append)
@@ -308,6 +318,7 @@ def test_work_is_that_of_the_examples_and_the_model_that_there_are(tmp_path, mon
     assert 60 <= Results(tmp_path / "none", []).estimate(cells_of_nothing) <= 300  # each takes its time
 
 
+@pytest.mark.thorough
 def test_seconds_of_earlier_sittings_count(whole, tmp_path):
     plan = copied(whole, tmp_path / "resumed")
     report = json.loads((plan.out / "models/bert-seed0/report.json").read_text())
@@ -319,6 +330,7 @@ def test_seconds_of_earlier_sittings_count(whole, tmp_path):
     assert "seconds" not in results["bert/seed0"] and "seconds" not in results["bert/sentence/seed0"]
 
 
+@pytest.mark.thorough
 def test_a_damaged_time_is_not_said_to_be_measured_again(whole, tmp_path, capsys):
     plan = copied(whole, tmp_path / "damaged")
     with (plan.out / TIMES).open("a") as file:
@@ -328,6 +340,7 @@ def test_a_damaged_time_is_not_said_to_be_measured_again(whole, tmp_path, capsys
     assert "times.jsonl, line 16 is damaged: '{'; how long its cell took" in told and "run again" not in told
 
 
+@pytest.mark.thorough
 def test_each_split_has_the_name_of_its_baseline(whole, monkeypatch):
     names = iter(("of dev", "of test"))
     monkeypatch.setattr(cells, "read_examples", lambda *args: ([], []))
@@ -360,6 +373,7 @@ def test_a_model_that_does_not_fit_is_told_before_anything_is_done(tmp_path):
         assert not out.exists()
 
 
+@pytest.mark.thorough
 def test_a_given_model_is_known_by_its_weights_and_untrained_has_its_shape(tmp_path):
     plans = []
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):
@@ -374,6 +388,7 @@ def test_a_given_model_is_known_by_its_weights_and_untrained_has_its_shape(tmp_p
     assert results["untrained/sentence/seed0"]["dev"] and not (tmp_path / "out" / "text").exists()
 
 
+@pytest.mark.thorough
 def test_tables_are_written_when_it_is_stopped_and_before_another_may_write(whole, tmp_path, monkeypatch):
     plan, written = copied(whole, tmp_path / "stopped"), []
 
@@ -392,11 +407,13 @@ def test_tables_are_written_when_it_is_stopped_and_before_another_may_write(whol
     assert len(written) == 2
 
 
+@pytest.mark.thorough
 def test_of_checkpoints_on_the_way_those_of_figure_5_are_kept(whole):
     kept = sorted(path.name for path in (whole.out / "models/bert-seed0/checkpoints").iterdir())
     assert kept == [f"step-{step:09}.safetensors" for step in (1, 2, 4, 8, 14, 20)]
 
 
+@pytest.mark.thorough
 def test_what_needs_a_pre_training_that_diverged_is_given_up_at_once(whole, tmp_path, monkeypatch):
     plan, asked = copied(whole, tmp_path / "diverging"), []
 
@@ -490,6 +507,7 @@ def test_killed_at_any_moment_all_tables_are_the_same_to_the_byte(tmp_path, kill
     assert len(times) == len({one["cell"] for one in times}) > done
 
 
+@pytest.mark.thorough
 def test_command_makes_a_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(SCALES, "smoke", TINY)
     monkeypatch.setitem(TABLES, "table5", SMALL._replace(name="table5"))

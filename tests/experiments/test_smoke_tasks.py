@@ -38,6 +38,7 @@ def read(made, name, split):
     return create(task, columns).read(made / name, split)
 
 
+@pytest.mark.representatives(name="pair")
 @pytest.mark.parametrize("name", TASKS)
 def test_tasks_read_as_many_examples_as_were_asked_for_and_none_twice(made, name):
     for split, count in SIZES.items():
@@ -47,6 +48,7 @@ def test_tasks_read_as_many_examples_as_were_asked_for_and_none_twice(made, name
         assert len(set(examples)) == len(examples) == count
 
 
+@pytest.mark.thorough
 def test_the_same_arguments_give_the_same_bytes_and_another_seed_others(made, tmp_path):
     smoke_tasks.make(tmp_path / "again", **SIZES)
     smoke_tasks.make(tmp_path / "other", seed=1, **SIZES)
@@ -73,6 +75,7 @@ def where(chapters, text):
     return {number for number, lines in enumerate(chapters) if f"\n{text}\n" in "\n".join(["", *lines, ""])}
 
 
+@pytest.mark.thorough
 def test_half_of_the_pairs_follow_and_the_others_are_of_the_same_chapter(made, chapters):
     for split in SIZES:
         pairs = read(made, "pair", split)
@@ -83,6 +86,7 @@ def test_half_of_the_pairs_follow_and_the_others_are_of_the_same_chapter(made, c
             assert where(chapters, one.first) & where(chapters, one.second), one
 
 
+@pytest.mark.thorough
 def test_no_chapter_is_in_train_and_dev_and_both_are_of_all_authors(made, chapters):
     found = {}
     for split in SIZES:
@@ -95,6 +99,7 @@ def test_no_chapter_is_in_train_and_dev_and_both_are_of_all_authors(made, chapte
         assert len(set(of)) >= 8
 
 
+@pytest.mark.thorough
 def test_sentences_are_by_the_author_who_is_their_label(made, chapters):
     first = {
         "Austen": (0, 129),
@@ -110,6 +115,7 @@ def test_sentences_are_by_the_author_who_is_their_label(made, chapters):
         assert not re.search(r"Emma|Ahab|Turnbull|Piedro", one.first)
 
 
+@pytest.mark.thorough
 def test_the_answer_fills_the_gap_with_a_name_of_the_sentences_before(made, chapters):
     whole = [" ".join(lines) for lines in chapters]
     for one in read(made, "spans", "dev"):
@@ -120,6 +126,7 @@ def test_the_answer_fills_the_gap_with_a_name_of_the_sentences_before(made, chap
         assert any(printed in chapter for chapter in whole), printed
 
 
+@pytest.mark.thorough
 def test_names_have_the_types_a_reader_would_give(made, chapters):
     printed = {re.sub(r"\s", "", line.lower()) for lines in chapters for line in lines}
     known = {
@@ -139,6 +146,7 @@ def test_names_have_the_types_a_reader_would_give(made, chapters):
     assert len(seen) > 2 and seen == {word: known[word] for word in seen}
 
 
+@pytest.mark.thorough
 def test_files_are_in_the_official_layouts(made):
     first = (made / "names/eng.train").read_text().split("\n")[:3]
     assert first[:2] == ["-DOCSTART- -X- O O", ""] and re.fullmatch(

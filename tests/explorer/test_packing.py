@@ -91,6 +91,7 @@ def test_the_error_is_what_rounding_changed(model):
     assert 0 < 10 * errors[0] < errors[1] < 0.01
 
 
+@pytest.mark.thorough
 def test_tables_tell_of_every_character_what_the_product_does():
     basic = Tokenizer(SPECIAL_TOKENS).basic_tokenizer
     tables = packing.packed_tokenizer(Tokenizer(SPECIAL_TOKENS))

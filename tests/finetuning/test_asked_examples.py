@@ -41,20 +41,21 @@ def of_a_folder(table, tmp_path_factory):
     return run_on(table.parent, tmp_path_factory.mktemp("folder"), split_dev=0.2)
 
 
-def asked(run, data, split, own=True):
-    return asked_examples(registry.create("classify"), run, data, split, own)
+def asked(run, data, split, same_task=True):
+    return asked_examples(registry.create("classify"), run, data, split, same_task)
 
 
 def parts(run):
     return read_examples(registry.create("classify"), FinetuneOptions.load(run / "finetune.json"))
 
 
+@pytest.mark.thorough
 def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, table):
     for run, data in ((of_a_file, table), (of_a_folder, table.parent), (of_a_folder, table)):
         train, dev = parts(run)
         assert (len(train), len(dev)) == (80, 20)
         for named in (None, data, str(data)):
-            assert asked(run, named, "dev") == asked(run, named, "dev", own=False) == dev
+            assert asked(run, named, "dev") == asked(run, named, "dev", same_task=False) == dev
             assert asked(run, named, "train") == train
 
 

@@ -74,6 +74,7 @@ FILES = [
 ]
 
 
+@pytest.mark.representatives(approach="whole", name="model.safetensors", damage=flip)
 @pytest.mark.parametrize("damage", [flip, halve, os.unlink], ids=["flipped", "cut", "missing"])
 @pytest.mark.parametrize(("approach", "name"), FILES)
 def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
@@ -84,7 +85,7 @@ def test_a_damaged_best_epoch_is_not_delivered_and_nothing_is_deleted(
     damage(out / "best" / name)
     there = names_in(out)
     with pytest.raises(
-        InputError, match=rf"best/{name} .*; put an intact copy there and go on with resume=True"
+        InputError, match=rf"best/{name} .*; put an intact copy there and continue with resume=True"
     ):
         finetune(options, out, resume=True, show=False)
     assert names_in(out) == there and "goes on" not in capsys.readouterr().err  # no epoch is left
@@ -100,6 +101,7 @@ def without_checksums(out):
     save_checkpoint(path, stored.params, stored, stored.state)  # which has the moments, too
 
 
+@pytest.mark.representatives(text="{")
 @pytest.mark.parametrize("text", ["[]", "{", "null", '{"step": 1}', '{"step": "a"}', "[" * 10_000, "\xff"])
 def test_a_dev_file_of_anything_is_told_in_a_sentence(before_delivery, tmp_path, text):
     options, run = before_delivery["whole"]
@@ -121,6 +123,7 @@ def test_a_run_that_began_without_checksums_is_delivered(before_delivery, tmp_pa
         assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_what_is_damaged_between_delivery_and_report_is_noticed(before_delivery, tmp_path, monkeypatch, name):
     options, run = before_delivery["whole"]
@@ -165,6 +168,7 @@ def stop_at(monkeypatch, step, done):
     monkeypatch.setattr(whole_model.hub, "save_hf", save)
 
 
+@pytest.mark.thorough
 def test_a_run_cut_off_around_its_best_epoch_ends_with_the_same_bytes(model, sst2, tmp_path, monkeypatch):
     options, figures = small_options(model, sst2, epochs=3, checkpoint_steps=4), (0.5, 0.9, 0.7)
     with monkeypatch.context() as patch:
@@ -183,6 +187,7 @@ def test_a_run_cut_off_around_its_best_epoch_ends_with_the_same_bytes(model, sst
             assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.thorough
 def test_an_epoch_replaced_after_the_checkpoint_counts_as_sound(model, sst2, tmp_path, monkeypatch, capsys):
     """Another machine may round otherwise: there the epoch that took the best one's place is not better."""
     options, out = small_options(model, sst2, epochs=4, checkpoint_steps=4), tmp_path / "run"
@@ -196,6 +201,7 @@ def test_an_epoch_replaced_after_the_checkpoint_counts_as_sound(model, sst2, tmp
     assert "damaged" not in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("later", [0.95, 0.7])
 def test_a_better_epoch_saves_a_run_whose_best_is_damaged(model, sst2, tmp_path, monkeypatch, capsys, later):
     options, out = small_options(model, sst2, epochs=3, checkpoint_steps=4), tmp_path / "run"
@@ -217,6 +223,7 @@ def test_a_better_epoch_saves_a_run_whose_best_is_damaged(model, sst2, tmp_path,
 # sweeps
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", [flip, os.unlink], ids=["flipped", "missing"])
 def test_a_sweep_does_not_deliver_a_finished_run_that_was_damaged(model, sst2, tmp_path, monkeypatch, damage):
     options = small_options(model, sst2, epochs=1, restarts=2)
@@ -231,7 +238,7 @@ def test_a_sweep_does_not_deliver_a_finished_run_that_was_damaged(model, sst2, t
     sound = (folder / "model.safetensors").read_bytes()
     damage(folder / "model.safetensors")
     with pytest.raises(
-        InputError, match=f"model.safetensors is .*; remove {folder} and go on with resume=True"
+        InputError, match=f"model.safetensors is .*; remove {folder} and continue with resume=True"
     ):
         finetune(options, out, resume=True, show=False)
     assert not (out / "model.safetensors").exists()

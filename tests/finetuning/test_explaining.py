@@ -87,6 +87,7 @@ def test_an_explanation_is_shown_with_its_caveat_and_hostile_words_stay_text(cla
     assert "<script>" not in page and "&lt;script&gt;" in page and "&lt;b&gt;" in page
 
 
+@pytest.mark.thorough
 def test_numbers_and_several_classes_are_explained(folder):
     regressor = minibert.TextRegressor(folder, **FAST | {"max_steps": 3}).fit(TEXTS, range(160))
     explanation = regressor.explain(TEXTS[1])

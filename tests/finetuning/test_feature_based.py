@@ -135,7 +135,7 @@ def test_vectors_on_the_disk_are_those_in_memory(model, tokenizer, examples, tmp
     assert names == ["crc32.json", "layer-00.npy", "layer-02.npy"]
     with pytest.raises(InputError, match="of other data or another model; remove"):
         stored_vectors(model, windows, bounds[:-1], (0, 2), tmp_path / "train")
-    with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and go on with resume=True"):
+    with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and continue with resume=True"):
         stored_vectors(model, windows, bounds, (1,), tmp_path / "train")
 
 
@@ -309,6 +309,7 @@ def test_command_finetunes_on_frozen_layers(options, tmp_path, capsys):
     assert (tmp_path / "r/tagger.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(options, tmp_path, monkeypatch):
     options = dataclasses.replace(options, epochs=3.0, checkpoint_steps=1, feature_based="sum-all")
     whole = finetune(options, tmp_path / "whole", show=False)
@@ -350,7 +351,9 @@ def test_runs_that_cannot_be_are_told(options, finished, tmp_path):
     with pytest.raises(InputError, match=f"^{tmp_path}, train: The sentence 'Anna' has no tags to train on"):
         finetune(untagged, tmp_path / "a", show=False)
     other = dataclasses.replace(options, task="sst2")
-    with pytest.raises(InputError, match="feature_based='last' is for tags of words, and sst2 has none"):
+    with pytest.raises(
+        InputError, match="feature_based='last' is for tasks that tag words, which sst2 does not"
+    ):
         finetune(other, tmp_path / "a", show=False)
     assert not (tmp_path / "a").exists()
 

@@ -247,6 +247,7 @@ def test_a_file_is_whole_or_not_there(model, tokenizer, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("pool", "room"), [("mean", 256), ("none", 2048)])
 def test_a_full_disk_is_no_finished_array(folder, tmp_path, pool, room):
     resource = pytest.importorskip("resource")
@@ -285,15 +286,13 @@ def test_vectors_are_those_of_the_encoder_whatever_stands_on_it(model, tokenizer
 def test_a_model_without_a_pooler_has_no_pooled_vectors(folder, model, tmp_path, capsys):
     bare = Bert.from_pretrained(folder, "numpy")
     bare.missing = ("bert.pooler.dense.weight", "bert.pooler.dense.bias")
-    with pytest.raises(
-        InputError, match="pool='pooled' needs a pooler, which this model does not have; choose"
-    ):
+    with pytest.raises(InputError, match="pool='pooled' needs a pooler, which this model lacks; choose"):
         Extractor(bare, pool="pooled")
     np.testing.assert_array_equal(vectors_of(bare, TEXTS), vectors_of(model, TEXTS))
     bare.save_pretrained(tmp_path / "bare")
     words = ["features", "rome", "--model", tmp_path / "bare", "--out", tmp_path / "v.npy"]
     line = ends_badly(capsys, 2, *map(str, words), "--pool", "pooled")
-    assert "--pool pooled needs a pooler, which this model does not have; choose another pool." in line
+    assert "--pool pooled needs a pooler, which this model lacks; choose another pool." in line
 
 
 # The command

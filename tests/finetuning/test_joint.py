@@ -134,8 +134,8 @@ def test_tasks_with_other_answers_are_refused(rte, task, other, message, monkeyp
 def test_a_joint_run_measures_its_own_task_and_tells_the_shares(model, rte, snli, tmp_path, capsys):
     options = small_options(model, rte, "rte", epochs=1, also={"snli": snli}, also_examples=50)
     report = finetune(options, tmp_path, show=True)
-    shares = "90 examples to learn from (40 of rte, 50 of snli)"
-    assert f"{shares}, 40 to measure on" in capsys.readouterr().err
+    shares = "90 training examples (40 of rte, 50 of snli)"
+    assert f"{shares}, 40 in dev" in capsys.readouterr().err
     assert report["train_tasks"] == {"rte": 40, "snli": 50} and report["train_examples"] == 90
     assert report["examples"] == 40 and report["steps"] == 6  # of 16 examples
     assert sum(report["train_classes"].values()) == 90
@@ -146,6 +146,7 @@ def test_a_joint_run_measures_its_own_task_and_tells_the_shares(model, rte, snli
     assert evaluate([tmp_path], engine="numpy")["scores"] == report["scores"]
 
 
+@pytest.mark.thorough
 def test_a_joint_run_goes_on_to_the_same_bytes_with_the_same_data_alone(model, rte, snli, tmp_path):
     copy = shutil.copytree(snli, tmp_path / "snli")
     options = small_options(model, rte, "rte", epochs=1, also={"snli": copy}, checkpoint_steps=2)

@@ -46,6 +46,7 @@ def test_frozen_models_take_no_further_positions(model):
         FinetuneOptions("ner", "data", str(model), feature_based="last", extend_positions=20)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("pool", "warns"), [("cls", True), ("mean", False)])
 def test_pool_that_is_not_trained_is_named(model, tmp_path, pool, warns, recwarn):
     write_modules(model, 8, pool)

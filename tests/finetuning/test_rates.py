@@ -72,6 +72,7 @@ def test_a_run_stores_the_rate_for_its_model_and_goes_on_with_it(model, sst2, tm
     assert resolved(options, tmp_path / "absent.json").learning_rates == (1e-3,)
 
 
+@pytest.mark.thorough
 def test_a_small_model_learns_without_a_rate_being_given(model):
     texts, labels = zip(*reviews(300, 1), strict=True)
     others, theirs = zip(*reviews(100, 2), strict=True)

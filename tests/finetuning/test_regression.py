@@ -42,6 +42,7 @@ def asked(folder, text="the film is charming"):
     return classify(Finetuned.from_pretrained(folder, "numpy"), [text])[0]["value"]
 
 
+@pytest.mark.representatives(low=0.0)
 @pytest.mark.parametrize(("low", "high"), [(BAD, GOOD), (-2030.0, -1990.0), (1e-6, 3e-6), (0.0, 1.0)])
 def test_numbers_of_any_size_are_learnt(model, tmp_path, low, high):
     options = small_options(model, write_prices(tmp_path, low, high), "regress", epochs=8, dropout=0.0)
@@ -51,6 +52,7 @@ def test_numbers_of_any_size_are_learnt(model, tmp_path, low, high):
     assert asked(tmp_path / "run", "the film is dull") == pytest.approx(low, abs=0.4 * (high - low))
 
 
+@pytest.mark.thorough
 def test_reports_hold_errors_beside_those_of_the_mean(run):
     report = report_in(run)
     predictions = [one["value"] for one in json.loads((run / "dev_predictions.json").read_text())]
@@ -66,12 +68,14 @@ def test_reports_hold_errors_beside_those_of_the_mean(run):
     assert evaluate(run)["constant"] == constant
 
 
+@pytest.mark.thorough
 def test_predictions_of_the_folder_are_those_of_the_run(run):
     predictions = [one["value"] for one in json.loads((run / "dev_predictions.json").read_text())]
     found = classify(run, [text for text, _ in reviews(40, 2)], engine="numpy")
     assert [one["value"] for one in found] == pytest.approx(predictions, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_model_that_is_no_better_than_the_mean_says_so(model, tmp_path):
     write_prices(tmp_path)
     options = small_options(model, tmp_path, "regress", epochs=1, learning_rates=(1e-9,))
@@ -83,6 +87,7 @@ def test_a_model_that_is_no_better_than_the_mean_says_so(model, tmp_path):
     assert remark in predicted_text(written) and "rmse" in predicted_text(written)
 
 
+@pytest.mark.thorough
 def test_a_continued_run_begins_with_the_same_numbers(run, tmp_path):
     write_prices(tmp_path, 7 + 2 * BAD, 7 + 2 * GOOD)  # numbers with another mean and scale
     options = small_options(run, tmp_path, "regress", epochs=1, learning_rates=(1e-9,))
@@ -90,6 +95,7 @@ def test_a_continued_run_begins_with_the_same_numbers(run, tmp_path):
     assert asked(tmp_path / "run") == pytest.approx(asked(run), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_an_interrupted_run_resumes_to_the_same_bytes(run, tmp_path, monkeypatch, model):
     options = small_options(model, run.parent, "regress", epochs=8, dropout=0.0, checkpoint_steps=1, keep=3)
     _stop_after(monkeypatch, 13)
@@ -103,6 +109,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(run, tmp_path, monkeypatch
     assert all((tmp_path / "half" / name).read_bytes() == (run / name).read_bytes() for name in names)
 
 
+@pytest.mark.thorough
 def test_a_run_begun_before_targets_were_scaled_ends_without(model, tmp_path, monkeypatch):
     # What an earlier version began: its plan has no targets.
     data = write_prices(tmp_path, 0.0, 5.0)

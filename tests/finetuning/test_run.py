@@ -53,6 +53,7 @@ from minibert.training.runlog import read_metrics
 # what a run starts from
 
 
+@pytest.mark.thorough
 def test_a_head_is_kept_for_the_same_thing_and_fresh_for_another(model, run, tmp_path):
     def start(folder, head, task, labels):
         return start_from(FinetuneOptions(task, folder, folder, seed=3), head, labels)
@@ -258,9 +259,7 @@ def test_micro_batches_give_the_same_run(model, sst2, tmp_path):
 def test_a_model_that_is_fine_tuned_can_be_fine_tuned_for_something_else(run, rte, tmp_path, capsys):
     finetune(small_options(run, rte, "rte", max_steps=2), tmp_path / "run", show=True)
     said = capsys.readouterr().err
-    assert (
-        "output layer with initial values" in said and "40 examples to learn from, 40 to measure on" in said
-    )
+    assert "output layer with initial values" in said and "40 training examples, 40 in dev" in said
     assert json.loads((tmp_path / "run" / "task.json").read_text())["labels"] == [
         "entailment",
         "not_entailment",
@@ -413,16 +412,14 @@ def test_bad_input_is_found_before_anything_is_written(model, sst2, rte, tmp_pat
     fails(
         small_options(model, sst2 / "dev.tsv", "classify"),
         out,
-        "say which share of it to measure on, such as split_dev=0.1",
+        "say which share of it is for dev, such as split_dev=0.1",
     )
 
 
 def test_a_dev_file_without_labels_is_found_before_anything_is_learnt(model, tmp_path):
     (tmp_path / "eng.train").write_text("the B-X\nfilm O\n")
     (tmp_path / "eng.testa").write_text("the\nfilm\n")
-    fails(
-        small_options(model, tmp_path, "ner"), tmp_path / "run", "has 1 of 1 examples of dev without a label"
-    )
+    fails(small_options(model, tmp_path, "ner"), tmp_path / "run", "1 of 1 dev examples have no label")
     asked = {"id": "1", "question": "the", "answers": [{"text": "a film", "answer_start": 0}]}
     for split in ("train", "dev"):
         paragraph = {"context": "a film is warm", "qas": [asked]}
@@ -432,7 +429,7 @@ def test_a_dev_file_without_labels_is_found_before_anything_is_learnt(model, tmp
     both = [asked | {"id": "2", "answers": [{"text": "a film", "answer_start": 0}]}, asked]
     paragraph = {"context": "a film is warm", "qas": both}
     (tmp_path / "dev-v1.1.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "1 of 2 examples of dev without a")
+    fails(small_options(model, tmp_path, "squad1"), tmp_path / "run", "1 of 2 dev examples have no label")
 
 
 def test_a_task_file_that_cannot_be_read_is_found_before_anything_is_written(run, sst2, tmp_path):
@@ -475,10 +472,10 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     fails(
         small_options(model, data, "classify"),
         out,
-        f"^{data}, dev: Line 2 of dev.tsv has the label 'c', which no training example has",
+        f"^{data}/dev.tsv, line 2: the label 'c' is not one of the training examples",
     )
     data = own(two, [("the film", "c")])  # a text of train.tsv, too
-    fails(small_options(model, data, "classify"), out, "Line 2 of dev.tsv has the label 'c'")
+    fails(small_options(model, data, "classify"), out, "dev.tsv, line 2: the label 'c'")
     data = own([*two, (" ", "a")], two)
     fails(small_options(model, data, "classify"), out, "has no text")
     data = own([*two, ("\u200b", "a")], two)
@@ -486,7 +483,7 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     data = own([("the film", "x")], two)
     fails(small_options(model, data, "regress"), out, "expected a number")
     data = own([("the film", 1), ("a story", 2)], [("a film", 1)])
-    fails(small_options(model, data, "regress"), out, "one example of dev, which has no correlation")
+    fails(small_options(model, data, "regress"), out, "dev has one example, and a correlation needs two")
     data = own([("the film", "a")], two)
     fails(small_options(model, data, "classify"), out, "have 1 label")
 
@@ -503,8 +500,8 @@ def test_classes_with_too_few_examples_are_named_in_the_words_of_the_file(model,
     columns = {"text": "said", "label": "kind"}
     options = small_options(model, path, "classify", columns=columns, split_dev=0.1, max_steps=1)
     sentence = (
-        r"Too few examples of 2 of 4 classes: 'once' with 1 to learn from \(line 62 of all.csv\) and 0 to "
-        "measure on; 'twice' with 2 to learn from and 0 to measure on. The metrics say nothing of a class"
+        r"2 of 4 classes have too few examples: 'once' has 1 in train \(.*all.csv, line 62\) and 0 in dev; "
+        "'twice' has 2 in train and 0 in dev. The metrics say nothing about a class"
     )
     with pytest.warns(UserWarning, match=sentence):
         finetune(options, tmp_path / "run", show=False)
@@ -550,7 +547,7 @@ def test_a_model_of_one_segment_reads_no_pairs(sst2, rte, tmp_path):
 
 def test_a_folder_with_something_in_it_is_not_written_over(model, sst2, run):
     before = (run / "report.json").read_bytes()
-    with pytest.raises(InputError, match="already holds a run: go on with it by resume=True"):
+    with pytest.raises(InputError, match="already holds a run; resume it with resume=True"):
         finetune(small_options(model, sst2), run, show=False)
     with pytest.raises(
         InputError, match="holds config.json, model.safetensors, tokenizer_config.json, vocab.txt.* of some"
@@ -576,6 +573,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(model, sst2, tmp_path,
         assert [path for path in out.rglob("*") if path.is_file()] == [file] and file.read_text() == "mine"
 
 
+@pytest.mark.thorough
 def test_going_on_with_other_data_is_refused(model, tmp_path, monkeypatch):
     data, out = write_sst2(tmp_path / "data"), tmp_path / "run"
     options = small_options(model, data, checkpoint_steps=2)
@@ -584,7 +582,7 @@ def test_going_on_with_other_data_is_refused(model, tmp_path, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             finetune(options, out, show=False)
     write_sst2(data, n_train=150)
-    with pytest.raises(InputError, match="there were 160 features to learn from, now there are 150"):
+    with pytest.raises(InputError, match="there were 160 training features, now there are 150"):
         finetune(options, out, resume=True, show=False)
     write_sst2(data, n_dev=61)  # what was best on dev would be compared with figures of another
     with pytest.raises(InputError, match="there were other examples or labels"):
@@ -611,6 +609,7 @@ def test_a_folder_without_a_finished_model_says_so(model, run, tmp_path):
         Finetuned.from_pretrained(tmp_path / "half", "numpy")
 
 
+@pytest.mark.thorough
 def test_a_full_disk_leaves_no_half_file(model, sst2, tmp_path, monkeypatch):
     out, real = tmp_path / "run", files._flush_to_disk
 
@@ -658,11 +657,12 @@ def test_a_loss_that_is_no_number_is_a_failed_run(model, sst2, tmp_path, monkeyp
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_last_step_that_leaves_the_numbers_is_a_failed_run(model, sst2, tmp_path):
     out = tmp_path / "run"
-    with pytest.raises(RunError, match="After step 1 what the model says of dev is not finite"):
+    with pytest.raises(RunError, match="After step 1 the scores of dev are not finite"):
         finetune(small_options(model, sst2, max_steps=1, learning_rates=(1e38,)), out, show=False)
     assert not (out / "model.safetensors").exists() and not (out / "best").exists()
 
 
+@pytest.mark.thorough
 def test_a_run_cut_off_while_it_is_finished_is_finished_later(model, sst2, run, tmp_path, monkeypatch):
     out = tmp_path / "run"
     options = small_options(model, sst2)

@@ -59,6 +59,7 @@ def swept(model, sst2, tmp_path_factory):
     return out, report
 
 
+@pytest.mark.thorough
 def test_a_sweep_goes_on_with_the_runs_that_are_missing(swept):
     out, report = swept
     assert [Path(one["folder"]).name for one in report["runs"]] == [
@@ -276,7 +277,9 @@ def test_a_model_of_texts_and_one_of_pairs_make_no_ensemble(run, tmp_path):
     said = json.loads((pair / "task.json").read_text())
     (pair / "task.json").write_text(json.dumps(said | {"columns": {"second": "b"}}))
     models = [Finetuned.from_pretrained(folder, "numpy") for folder in (single, pair)]
-    with pytest.raises(InputError, match="single and .*pair can't be averaged.* texts, single or in pairs"):
+    with pytest.raises(
+        InputError, match="single' and '.*pair' can't be averaged.* texts, single or in pairs"
+    ):
         predicting.check_ensemble(models)
     predicting.check_ensemble(models[:1] * 2)
 

@@ -25,12 +25,14 @@ def run(tmp_path_factory):
 def test_an_unseen_class_is_a_mistake_everywhere(run, tmp_path, capsys):
     rows = [*reviews(9, 3), ("the film is a story", "odd")]
     table = write_table(tmp_path / "new.tsv", ("text", "label"), rows)
-    told = r"1 of 10 examples .* that was not learnt: 'odd' \(1\); the first is line 11 of new.tsv"
+    told = r"1 of 10 examples .* that the model does not know: 'odd' \(1\); the first is .*new.tsv, line 11"
     with pytest.warns(UserWarning, match=told):
         found = evaluate(run, table, engine="numpy")
     classifier = minibert.load(run, engine="numpy")
     texts, labels = zip(*rows, strict=True)
-    with pytest.warns(UserWarning, match=r"1 of 10 examples have a label that was not learnt: 'odd' \(1\)"):
+    with pytest.warns(
+        UserWarning, match=r"1 of 10 examples have a label that the model does not know: 'odd' \(1\)"
+    ):
         ours = classifier.evaluate(list(texts), list(labels))
     assert ours["scores"] == found["scores"] and ours["interval"] == found["interval"]
     assert found["scores"]["accuracy"] == pytest.approx(
@@ -40,6 +42,7 @@ def test_an_unseen_class_is_a_mistake_everywhere(run, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["scores"] == found["scores"]
 
 
+@pytest.mark.thorough
 def test_an_unseen_label_of_several_is_a_mistake(tmp_path):
     options = small_options(
         write_model(tmp_path / "model"), write_several(tmp_path / "d"), "multilabel", epochs=1
@@ -47,11 +50,11 @@ def test_an_unseen_label_of_several_is_a_mistake(tmp_path):
     finetune(options, tmp_path / "run", show=False)
     rows = [{"text": "the film is dull", "label": ["blame", "odd"]}, {"text": "a story", "label": []}]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.warns(UserWarning, match="1 of 2 examples have a label that was not learnt: 'odd'"):
+    with pytest.warns(UserWarning, match="1 of 2 examples have a label that the model does not know: 'odd'"):
         found = evaluate(tmp_path / "run", tmp_path / "new.jsonl", engine="numpy")
     assert found["scores"]["odd (F1)"] == 0.0 and found["scores"]["exact_match"] <= 0.5
     classifier = minibert.load(tmp_path / "run", engine="numpy")
-    with pytest.warns(UserWarning, match="was not learnt: 'odd'"):
+    with pytest.warns(UserWarning, match="the model does not know: 'odd'"):
         ours = classifier.evaluate([row["text"] for row in rows], [row["label"] for row in rows])
     assert ours["scores"] == found["scores"]
 

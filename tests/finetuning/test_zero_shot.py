@@ -82,8 +82,8 @@ def test_texts_and_classes_may_come_one_by_one(folder):
     [
         ({"classes": ["film", "story", "film"]}, "has 'film' twice; give each class once"),
         ({"classes": ["film", " "]}, "has an empty name; give every class one"),
-        ({"classes": ["film"]}, r"classes=\['film'\] leaves nothing to choose from; give at least two"),
-        ({"classes": [], "several": True}, "leaves nothing to choose from"),
+        ({"classes": ["film"]}, r"classes=\['film'\] leaves no choice; give at least two"),
+        ({"classes": [], "several": True}, "leaves no choice"),
         ({"classes": "film"}, "classes='film' is not a list of strings; give one"),
         ({"texts": ["film", None]}, r"texts=\['film', None\] is not a list of strings; give one"),
         ({"texts": None}, "texts=None is not a list of strings; give one"),

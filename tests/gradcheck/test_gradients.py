@@ -24,6 +24,8 @@ from minibert.model.ops import Ops
 
 CASES = {(size, case.label): case for size, shape in SIZES.items() for case in cases(shape)}
 UGLY = {label: case for (size, label), case in CASES.items() if size == "ugly"}
+# Without the losses of the heads, which take seconds and are made of these.
+QUICK = ["pretraining_loss dropout", *(label for label in UGLY if "_loss" not in label)]
 
 
 class Located(NamedTuple):
@@ -52,6 +54,7 @@ def locate(engine, case, seed=0):
     return Located(argument, index, float(gradient[index]), float(derivative[index]))
 
 
+@pytest.mark.representatives(engine="numpy", size="ugly")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("size", "label"), CASES)
 def test_gradient_equals_the_complex_step(engine, size, label):
@@ -60,6 +63,7 @@ def test_gradient_equals_the_complex_step(engine, size, label):
     assert row.verdict == "ok", f"{row}: {locate(ops, case)}"
 
 
+@pytest.mark.representatives(engine=["numba", "cpp"], size="ugly", label=QUICK)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("size", "label"), CASES)
 def test_float32_errs_no_more_than_its_rounding(engine, size, label):
@@ -118,6 +122,7 @@ def test_locate_names_the_argument_and_the_element():
     assert found.gradient - found.derivative == pytest.approx(0.25)
 
 
+@pytest.mark.thorough
 def test_locate_points_into_the_whole_model():
     class OneElementOff(Ops):
         def pooler_backward(self, dy, saved, params, grads):

@@ -18,7 +18,12 @@ from minibert.gradcheck.sheet import Row, cases, proof_sheet
 from minibert.model.ops import Ops
 
 SOME = ("linear", "tanh", "take_rows", "head_loss")
-ROWS = proof_sheet([Ops()], {"ugly": SIZES["ugly"]}, operations=SOME)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Of some operations; made when a test asks for them, as it takes seconds."""
+    return proof_sheet([Ops()], {"ugly": SIZES["ugly"]}, operations=SOME)
 
 
 class Faulty(Ops):
@@ -32,8 +37,9 @@ class Faulty(Ops):
         return dx, dweight, math.nan * dbias
 
 
-def test_page_needs_no_network_and_no_script():
-    document = proof_page(ROWS, [Ops()])
+@pytest.mark.thorough
+def test_page_needs_no_network_and_no_script(rows):
+    document = proof_page(rows, [Ops()])
     found = Page(document)
     assert document.startswith("<!DOCTYPE html>\n")
     assert not {"script", "link", "img", "iframe", "object"} & {name for name, _ in found.tags}
@@ -41,18 +47,19 @@ def test_page_needs_no_network_and_no_script():
     assert "url(" not in document and "@import" not in document and "prefers-color-scheme: dark" in document
 
 
-def test_every_check_is_in_the_table_and_the_picture():
-    found = Page(proof_page(ROWS, [Ops()]))
+@pytest.mark.thorough
+def test_every_check_is_in_the_table_and_the_picture(rows):
+    found = Page(proof_page(rows, [Ops()]))
     head, *lines = found.rows
     assert head[:2] == ["operation", "backward"]
     cells = {(line[0], check): cell for line in lines for check, cell in zip(head[2:], line[2:], strict=True)}
     assert cells == {
-        (row.operation, f"{row.dtype}, {row.size}"): f"{row.error:.1e} ≤ {row.bound:.1e}" for row in ROWS
+        (row.operation, f"{row.dtype}, {row.size}"): f"{row.error:.1e} ≤ {row.bound:.1e}" for row in rows
     }
     assert (
-        len(found.of("circle", **{"class": "ok"})) == len(ROWS) == len(found.of("path", **{"class": "bound"}))
+        len(found.of("circle", **{"class": "ok"})) == len(rows) == len(found.of("path", **{"class": "bound"}))
     )
-    assert found.said("b") == [f"✓ {len(ROWS)} checks, every one within its bound"]
+    assert found.said("b") == [f"✓ {len(rows)} checks, every one within its bound"]
     [picture] = found.of("svg")
     assert picture["role"] == "img" and "none is beyond it" in picture["aria-label"]
 
@@ -99,6 +106,7 @@ def test_every_operation_names_the_line_where_its_backward_begins(name):
     assert (Path(file).name, number) == (Path(__file__).name, inspect.getsourcelines(Faulty.tanh_backward)[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("urls", "expected"),
     [
@@ -107,7 +115,7 @@ def test_every_operation_names_the_line_where_its_backward_begins(name):
         (None, ""),
     ],
 )  # fmt: skip
-def test_sources_are_links_where_the_package_says_where_its_repository_is(monkeypatch, urls, expected):
+def test_sources_are_links_where_the_package_says_where_its_repository_is(rows, monkeypatch, urls, expected):
     class Said:
         def get_all(self, name):
             assert name == "Project-URL"
@@ -115,11 +123,11 @@ def test_sources_are_links_where_the_package_says_where_its_repository_is(monkey
 
     monkeypatch.setattr(metadata, "metadata", lambda name: Said())
     assert repository_url() == expected.rstrip("/")
-    links = [one["href"] for one in Page(proof_page(ROWS, [Ops()])).of("a")]
+    links = [one["href"] for one in Page(proof_page(rows, [Ops()])).of("a")]
     line = source_of(Ops(), "linear")[1]
     first = f"https://code.example/mini/blob/HEAD/minibert/core/ops/primitives.py#L{line}"
     assert links[:1] == [first] * bool(expected)
-    assert len(links) == (len({row.operation for row in ROWS}) if expected else 0)
+    assert len(links) == (len({row.operation for row in rows}) if expected else 0)
 
 
 def test_a_package_that_is_not_installed_has_no_links(monkeypatch):

@@ -12,10 +12,11 @@ from command import ROOT
 from minibert.core.gradcheck.cases import SIZES
 from minibert.core.ops.attention import equal_length_groups
 from minibert.core.ops.primitives import LinearSaved
-from minibert.gradcheck.sheet import proof_sheet
+from minibert.gradcheck.sheet import cases, check, proof_sheet
 from minibert.model.ops import Ops
 
 UGLY = {"ugly": SIZES["ugly"]}
+CASES = cases(SIZES["ugly"])
 FAULTS = []
 
 
@@ -29,13 +30,18 @@ def seen_in(*operations):
     return register
 
 
+def is_caught(engine, operation):
+    """Tell whether a row of the operation is red; the first one will do."""
+    of_it = [case for case in CASES if case.operation == operation]
+    return any(row.verdict == "FAIL" for case in of_it for row in check([engine], case, "float64", "ugly"))
+
+
 @pytest.mark.parametrize(("engine", "operations"), FAULTS)
 def test_planted_fault_is_caught(engine, operations):
-    rows = proof_sheet([engine()], UGLY, ["float64"], operations)
-    caught = {row.operation.split()[0] for row in rows if row.verdict == "FAIL"}
-    assert caught == set(operations)
+    assert {one for one in operations if is_caught(engine(), one)} == set(operations)
 
 
+@pytest.mark.thorough
 def test_the_sane_engine_has_none_of_the_documented_faults():
     for page in (ROOT / "README.md", ROOT / "docs" / "what-is-proven.md"):
         said = re.search(r"(\d+) planted faults .* (\d+) of (\d+)", page.read_text(encoding="utf-8"))

@@ -175,7 +175,7 @@ def test_a_head_with_another_loss_is_refused_but_its_encoder_is_not(problem, tmp
     [
         (("a", "b"), Head("classify", 3), "2 labels do not fit a head of kind 'classify' with 3 outputs"),
         (("a", "b"), Head("span", 2), "2 labels do not fit"),
-        (("a", "b", "a"), Head("tag", 3), "name two classes alike"),
+        (("a", "b", "a"), Head("tag", 3), "gives two classes the same name"),
     ],
 )
 def test_labels_that_do_not_fit_the_head_are_refused_and_nothing_is_written(labels, head, message, tmp_path):

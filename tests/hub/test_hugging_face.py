@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from agreement import stored_tensors
 from hypothesis import given, settings, strategies as st
+from marks import examples
 from paths import GOLDEN as FOLDER
 from safetensors.numpy import load_file, save_file
 
@@ -390,7 +391,7 @@ def damaged(tmp_path_factory):
 PIECES = st.sampled_from([b"0", b"9", b"-", b"}", b"]", b",", b'"', b"F64", b"I8", b"bert.", b"\xff"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(where=st.floats(0, 1, exclude_max=True), what=st.one_of(PIECES, st.binary(min_size=1, max_size=9)))
 def test_a_damaged_header_raises_nothing_but_an_input_error(damaged, where, what):
     path = damaged / "model.safetensors"

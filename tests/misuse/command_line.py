@@ -176,6 +176,11 @@ minibert reproduce table5 --out tables --model model
 minibert gradcheck --operation softmaxx
 minibert gradcheck --seed=-1
 minibert course tuned/../SST-2/train.tsv
+minibert course grade nobody --seed 1 --csv marks.csv
+minibert course grade tuned --seed 1 --csv marks.csv
+minibert course grade tuned --csv marks.csv
+minibert course lessons --csv marks.csv
+minibert course notes 99
 
 """.strip().split("\n")
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).parent
 FRONTS = tuple(name for name in ("command_line", "api") if (HERE / f"{name}.py").exists())
-HEAD = "Misuses, each with what it is told. Written by `make sentences`; read it, and mend what reads badly."
+HEAD = "Misuses, each with its answer. Written by `make sentences`; read it, and mend what reads badly."
 
 
 def sentences(cases: Mapping[str, Callable[[], str]], folder: Path) -> str:

@@ -178,6 +178,7 @@ def test_weights_decay_and_biases_and_shares_do_not():
         assert (view == name.endswith(("w_in", "w_state", "head.weight"))).all(), name
 
 
+@pytest.mark.representatives(dtype="float32")
 @every_engine
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_engines_agree(engine, dtype):
@@ -207,6 +208,7 @@ def trained(folder, engine, steps=60, config=CONFIG, start=None):
     return state
 
 
+@pytest.mark.representatives(engine="numpy")
 @every_engine
 def test_it_learns_a_batch_by_heart(engine, tmp_path):
     trained(tmp_path, engine)

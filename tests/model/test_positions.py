@@ -48,5 +48,7 @@ def test_short_texts_are_encoded_as_before():
 def test_as_many_change_nothing_and_fewer_are_refused():
     params = initialise(CONFIG, 1)
     assert with_positions(params, 8, "it") is params
-    with pytest.raises(InputError, match="extend_positions=7 is less than the 8 positions of it; give more"):
+    with pytest.raises(
+        InputError, match="extend_positions=7 is less than the 8 positions of 'it'; give more"
+    ):
         with_positions(params, 7, "it")

@@ -54,6 +54,7 @@ def interrupt_at(monkeypatch, place):
     monkeypatch.setattr(name, press)
 
 
+@pytest.mark.representatives(place="vocabulary")
 @pytest.mark.parametrize("place", PLACES)
 def test_command_says_once_how_to_go_on_and_loses_nothing(
     corpus, tmp_path, monkeypatch, capsys, whole, place
@@ -69,6 +70,7 @@ def test_command_says_once_how_to_go_on_and_loses_nothing(
     assert same_bytes(out, whole)
 
 
+@pytest.mark.representatives(place="vocabulary")
 @pytest.mark.parametrize("place", PLACES)
 def test_python_says_it_as_a_call_that_runs(corpus, tmp_path, monkeypatch, capsys, whole, place):
     with monkeypatch.context() as patch:
@@ -82,6 +84,7 @@ def test_python_says_it_as_a_call_that_runs(corpus, tmp_path, monkeypatch, capsy
     assert same_bytes(run.folder, whole)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["the end", "guesses"])
 def test_page_of_a_run_that_was_stopped_at_the_end_says_so(corpus, tmp_path, monkeypatch, place):
     with monkeypatch.context() as patch:
@@ -91,6 +94,7 @@ def test_page_of_a_run_that_was_stopped_at_the_end_says_so(corpus, tmp_path, mon
     assert "The run has stopped" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.thorough
 def test_second_press_stops_an_evaluation_at_once(corpus, tmp_path, monkeypatch, whole):
     with monkeypatch.context() as patch:
 

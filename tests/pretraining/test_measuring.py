@@ -62,6 +62,7 @@ def test_long_runs_measure_all_targets_and_the_shortest_some():
     assert round(20_000 * share(1)) == LEAST_TARGETS == 500
 
 
+@pytest.mark.thorough
 def test_share_goes_by_steps_and_not_by_a_clock(corpus, tmp_path, monkeypatch):
     reports = []
     for name, slow in (("fast", 0.0), ("slow", 1e6)):
@@ -83,6 +84,7 @@ def test_short_run_measures_few_targets_and_evaluate_all(tmp_path):
     assert plain.targets >= 3000
 
 
+@pytest.mark.thorough
 def test_resumed_run_measures_what_it_would_have_measured(corpus, tmp_path):
     whole = pretrain(small_options(corpus, checkpoint_steps=2), tmp_path / "whole", show=False)
     seen = []
@@ -175,6 +177,7 @@ def test_targets_stand_in_the_documents_that_batches_say(tmp_path, pairs, left_t
     assert seen == set(range(6))
 
 
+@pytest.mark.thorough
 def test_stated_error_is_that_of_other_texts_of_the_same_kind(tmp_path):
     """Forty texts of eight documents, each about an animal in its place, and read many times over."""
     text = write_corpus(tmp_path / "text.txt", documents=60)

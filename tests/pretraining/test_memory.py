@@ -123,6 +123,7 @@ def test_a_table_without_the_column_names_its_columns():
         minibert.pretrain({"train": table, "test": table})
 
 
+@pytest.mark.thorough
 def test_run_on_texts_equals_one_on_a_file_of_them(documents, tmp_path):
     with open(tmp_path / "texts.jsonl", "w") as file:
         file.writelines(json.dumps({"text": text}) + "\n" for text in documents)
@@ -134,6 +135,7 @@ def test_run_on_texts_equals_one_on_a_file_of_them(documents, tmp_path):
     assert PretrainOptions.load(run.folder / "training.json").corpus[0].startswith("24 texts in memory, SHA-")
 
 
+@pytest.mark.thorough
 def test_default_folder_of_texts_has_a_short_name(documents, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runs = [minibert.pretrain(documents, **SMALL) for _ in range(2)]
@@ -173,6 +175,7 @@ def test_a_run_on_texts_goes_on_without_them(documents, tmp_path):
         minibert.pretrain([*documents, "One more text."], out=run.folder, resume=True, show=False)
 
 
+@pytest.mark.representatives(during="writing shards")
 @pytest.mark.parametrize("during", ["counting words", "writing shards"])
 def test_texts_are_kept_when_their_preparation_is_interrupted(documents, tmp_path, monkeypatch, during):
     whole = minibert.pretrain(documents, **SMALL, out=tmp_path / "whole")

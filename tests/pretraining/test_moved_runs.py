@@ -30,11 +30,12 @@ def test_a_run_started_with_relative_folders_is_measured_from_anywhere(start, tm
     assert evaluate(["start/run"], engine="numpy")["scores"] == report["scores"]
     assert FinetuneOptions.load("start/run/finetune.json").data == str(start / "own")
     (start / "own").rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="own, are not there; give the folder that they are in as `data`"):
+    with pytest.raises(InputError, match="own, are not there; give their present folder as `data`"):
         evaluate(["start/run"], engine="numpy")
     assert evaluate(["start/run"], "elsewhere", engine="numpy")["scores"] == report["scores"]
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_was_moved_takes_its_best_run_from_where_it_is(start, tmp_path):
     options = FinetuneOptions("classify", "own", "model", **QUICK)
     options = dataclasses.replace(options, restarts=2)

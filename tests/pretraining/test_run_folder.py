@@ -57,10 +57,12 @@ def after_step(monkeypatch, number, act):
 
 
 def test_all_that_a_run_fills_or_removes_is_known():
-    assert {CHECKPOINTS, BEST, ACTIVATIONS, METRICS, "shards", "tensorboard", *SPENT} == set(files.OWN)
+    assert {CHECKPOINTS, BEST, ACTIVATIONS, METRICS, "shards", "tensorboard", *SPENT} == set(
+        files.FILLED_PIECEMEAL
+    )
 
 
-@pytest.mark.parametrize("name", files.OWN)
+@pytest.mark.parametrize("name", files.FILLED_PIECEMEAL)
 def test_a_run_writes_nothing_where_a_link_leads_out_of_its_folder(start, tmp_path, name):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -89,6 +91,7 @@ def test_a_folder_that_is_a_link_itself_is_as_good_as_any(start, tmp_path):
     assert (tmp_path / "disk" / "model.safetensors").exists() and (tmp_path / "run").is_symlink()
 
 
+@pytest.mark.representatives(taken="removed", step=5)
 @pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
 @pytest.mark.parametrize("step", [1, 5])
 def test_a_run_whose_folder_is_taken_from_under_it_ends_with_an_error(
@@ -130,7 +133,7 @@ def test_a_run_whose_shards_vanish_saves_and_says_so(text, model, tmp_path, monk
     ]  # fmt: skip
     after_step(monkeypatch, 3, lambda: shutil.rmtree(out / "shards"))
     error = ends_badly(capsys, 1, *words)
-    assert f"{out / 'shards'} was removed or moved while the run was reading its token shards" in error
+    assert f"'{out / 'shards'}' was removed or moved while the run was reading its token shards" in error
     assert "Step 4 and its model are saved" in error
     assert (out / "checkpoints" / "step-000000004.safetensors").exists()
 

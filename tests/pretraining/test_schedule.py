@@ -284,6 +284,7 @@ def test_an_unfinished_run_knows_how_far_it_has_come(corpus, tmp_path, monkeypat
     assert load_hf(out)[0].trained_length == 16
 
 
+@pytest.mark.thorough
 def test_training_further_keeps_what_was_longer_and_claims_nothing_of_models_of_others(run, corpus, tmp_path):
     given = SMALL | {"steps": 2}
     del given["vocab_size"]
@@ -311,6 +312,7 @@ def ids(count):
     return Batch.pack([Sequence([2, *[7] * (count - 2), 3], [0] * count)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "read",
     [
@@ -347,6 +349,7 @@ def test_of_a_model_from_elsewhere_nothing_is_known_and_nothing_said(tmp_path):
     assert not beyond(caught)
 
 
+@pytest.mark.thorough
 def test_fine_tuning_and_predicting_beyond_the_trained_length_warn_once(run, tmp_path, capsys):
     rows = ["text\tlabel"] + [
         f"{'the cat ' * 9}{word}\t{word}" for word in ("sings", "runs") for _ in range(6)
@@ -389,6 +392,7 @@ def test_a_new_head_is_announced_and_begins_at_the_log_unigram(headless, run, co
     np.testing.assert_array_equal(state.params["embeddings.word"], load_hf(run)[1]["embeddings.word"])
 
 
+@pytest.mark.representatives(source="run")
 @pytest.mark.parametrize(
     ("source", "given", "rate"),
     [

@@ -13,7 +13,7 @@ from minibert.pretraining.predict import evaluate
 from minibert.pretraining.preparation import learn_vocabulary
 
 pytestmark = pytest.mark.usefixtures("few_passes")
-ONE = "knows one segment only (type_vocab_size=1), and next sentences are told by two; set "
+ONE = "knows one segment only (type_vocab_size=1), and next-sentence prediction needs two; set "
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def test_what_is_put_into_the_folder_stays_and_an_empty_one_goes(tmp_path):
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").touch()
     with (
-        pytest.raises(InputError, match="file is a file, not a folder; choose another `out`"),
+        pytest.raises(InputError, match="file' is a file, not a folder; choose another `out`"),
         sole_writer(tmp_path / "file"),
     ):
         pass

@@ -9,7 +9,7 @@ import pytest
 from minibert.base.errors import InputError
 from minibert.core.config import BertConfig
 from minibert.model.head_kinds import KINDS
-from minibert.reports.card import PURPOSES, Exported, is_own, model_card
+from minibert.reports.card import PURPOSES, Exported, is_minibert_card, model_card
 
 CONFIG = BertConfig(7, 6, 2, 3, 5, max_position_embeddings=8)
 HELD_OUT = {
@@ -185,5 +185,5 @@ def test_a_damaged_report_is_named(tmp_path, field):
 
 def test_a_card_cut_off_among_its_fields_is_not_one_of_ours():
     card = '---\ntags: ["bert", "minibert"]\npipeline_tag: "fill-mask"\n---\n\n# A model\n'
-    assert is_own(card)
-    assert not is_own(card[:40]) and not is_own("---\nlicense: mit\n" + card[4:])
+    assert is_minibert_card(card)
+    assert not is_minibert_card(card[:40]) and not is_minibert_card("---\nlicense: mit\n" + card[4:])

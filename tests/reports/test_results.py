@@ -36,8 +36,8 @@ def test_one_of_anything_is_not_many():
     text = report_text(REPORT | {"examples": 1, "steps": 1, "tokens": 1})
     assert "CoLA, 1 example\n" in text and "\n1 step, 1 token, " in text
     assert (learnt_text({"rte": 1}), learnt_text({"ner": 2}, "sentence")) == (
-        "1 example to learn from",
-        "2 sentences to learn from",
+        "1 training example",
+        "2 training sentences",
     )
     rare = {name: 1 for name in "abcdefg"}
     assert measured_text(REPORT | {"classes": rare}).endswith("'f' 1, and 1 more class")

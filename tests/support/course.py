@@ -17,9 +17,8 @@ _numbers = count()
 
 
 def notebooks() -> list[Path]:
-    """The sources of the notebooks that have exercises, and of the tour."""
-    every = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    return [path for path in every if not path.name.startswith("11_")]
+    """The sources of the notebooks."""
+    return sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
 
 
 def execute(text: str, namespace: dict[str, Any], name: str = "cell") -> None:

@@ -1,6 +1,7 @@
 """Which of a test's parameters are tried each time, and which wait for `make test-all`."""
 
 import pytest
+from hypothesis import settings
 
 
 def seldom(values, *often):
@@ -20,3 +21,8 @@ def _slow(one):
     return pytest.param(
         *(values if isinstance(values, tuple) else (values,)), marks=[*marks, pytest.mark.slow]
     )
+
+
+def examples(count):
+    """How many examples Hypothesis makes: `count`, and in `make test` as many fewer as of other tests."""
+    return max(1, count * settings.default.max_examples // 100)

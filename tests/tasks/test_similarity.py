@@ -190,6 +190,7 @@ def test_scores_of_sts_b_become_cosines(tmp_path):
 # a run
 
 
+@pytest.mark.thorough
 def test_a_model_learns_scores_and_answers_with_a_cosine(scored):
     report = json.loads((scored / "report.json").read_text())
     assert report["scores"]["spearman"] > 0.6
@@ -220,6 +221,7 @@ def test_a_model_of_pairs_is_asked_for_scores_too(together, tmp_path):
     assert found["scores"].keys() == {"spearman", "pearson"}
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_cut_off_ends_with_the_same_bytes(model, tmp_path, monkeypatch):
     data = write_pairs(tmp_path / "data", scored=False)
     options = small_options(model, data, "similar-pairs", epochs=1, checkpoint_steps=4)
@@ -288,8 +290,8 @@ def test_a_score_that_is_no_cosine_is_told(model, tmp_path):
     write_table(tmp_path / "train.tsv", HEADER, [("a", "b", 1), ("b", "c", 4.5)])
     said = refused(prepare, small_options(model, tmp_path, "similarity"))
     assert said == (
-        "Line 3 of train.tsv has the label 4.5, expected a cosine, -1 to 1; divide all of them by the "
-        "highest there can be."
+        f"{tmp_path}/train.tsv, line 3: the label 4.5 is not a cosine, from -1 to 1; "
+        "divide all labels by the highest possible one."
     )
 
 
@@ -297,26 +299,28 @@ def test_pairs_without_scores_are_sent_to_their_own_task(model, tmp_path):
     data = write_pairs(tmp_path, scored=False)
     said = refused(prepare, small_options(model, data, "similarity"))
     assert "has no column 'label'" in said
-    assert said.endswith("Pairs without a score are what the task similar-pairs learns from.")
+    assert said.endswith("For pairs without a score there is the task similar-pairs.")
     said = refused(registry.create, "similar-pairs", {"label": "x"})
-    assert said.startswith("columns=['label'] is not known to similar-pairs; choose from text, second, id")
+    assert said.startswith(
+        "'label' in `columns` is not a column of similar-pairs; choose from text, second, id"
+    )
 
 
 def test_one_pair_has_nothing_to_be_told_from(model, tmp_path):
     data = write_pairs(tmp_path / "pairs", scored=False, train=1)
     options = small_options(model, data, "similar-pairs")
     said = refused(finetune, options, tmp_path / "out", show=False)
-    assert said == f"{data} has one training pair, and no other to tell it from; give more."
+    assert said == f"'{data}' has one training pair, and no other to compare it with; give more."
     data = write_pairs(tmp_path / "scored", dev=1)
     said = refused(finetune, small_options(model, data, "similarity"), tmp_path / "out", show=False)
-    assert said == f"{data} has one example of dev, which has no correlation; give more."
+    assert said == f"{data}: dev has one example, and a correlation needs two; give more."
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 1}, "batch_size=1 leaves a pair no other to be told from; give 2 or more."),
+        ({"batch_size": 1}, "batch_size=1 leaves a pair no other to be compared with; give 2 or more."),
         (
             {"accumulate": 2},
             "accumulate=2 would split the pairs of a batch, each contrasted with all others; give 1.",
@@ -341,7 +345,7 @@ def test_devices_do_not_part_a_batch_of_pairs(model, tmp_path):
 
 def test_vectors_of_two_models_are_not_averaged(scored):
     said = refused(evaluate, [scored, scored])
-    assert said == "similarity compares vectors, which differ between models and have no mean; give one."
+    assert said == "similarity compares vectors, which can't be averaged over models; give one model."
 
 
 def test_a_single_text_has_no_cosine(scored):

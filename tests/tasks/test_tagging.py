@@ -196,7 +196,7 @@ def test_a_sentence_without_words_has_no_tags(tokenizer):
 
 def test_tags_that_are_not_known_stop_the_learning_only(tokenizer):
     strange = [sentence("rome is good", tags="B-GPE O O")]
-    with pytest.raises(InputError, match="'B-GPE' between sentences 1 and 1 is none of the model's 5"):
+    with pytest.raises(InputError, match="'B-GPE' between sentences 1 and 1 is not one of the model's 5"):
         features(Tagging(), strange, tokenizer, training=True)
     with pytest.raises(InputError, match="'rome' has no tags"):
         features(Tagging(), [sentence("rome")], tokenizer, training=True)
@@ -281,7 +281,7 @@ def test_tasks_come_by_name():
 def test_tags_that_no_label_stands_for_are_counted_aloud(tokenizer):
     task = Tagging("tag")
     examples = [sentence("anna", 0, "NN"), sentence("a b c", 1, "XY NN XY"), sentence("anna", 2, "VB")]
-    told = r"3 of 5 words .* was not learnt: XY \(2\), VB \(1\); the first is in sentence 2\."
+    told = r"3 of 5 words .* the model does not know: XY \(2\), VB \(1\); the first is in sentence 2\."
     with pytest.warns(UserWarning, match=told):
         task.warn_unknown(examples, ("NN", "JJ"))
     with pytest.warns(UserWarning, match=r"t7 \(1\) and 2 more; the first is in sentence 1\."):
@@ -347,7 +347,7 @@ def test_a_stray_tag_leaves_all_other_entities(stray, side):
     assert not expected.scheme.is_strict and not predicted.scheme.is_strict
     told = [str(one.message) for one in caught]
     assert len(told) == (side != "predicted")
-    assert all(" of 81 gold tags of entities belong to no whole entity" in one for one in told)
+    assert all(" of 81 gold tags of entities belong to no complete entity" in one for one in told)
 
 
 def test_the_schemes_are_chosen_once():
@@ -401,7 +401,9 @@ def test_own_files_are_tables_of_words_and_tags(tmp_path, tokenizer):
         registry.create("tag", {"words": "text", "tags": "1"}).read(
             _written(tmp_path / "x", "a,b\n"), "train"
         )
-    with pytest.raises(InputError, match=r"columns=\['word'\] is not known to tag; choose from words, tags"):
+    with pytest.raises(
+        InputError, match=r"'word' in `columns` is not a column of tag; choose from words, tags"
+    ):
         registry.create("tag", {"word": "text"})
 
 
@@ -428,6 +430,7 @@ def _written(folder, text):
 # Real data
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("split", "n_words", "n_sentences"), [("dev", 51362, 3250), ("test", 46435, 3453)])
 def test_real_documents_are_asked_about_word_by_word(split, n_words, n_sentences):
     tokenizer = Tokenizer.from_pretrained(real_data("vocab/bert-base-uncased/vocab.txt"))

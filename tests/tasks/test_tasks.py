@@ -31,7 +31,7 @@ from minibert.reports.results import metric_name, metric_number
 from minibert.tasks import batches, registry, submissions
 from minibert.tasks.batches import batch_outputs
 from minibert.tasks.choices import Choices
-from minibert.tasks.own_files import own_file
+from minibert.tasks.custom_files import custom_file
 from minibert.tokenizer import Tokenizer
 
 
@@ -173,7 +173,7 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         ({"epochs": (2, -3)}, r"epochs=\(2, -3\) is not valid; give a number above 0"),
         (
             {"epochs": (2, 3), "max_steps": 9},
-            r"max_steps=9 would end runs of epochs=\(2, 3\) alike; leave one of them out",
+            r"max_steps=9 ends every run .* epochs=\(2, 3\) would make no difference; leave one of them out",
         ),
         ({"also_examples": 5}, "also_examples=5 is for examples of other tasks; name them"),
         ({"also": ["snli"]}, r"also=\['snli'\] are not names with folders; give such as {'snli': 'pairs'}"),
@@ -191,7 +191,10 @@ def test_going_on_with_other_options_names_those_that_differ(tmp_path):
         ({"width": 0}, "width=0"),
         ({"batch_size": 8.0}, "batch_size=8.0 is not valid; give a whole number"),
         ({"restarts": 2**64}, "restarts=18446744073709551616 is not valid; give at most 2,147,483,647"),
-        ({"restarts": 10_001}, "restarts=10001 would make 10,001 runs; give so few .* has 10,000 at most"),
+        (
+            {"restarts": 10_001},
+            "restarts=10001 would make 10,001 runs, and a sweep has at most 10,000; give fewer",
+        ),
         ({"restarts": 3334, "learning_rates": (1, 2, 3)}, "restarts=3334 would make 10,002 runs"),
         (
             {"restarts": 1667, "batch_size": (1, 2), "epochs": (1, 2, 3)},
@@ -282,7 +285,7 @@ def test_a_subset_is_always_the_same_and_in_order():
     assert preparation.subset(examples, None) == preparation.subset(examples, 500) == examples
     train, dev = preparation.split(examples, 0.2)
     assert len(dev) == 20 and sorted(train + dev) == examples
-    with pytest.raises(InputError, match="split_dev=0.001 of 100 examples leaves one part empty"):
+    with pytest.raises(InputError, match="split_dev=0.001 of 100 examples leaves train or dev empty"):
         preparation.split(examples, 0.001)
     one_document = [TaggedSentence((str(n),), ("O",), 0) for n in range(100)]
     with pytest.raises(InputError, match="of one document are not divided: put lines -DOCSTART- between"):
@@ -354,7 +357,9 @@ def test_both_parts_of_a_divided_table_have_the_shares_of_its_classes(counts, sh
 
 
 def test_classes_without_a_second_example_leave_nothing_to_measure_on():
-    with pytest.raises(InputError, match="one part empty; give another. One example of each class is learnt"):
+    with pytest.raises(
+        InputError, match="train or dev empty; give another share. At least one example of each class stays"
+    ):
         preparation.split(labelled(a=1, b=1, c=1), 0.5, stratified=True)
 
 
@@ -382,7 +387,7 @@ def test_a_damaged_file_is_told_and_not_passed_over_for_another_one(tmp_path, da
         write_table(tmp_path / f"{'dev' if damaged == 'train' else 'train'}.tsv", ("text", "label"), rows)
     write_table(tmp_path / f"{damaged}.tsv", ("text", "label"), [*rows, ("one column",)])
     options = FinetuneOptions("classify", tmp_path, "m", split_dev=0.3)
-    with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12 has 1 column "):
+    with pytest.raises(InputError, match=rf"{damaged}\.tsv, line 12: 1 column "):
         preparation.read_examples(registry.create("classify"), options)
     write_table(tmp_path / f"{damaged}.tsv", ("text", "stars"), rows)
     if other:  # the one with labels is divided
@@ -443,7 +448,10 @@ def test_classes_of_ones_own_are_in_natural_order():
 
     assert labels("10", "9", "-1", "9") == ("-1", "9", "10")
     assert labels("spam", "ham", "eggs") == ("eggs", "ham", "spam")
-    with pytest.raises(InputError, match=r"have 1 label \(spam\); give examples of at least two classes"):
+    with pytest.raises(
+        InputError,
+        match=r"All training examples have the label 'spam'; give examples of at least two classes",
+    ):
         labels("spam", "spam")
 
 
@@ -520,9 +528,15 @@ def test_own_tables_are_read_by_their_columns(tmp_path):
     [
         ("classify", {}, "test.csv", "text,label\nwarm,1\ncold,\n", "line 3: the column 'label' is empty"),
         ("classify", {}, "test.csv", "word,label\nwarm,1\n", "no column 'text'"),
-        ("classify", {}, "test.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2 has no 'label'"),
+        (
+            "classify",
+            {},
+            "test.jsonl",
+            '{"text": "a", "label": 1}\n{"text": "b"}\n',
+            "line 2: there is no 'label'",
+        ),
         ("regress", {}, "test.csv", "text,label\nwarm,abc\n", "line 2: the column 'label' is 'abc'"),
-        ("tag", {}, "test.csv", "words,tags\na b,NN\n", "line 2 has 2 words and 1 tag;"),
+        ("tag", {}, "test.csv", "words,tags\na b,NN\n", "line 2: 2 words and 1 tag;"),
         ("qa", {}, "test.csv", "question,context,answer\nwho,Anna left,Peter\n", "'Peter' does not stand"),
     ],
 )
@@ -559,21 +573,21 @@ def test_tasks_that_divide_a_dev_file_are_advised(tmp_path):
     for name in ("qnli", "hellaswag"):
         with pytest.raises(InputError, match=f"Without a train file the task {name}-dev learns from a part"):
             preparation.read_examples(registry.create(name), FinetuneOptions(name, tmp_path, "m"))
-    with pytest.raises(InputError, match="folder SST-2 inside it; name the folder that holds the files of"):
+    with pytest.raises(InputError, match="folder SST-2 inside it; name the folder with the files of"):
         preparation.read_examples(registry.create("sst2"), FinetuneOptions("sst2", tmp_path, "m"))
 
 
 def test_own_files_are_one_for_each_split(tmp_path):
     with pytest.raises(InputError, match="has no train.csv"):
-        own_file(tmp_path, "train")
+        custom_file(tmp_path, "train")
     (tmp_path / "train.xlsx").touch()
     with pytest.raises(InputError, match=r"has no train\.csv but train\.xlsx; there should be one file of"):
-        own_file(tmp_path, "train")
+        custom_file(tmp_path, "train")
     for name in ("train.csv", "train.jsonl"):
         (tmp_path / name).touch()
     with pytest.raises(InputError, match="has train.csv and train.jsonl"):
-        own_file(tmp_path, "train")
-    assert own_file(tmp_path / "train.csv", "dev") == tmp_path / "train.csv"
+        custom_file(tmp_path, "train")
+    assert custom_file(tmp_path / "train.csv", "dev") == tmp_path / "train.csv"
 
 
 # choices
@@ -594,7 +608,7 @@ def test_each_ending_is_a_sequence_with_the_context(tokenizer):
     assert found["choice"] == 1 and found["probabilities"] == pytest.approx([0.2, 0.8])
     assert task.score(examples, [found]) == {"accuracy": 1.0}
     assert task.mistakes(examples, [found]) == []
-    with pytest.raises(InputError, match="Example 8 has 3 endings and others 2"):
+    with pytest.raises(InputError, match="example 8: 3 endings, where other examples have 2"):
         other = ChoiceExample("8", "a", "b", ("c", "d", "e"), 0)
         list(task.features([*examples, other], tokenizer, (), 24, training=True))
 
@@ -694,7 +708,7 @@ def test_an_unknown_task_suggests_names():
         InputError, match="columns=.* is for custom tables .classify, multilabel, regress, tag, qa"
     ):
         registry.create("rte", {"text": "a"})
-    with pytest.raises(InputError, match=r"columns=\['words'\] is not known to classify; choose from"):
+    with pytest.raises(InputError, match=r"'words' in `columns` is not a column of classify; choose from"):
         registry.create("classify", {"words": "a"})
     with pytest.raises(InputError, match="columns={'header': 'maybe'} is neither yes nor no"):
         registry.create("classify", {"header": "maybe"})
@@ -703,7 +717,7 @@ def test_an_unknown_task_suggests_names():
 def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenizer):
     task = registry.create("sst2")
     examples = [TextExample("4", "", None, "1"), TextExample("5", "warm", None, "1")]
-    with pytest.warns(UserWarning, match="1 of 2 examples have an empty sentence, the first is 4"):
+    with pytest.warns(UserWarning, match="1 of 2 examples have an empty text, the first is 4"):
         found = list(task.features(examples, tokenizer, ("0", "1"), 24, training=True))
     assert found[0].sequences[0].input_ids.tolist() == [tokenizer.cls_id, tokenizer.sep_id]
 

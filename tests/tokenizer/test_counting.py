@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from marks import seldom
+from marks import examples, seldom
 
 from minibert.base.errors import InputError
 from minibert.data.corpus import embedded_corpus
@@ -54,7 +54,7 @@ def test_counting_words_is_tokenizing_and_counting(rules, core):
 
 
 @needs_c
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.lists(
         st.text()
@@ -73,6 +73,7 @@ def test_both_engines_count_the_same(texts, compat, lower_case, max_chars):
     assert list(c.items()) == list(python.items())
 
 
+@pytest.mark.thorough
 @needs_c
 @pytest.mark.parametrize("compat", seldom(["google", "hf-slow", "hf-fast"], "google"))
 def test_both_engines_count_the_same_in_the_embedded_corpus(compat):
@@ -155,7 +156,7 @@ def test_files_are_counted_as_their_text(tmp_path, small_pieces, suffix, core):
         st.sampled_from([b"a", b"bb ", b"\n", b"ccc", b" d", b"\r\n", b"\xff", b"\xc3", b"\xa9", b"z " * 150])
     )
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_lines_are_held_out_whole_by_their_crc(tmp_path_factory, core, parts):
     data = b"".join(parts)
     file = write(tmp_path_factory.mktemp("split") / "text.txt", data)
@@ -253,6 +254,7 @@ def test_ctrl_c_ends_the_counting(tmp_path):
 # One result, whatever happens around it
 
 
+@pytest.mark.thorough
 @needs_c
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_threads_and_the_order_of_files_change_no_byte_of_the_vocabulary(tmp_path, objective):
@@ -349,6 +351,7 @@ def test_a_counter_in_c_holds_out_lines_of_a_positive_number_only():
             words.count_split(held_out, modulus, b"one line\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("held_out", [0, 20])
 def test_a_stretch_without_white_space_has_a_longest_length(tmp_path, held_out):
     path, begin = tmp_path / "a.txt.xz", b"one two\n"

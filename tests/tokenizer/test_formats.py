@@ -96,7 +96,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     file = tmp_path / "vocabulary"
     file.write_text("mine")
     for folder in (file, file / "deeper"):
-        with pytest.raises(InputError, match="vocabulary is a file, not a folder; choose another folder"):
+        with pytest.raises(InputError, match="vocabulary' is a file, not a folder; choose another folder"):
             Tokenizer(VOCAB).save_pretrained(folder)
     assert file.read_text() == "mine"
 
@@ -149,7 +149,7 @@ def test_cut_off_at_any_file_a_saved_folder_is_read_with_its_case(tmp_path, stop
 
 
 @pytest.mark.parametrize(
-    "piece, sentence", [("a\nb", "holds a line end"), ("a\r", "line end"), ("\ud800", "UTF-8")]
+    "piece, sentence", [("a\nb", "has a line end"), ("a\r", "line end"), ("\ud800", "UTF-8")]
 )
 def test_a_piece_that_vocab_txt_cannot_hold_is_not_saved(tmp_path, piece, sentence):
     with pytest.raises(InputError, match=f"piece 5, .*{sentence}"):
@@ -255,8 +255,8 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
     "config, sentence",
     [
         ({"do_lower_case": "no"}, "tokenizer_config.json: do_lower_case is 'no'; expected true or false"),
-        ({"word_tokenizer_type": "mecab"}, "has word_tokenizer_type='mecab', and minibert does 'basic' only"),
-        ({"do_basic_tokenize": False}, "has do_basic_tokenize=False, and minibert does True only"),
+        ({"word_tokenizer_type": "mecab"}, "has word_tokenizer_type='mecab', but minibert has only 'basic'"),
+        ({"do_basic_tokenize": False}, "has do_basic_tokenize=False, but minibert has only True"),
         ({"max_input_chars_per_word": True}, "max_input_chars_per_word is True; expected a whole number"),
         ({"never_split": "a"}, "never_split is 'a'; expected a list"),
         ({"never_split": [1]}, r"never_split\[0\]=1 is not a string"),
@@ -357,7 +357,7 @@ def test_tokens_added_to_vocab_txt_without_a_tokenizer_json_are_pieces(files, tm
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        ({"added_tokens.json": {"word": 99}}, "added token 'word' has id 99; expected one behind the 14"),
+        ({"added_tokens.json": {"word": 99}}, "added token 'word' has id 99; expected one after the 14"),
         ({"added_tokens.json": {"[NEW]": "14"}}, "id of the added token .* is '14'; expected a whole number"),
         ({"tokenizer_config.json": {"added_tokens_decoder": []}}, "added_tokens_decoder is .*; expected an"),
         (

@@ -9,18 +9,21 @@ from minibert.tokenizer import Tokenizer, native
 needs_c = pytest.mark.skipif(not native.available(), reason="the C core is not installed")
 
 
+@pytest.mark.representatives(number=0)
 @needs_c
 @pytest.mark.parametrize("number", range(6))
 def test_c_and_python_agree_on_a_round_of_random_texts(number):
     assert str(run_round(20181011, number)) == "None"
 
 
+@pytest.mark.thorough
 def test_rounds_depend_on_seed_and_number_alone():
     assert run_round(7, 3, core="python") is None
     draws = [fuzz_tokenizer.random_text(fuzz_tokenizer.random.Random("7 3")) for _ in range(2)]
     assert draws[0] == draws[1]
 
 
+@pytest.mark.thorough
 def test_every_code_point_comes_once_in_a_thousand_rounds():
     seen = [text[1:-1] for number in range(ROUNDS_OF_ALL_CODES) for text in every_code_point(number)]
     assert sum(len(text) // 2 + 1 for text in seen) == N_CODES
@@ -54,6 +57,7 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch):
     assert "\\xc9" in str(failure) and str(failure).isascii()
 
 
+@pytest.mark.thorough
 @needs_c
 def test_command_ends_in_time_with_a_seed_to_repeat(capsys):
     assert fuzz_tokenizer.main(["--strings", "2000", "--seconds", "0", "--jobs", "1", "--seed", "5"]) == 0

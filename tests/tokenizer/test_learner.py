@@ -13,6 +13,7 @@ from math import log
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from marks import examples
 from paths import ROOT
 
 from minibert.base.errors import InputError
@@ -43,7 +44,7 @@ def merges(word_counts, n_pieces=10**6, **options):
 
 
 @pytest.mark.parametrize("core", CORES)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.dictionaries(st.text("abc", min_size=1, max_size=10), st.integers(1, 9), min_size=1, max_size=9),
     st.lists(st.text("abcd", min_size=1, max_size=10)),
@@ -125,7 +126,7 @@ def learned_twice(word_counts, vocab_size, **options):
 
 @pytest.mark.slow
 @needs_c
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     st.dictionaries(
         st.text("abcd", min_size=1, max_size=20),
@@ -152,6 +153,7 @@ def test_both_engines_learn_the_same_from_the_embedded_corpus(vocab_size, object
     assert len(c) == vocab_size and c == python
 
 
+@pytest.mark.representatives(objective="likelihood")
 @needs_c
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_both_engines_learn_the_same_where_everything_is_equal(objective):
@@ -251,6 +253,7 @@ def test_the_order_of_the_words_does_not_matter(word_counts, random, objective):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_hash_seed_does_not_matter(objective):
     text = "the cat sat on the mat and the rat ate the fat hat that the bat spat at"
@@ -342,6 +345,7 @@ def test_words_that_become_unknown_are_told_of_where_they_are_many(rare, told):
     assert [str(one.message)[:17] for one in said] == ["1.0% of the words"] * told
 
 
+@pytest.mark.thorough
 def test_alphabets_of_thousands_of_characters_are_learned_from():
     words = {"a" + chr(code): 2 for code in range(0x4E00, 0x4E00 + 3000)}
     vocab = learn_vocab(words, 10_000, alphabet_limit=5000)
@@ -423,7 +427,7 @@ def test_progress_ends_at_the_vocabulary_size(core):
         (LOW, {"core": "rust"}, "core='rust' is unknown; choose auto, c or python"),
         ({"a": 2**63}, {}, "the count of 'a' is 9223372036854775808; give integers below 2\\*\\*63"),
         ({"a": 2, 7: 2}, {}, "the word 7 is not a string; give strings with their counts"),
-        (["a"], {}, "'a'. tells no counts of words; give what count_words gives"),
+        (["a"], {}, "'a'. has no counts of words; give what count_words returns"),
         ({"a": 1.5}, {}, "the count of 'a' is 1.5; give integers"),
         ({"a": 2**60, "b": 2**60}, {}, "word_counts adds up to more than 2\\*\\*60 characters"),
     ],

@@ -136,6 +136,7 @@ def test_chunks_between_spaces_tokenize_independently(text, rules):
     assert [word for chunk in chunks for word in words(chunk, **rules)] == words(text, **rules)
 
 
+@pytest.mark.thorough
 def test_chunks_end_where_words_do():
     for code in range(0x110000):
         flags = unicode.flags(code)
@@ -144,6 +145,7 @@ def test_chunks_end_where_words_do():
         assert (found == ["a", "b"]) == (expected == ["a", "b"]), hex(code)
 
 
+@pytest.mark.thorough
 @pytest.mark.no_cover
 @pytest.mark.parametrize("mode", seldom(["google", "hf-slow"], "google"))
 @pytest.mark.parametrize("case", seldom(["uncased", "cased"], "uncased"))

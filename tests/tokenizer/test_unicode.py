@@ -80,6 +80,7 @@ def from_the_running_python(character):
     return flags
 
 
+@pytest.mark.thorough
 def test_classes_of_characters_are_those_of_unicode():
     refiled = [
         hex(code)
@@ -89,6 +90,7 @@ def test_classes_of_characters_are_those_of_unicode():
     assert len(refiled) <= MAY_DIFFER, refiled
 
 
+@pytest.mark.thorough
 def test_every_character_has_the_lower_case_of_unicode():
     different = [
         hex(code)
@@ -99,6 +101,7 @@ def test_every_character_has_the_lower_case_of_unicode():
     assert len(different) <= MAY_DIFFER, different
 
 
+@pytest.mark.thorough
 def test_every_character_decomposes_and_composes_as_unicode_says():
     """Stable from version to version: no Python may differ on what both know."""
     for code in known_to_both():
@@ -110,6 +113,7 @@ def test_every_character_decomposes_and_composes_as_unicode_says():
         assert (unicode.flags(code) & unicode.DECOMPOSES > 0) == (decomposed != character), hex(code)
 
 
+@pytest.mark.thorough
 def test_cased_and_ignorable_characters_decide_where_a_sigma_is_final():
     wrong = []
     for code in known_to_both():
@@ -231,6 +235,7 @@ def test_the_official_test_of_normal_forms_passes():
     assert n_lines > 18_000
 
 
+@pytest.mark.thorough
 def test_the_c_header_is_made_without_the_package(tmp_path):
     header = tmp_path / "unicode_tables.h"
     command = [sys.executable, "-I", "-S", SCRIPTS / "unicode_tables.py", unicode.TABLE, header]

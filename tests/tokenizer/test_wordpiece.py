@@ -238,7 +238,7 @@ def test_without_the_extension_python_does_the_work_and_c_is_refused(monkeypatch
 @pytest.mark.parametrize(
     "vocab, sentence",
     [
-        ([], "the vocabulary is empty; give one with a piece a line"),
+        ([], "the vocabulary is empty; give one with one piece per line"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"lacks \[CLS\] \[MASK\]"),
         ([*SPECIAL_TOKENS, 7], r"vocab\[5\]=7 is not a string"),
         ("[PAD]", r"vocab='\[PAD\]' is not a list of strings"),
@@ -263,7 +263,7 @@ def test_a_vocabulary_that_cannot_serve_is_refused(vocab, sentence):
         ({"additional_special_tokens": [""]}, "additional_special_tokens='' is empty"),
         ({"additional_special_tokens": [" "]}, "additional_special_tokens=' ' is empty"),
         ({"added_tokens": {5: AddedToken("b")}}, "id 5 is that of 'a' of the vocabulary and the added token"),
-        ({"added_tokens": {99: AddedToken("b")}}, "added token 'b' has id 99; expected one behind the 7"),
+        ({"added_tokens": {99: AddedToken("b")}}, "added token 'b' has id 99; expected one after the 7"),
         ({"additional_special_tokens": {"[B]"}}, "additional_special_tokens=.* is not a list .* in order"),
     ],
 )

@@ -175,6 +175,7 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["lamb", "muon"])
 def test_pretraining_learns(runs, kind):
     lines = read_metrics(runs / kind)
@@ -187,6 +188,7 @@ def test_pretraining_learns(runs, kind):
         assert (rates[0], max(rates), rates[-1]) == pytest.approx((0, 0.02 * 54 / 60, 0.02 / 60))
 
 
+@pytest.mark.thorough
 def test_muon_keeps_no_second_moment_of_a_layer_s_matrices(runs):
     state = latest(runs / "muon" / "checkpoints")
     matrices = state.params.matrices
@@ -209,6 +211,7 @@ def test_going_on_from_the_middle_ends_with_the_same_bytes(runs, kind, tmp_path)
         assert mine.tobytes() == theirs.tobytes()
 
 
+@pytest.mark.thorough
 def test_a_run_by_lamb_does_not_go_on_by_adamw(runs, capsys):
     assert cli.main(["pretrain", "--out", str(runs / "lamb"), "--resume", "--optimizer", "adamw"]) == 2
     assert "cannot be resumed with --optimizer adamw (the run has lamb)" in capsys.readouterr().err
@@ -226,6 +229,7 @@ def test_fine_tuning_learns(tmp_path, kind, rate):
     assert json.loads((out / "report.json").read_text())["scores"]["accuracy"] > 0.9
 
 
+@pytest.mark.thorough
 def test_a_run_from_before_there_was_a_choice_is_one_by_adamw(runs, tmp_path):
     stored = json.loads((runs / "lamb" / "training.json").read_text())
     assert stored.pop("optimizer") == "lamb"
@@ -233,6 +237,7 @@ def test_a_run_from_before_there_was_a_choice_is_one_by_adamw(runs, tmp_path):
     assert PretrainOptions.load(tmp_path / "training.json").optimizer == "adamw"
 
 
+@pytest.mark.thorough
 def test_an_optimizer_in_the_table_is_known_to_options_help_and_traces(tmp_path):
     """It is added before the rest of the package is imported: in a process of its own."""
     corpus = write_corpus(tmp_path / "text.txt", 12, 4)

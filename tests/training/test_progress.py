@@ -53,7 +53,7 @@ def test_a_terminal_has_a_bar(monkeypatch, capsys, total, seen):
 
 def test_a_run_that_mostly_measures_says_so_before_it_begins(model, sst2, tmp_path, capsys):
     """Each token of dev costs a third of one that is learnt from."""
-    said = r"Measuring takes most of the time: ([\d,]+) tokens of dev beside ([\d,]+) to learn from. Fewer"
+    said = r"Measuring takes most of the time: ([\d,]+) tokens of dev beside ([\d,]+) of train. Fewer"
     finetune(small_options(model, sst2, max_steps=1), tmp_path / "one")
     before, _, after = capsys.readouterr().err.partition("step 1/1")
     dev, learnt = (int(number.replace(",", "")) for number in re.search(said, before).groups())
@@ -65,4 +65,4 @@ def test_a_run_that_mostly_measures_says_so_before_it_begins(model, sst2, tmp_pa
 def test_every_time_that_is_measured_counts(model, tmp_path, capsys):
     data = write_sst2(tmp_path / "data", n_train=16, n_dev=60)
     finetune(small_options(model, data, epochs=2), tmp_path / "run")
-    assert re.search(r"tokens of dev, 2 times, beside [\d,]+ to learn from", capsys.readouterr().err)
+    assert re.search(r"tokens of dev, 2 times, beside [\d,]+ of train", capsys.readouterr().err)

@@ -80,6 +80,7 @@ def test_killed_at_ten_random_moments_and_resumed_a_run_ends_with_the_same_bytes
     assert not list(out.rglob(".*"))
 
 
+@pytest.mark.thorough
 def test_two_runs_of_one_seed_are_byte_identical(corpus, uninterrupted, tmp_path):
     finish(start(corpus, tmp_path / "again"))
     assert_same_run(tmp_path / "again", uninterrupted)

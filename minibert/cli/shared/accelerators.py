@@ -30,7 +30,7 @@ def add_accelerators(parser: Any, options: type[RunOptions]) -> Any:
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     options : type
         The options of its runs, which describe the flags.
 
@@ -81,7 +81,7 @@ def join_processes(arguments: argparse.Namespace, engine: str) -> None:
         return
     shown = " and ".join(f"{flag} {flags[flag]}" for flag in given)
     if engine != "jax":
-        raise InputError(f"{shown} is for --engine jax; leave it out or choose that.")
+        raise InputError(f"{shown} is for --engine jax; leave it out, or choose that engine.")
     if given == ["--coordinator"] and arguments.coordinator == CLUSTER:
         engines.join(CLUSTER)
         return
@@ -94,8 +94,8 @@ def join_processes(arguments: argparse.Namespace, engine: str) -> None:
         advice = "name the machine of process 0 and a free port on it, as in node0:9876."
         raise InputError(f"--coordinator {coordinator} is not HOST:PORT; {advice}")
     if processes < 1:
-        raise InputError(f"--processes {processes} is not a positive number; say how many there are.")
+        raise InputError(f"--processes {processes} is not a positive number; give the number of processes.")
     if not 0 <= number < processes:
         advice = f"count them from 0 to {processes - 1}."
-        raise InputError(f"--process-id {number} is none of {processes}; {advice}")
+        raise InputError(f"--process-id {number} is not one of the {processes} processes; {advice}")
     engines.join(coordinator, processes, number)

@@ -73,7 +73,7 @@ def flag_of(name: str) -> str:
     Parameters
     ----------
     name : str
-        Of the field.
+        Name of the field.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def flag_of(name: str) -> str:
 
 
 KEEP_ACCENTS = "lower-case, but keep accents and the vowel signs that are stripped with them, as in Hindi"
-SEGMENTED = "spaces part the words of the text, in Chinese too: whole words there, no single ideographs"
+SEGMENTED = "spaces separate the words, in Chinese too, so that pieces can be longer than one ideograph"
 
 
 def add_switches(group: Any, **helps: str) -> None:
@@ -106,10 +106,10 @@ def add_corpus(parser: Any) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     """
-    text = "text files, folders or globs: one sentence a line with a blank line between documents, prose, "
-    text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), compressed too (default: the books in the "
+    text = "text files, folders or globs: one sentence per line with a blank line between documents, prose, "
+    text += ".jsonl, .csv, .tsv or a dump of Wikipedia (.xml), also compressed (default: the books in the "
     text += "package)"
     parser.add_argument("corpus", nargs="*", metavar="CORPUS", help=text)
 
@@ -124,7 +124,7 @@ def add_layout(group: Any, default: str | None = "auto") -> None:
     default : str, optional, default "auto"
         None for a command that has to know whether it was given.
     """
-    text = "how the text is laid out (default: auto, found from the text)"
+    text = "how the text is laid out (default: auto, recognised from the text)"
     group.add_argument("--layout", choices=LAYOUTS, default=default, help=text)
 
 
@@ -138,7 +138,7 @@ def add_column(group: Any, default: str | None = "text") -> None:
     default : str, optional, default "text"
         None for a command that has to know whether it was given.
     """
-    text = "where JSON lines and tables have their text (default: text)"
+    text = "the key (JSON lines) or column (tables) that has the text (default: text)"
     group.add_argument("--column", metavar="NAME", default=default, help=text)
 
 
@@ -148,7 +148,7 @@ def add_model(parser: Any, text: str, **shown: Any) -> None:
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     text : str
         Its help.
     **shown
@@ -175,7 +175,7 @@ def add_engine(group: Any, default: str | None = "auto", device: bool = True, **
     group.add_argument("--engine", choices=("auto", *ENGINES), **shown)
     renamed(group, "--backend", "--engine")
     if device:
-        text = "kind of device for the engine jax (default: the best that JAX finds)"
+        text = "kind of device for the engine jax (default: the best one that JAX finds)"
         group.add_argument("--device", choices=DEVICES, help=text)
     add_flag(group, "--threads N", THREADS)
 
@@ -223,7 +223,7 @@ def add_config(group: Any, stored: str) -> None:
     stored : str
         The file of that kind that every run has in its folder, for the help.
     """
-    text = f"read options from a JSON or TOML file, such as the {stored} of a run; flags count for more"
+    text = f"read options from a JSON or TOML file, such as the {stored} of a run; flags override it"
     add_flag(group, "--config FILE", text)
 
 
@@ -283,7 +283,7 @@ def add_others(group: Any, parser: argparse.ArgumentParser, options: type[RunOpt
     group : argument group
         Which gets them.
     parser : ArgumentParser
-        Of the command, with all other flags.
+        Parser of the command, with all other flags.
     options : type
         A dataclass under `RunOptions`. A field declared with `flag=""` gets none.
     """
@@ -341,7 +341,7 @@ def _numbers(what: str, kind: Any, text: str) -> tuple[float, ...]:
     try:
         return tuple(kind(number) for number in text.split(","))
     except ValueError:
-        wanted = "give a number, or several with commas between them"
+        wanted = "give a number, or several separated by commas"
         raise argparse.ArgumentTypeError(f"{text!r} is not a {what}; {wanted}") from None
 
 
@@ -351,7 +351,7 @@ def given(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
     Parameters
     ----------
     arguments : Namespace
-        Of the command.
+        Arguments of the command.
     names : str
         With blanks between.
 
@@ -370,7 +370,7 @@ def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> di
     options : type
         A dataclass under `RunOptions`.
     arguments : Namespace
-        Of a command with --resume.
+        Arguments of a command with --resume.
 
     Returns
     -------
@@ -398,5 +398,5 @@ def given_fields(options: type[RunOptions], arguments: argparse.Namespace) -> di
     if file is None:
         return chosen
     if arguments.resume:
-        raise InputError("--config is for a new run, and --resume has the options of its own; leave one out.")
+        raise InputError("--config is for a new run, and --resume keeps the old ones; leave one of them out.")
     return options.configured(file, chosen)

@@ -33,7 +33,7 @@ def measured_as(arguments: argparse.Namespace) -> dict[str, Any]:
     Parameters
     ----------
     arguments : Namespace
-        Of the command.
+        Arguments of the command.
 
     Returns
     -------

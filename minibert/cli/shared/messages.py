@@ -23,7 +23,7 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
         An InputError, an InputWarning or a RunError, whose sentence names arguments as `name` in backticks or
         as name=value. What is not an argument of the command stays as it is.
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
 
     Returns
     -------
@@ -35,6 +35,7 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
         problem = OtherOptions(_as_chosen(problem.differing))
     arguments: Mapping[str, Any] = getattr(problem, "arguments", {})
     values = {f"{name}={value!r}": value for name, value in arguments.items() if name in flags}
+    typed_values = getattr(parser, "typed", {})
 
     def flag(match: re.Match[str]) -> str:
         name, _, text = match[0].strip("`").partition("=")
@@ -42,11 +43,16 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
             return match[0]
         if match[0].startswith("`"):
             return flag_of_action(flags[name])
-        value = values.get(match[0], text)
         if match[0] not in values:
+            value: Any = text
             with suppress(ValueError, SyntaxError):  # of a word
                 value = literal_eval(text)
-        return with_value(flags[name], value)
+            return with_value(flags[name], value)
+        value, typed = typed_values.get(name, (None, ""))
+        is_typed = values[match[0]] == value or (values[match[0]],) == value
+        if is_typed and isinstance(value, int | float | tuple) and flags[name].nargs is None:
+            return f"{flag_of_action(flags[name])} {typed}"
+        return with_value(flags[name], values[match[0]])
 
     # Values that are data are found as they stand, whatever is in them; those in advice have to be parsed.
     # All of it is one pass, so that nothing is replaced within what was replaced.
@@ -55,8 +61,11 @@ def on_command_line(problem: BaseException | Warning, parser: argparse.ArgumentP
     text = re.sub(pattern, flag, str(problem))
     if isinstance(problem, OtherOptions):
         for name, (_, stored) in problem.differing.items():
-            is_switch = name in flags and flags[name].nargs == 0
-            shown = with_value(flags[name], stored) if is_switch else shell(stored)
+            shown = shell(stored)
+            if name in flags and flags[name].nargs == 0:  # a switch
+                shown = with_value(flags[name], stored)
+            elif name in flags and not flags[name].option_strings:
+                shown = repr(stored)
             text = text.replace(f"(the run has {stored!r})", f"(the run has {shown})", 1)
     return text
 
@@ -67,7 +76,7 @@ def flag_of_action(action: argparse.Action) -> str:
     Parameters
     ----------
     action : Action
-        Of a parser.
+        Action of a parser.
     """
     return str(next(iter(action.option_strings), action.metavar))
 
@@ -78,16 +87,19 @@ def with_value(action: argparse.Action, value: Any) -> str:
     Parameters
     ----------
     action : Action
-        Of a parser. A switch has no value of its own.
+        Action of a parser. A switch has no value of its own.
     value : object
         As Python has it.
 
     Returns
     -------
     str
-        Such as "--lr 0.1,0.2" for (0.1, 0.2); "no --cased" where a value is what the flag is left out for.
+        Such as "--lr 0.1,0.2" for (0.1, 0.2), "TASK 'sst2'" for an argument without a flag, and "no --cased"
+        for the value that leaving the flag out means.
     """
     flag = flag_of_action(action)
+    if not action.option_strings and isinstance(value, str):
+        return f"{flag} {value!r}"
     if isinstance(action, argparse.BooleanOptionalAction) and value is False:
         return action.option_strings[-1]  # --no-fsdp
     if value is None or (action.nargs == 0 and value != (action.const is not False)):
@@ -99,12 +111,13 @@ def with_value(action: argparse.Action, value: Any) -> str:
     if isinstance(action, argparse._AppendAction) and isinstance(value, list | tuple):
         return " ".join(f"{flag} {shell(part)}" for part in value)
     if action.nargs in ("*", "+") and isinstance(value, list | tuple):
-        return " ".join((flag, *map(shell, value)))
+        shown = shell if action.option_strings else repr
+        return " ".join((flag, *map(shown, value)))
     return f"{flag} {shell(value)}"
 
 
 def shell(value: Any) -> str:
-    """Return a value without the marks of Python: 0.1,0.2 for (0.1, 0.2).
+    """Return a value as one types it in a shell, without Python's punctuation: 0.1,0.2 for (0.1, 0.2).
 
     Parameters
     ----------
@@ -114,7 +127,7 @@ def shell(value: Any) -> str:
     Returns
     -------
     str
-        A string with a blank in it stays in quotes.
+        A string with a space in it stays in quotation marks.
     """
     if value is None:
         return "none"
@@ -122,6 +135,8 @@ def shell(value: Any) -> str:
         return ",".join(map(shell, value))
     if isinstance(value, str) and value and " " not in value:
         return value
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
     return repr(value)
 
 

@@ -39,6 +39,7 @@ class Parser(argparse.ArgumentParser):
         form = partial(argparse.RawDescriptionHelpFormatter, max_help_position=31)
         super().__init__(**kwargs, allow_abbrev=False, formatter_class=form)
         self._words: Sequence[str] = []
+        self.typed: dict[str, tuple[Any, str]] = {}  # of each argument its value, and how it was typed
         self.set_defaults(parser=self, status=0)  # the parser that knows the flags of the command
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -85,6 +86,13 @@ class Parser(argparse.ArgumentParser):
             message += "; until version 0.2 the model was the first word"
         self.exit(2, f"{self.prog}: {printable(message)}; see {self.prog} --help\n")
 
+    def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
+        """Return what some words mean, and remember them: errors show a value as it was typed."""
+        value = super()._get_values(action, words)
+        if len(words) == 1:
+            self.typed[action.dest] = (value, words[0])
+        return value
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse an unknown command, naming the one with the nearest name; argparse would list them all."""
         choices = action.choices or ()
@@ -98,7 +106,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"{value!r} is not a {what}{_suggestion(value, choices)}")
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Exit with 2 because of words that are no flags of the command; name those that may be meant.
+        """Exit with 2 because of words that are not flags of the command; name those that may be meant.
 
         Parameters
         ----------
@@ -185,7 +193,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     arguments, left = build_parser(command).parse_known_args(words)
     if left:
         # argparse takes words without a flag from one place only; those after a flag are left over.
-        many = next((name for name in ("corpus", "texts", "runs") if name in arguments), "")
+        many = next((name for name in ("corpus", "texts", "runs", "folders") if name in arguments), "")
         if not many or any(word.startswith("-") for word in left):
             arguments.parser.unknown(left)
         setattr(arguments, many, [*getattr(arguments, many), *left])
@@ -222,7 +230,7 @@ def build_parser(command: str | None = None) -> Parser:
     about += f"\n\ncommands:\n{listed}"
     parser = Parser(prog="minibert", usage="minibert COMMAND [...]", description=about, epilog=EXAMPLES)
     parser.add_argument("--version", action="version", version=f"minibert {__version__}")
-    text = "print what completes commands, flags and their values in this shell"
+    text = "print a script that lets this shell complete commands, flags and their values"
     parser.add_argument("--print-completion", choices=("bash", "zsh"), action=PrintCompletion, help=text)
     choices = parser.add_subparsers(prog="minibert", metavar="COMMAND", required=True, help=SUPPRESS)
     for name, summary in known.items():

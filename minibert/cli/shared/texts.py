@@ -27,7 +27,7 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
     Parameters
     ----------
     parser : ArgumentParser
-        Of the command.
+        Parser of the command.
     text : str, default "a text, or more"
         What TEXT is, for its help.
     pairs : str, default ""
@@ -35,7 +35,9 @@ def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> No
     """
     text = f"{text} (default: the lines of the standard input)"
     parser.add_argument("texts", nargs="*", metavar="TEXT", help=text)
-    text = f"a file of texts, one on each line{pairs}, compressed too; -: standard input; repeat it for more"
+    text = (
+        f"a file of texts, one per line{pairs}, also compressed; -: standard input; repeat the flag for more"
+    )
     parser.add_argument("--file", action="append", metavar="FILE", help=text)
 
 
@@ -49,7 +51,7 @@ def given_texts(
     Parameters
     ----------
     arguments : Namespace
-        Of a command with `add_texts`.
+        Arguments of a command with `add_texts`.
     instead : str
         What the error advises where a text is the name of a file.
     progress : function of an int, optional
@@ -122,7 +124,7 @@ def answers(
     Parameters
     ----------
     arguments : Namespace
-        Of a command with `add_texts`; its `status` is changed.
+        Arguments of a command with `add_texts`; its `status` is changed.
     texts : iterable
         What is asked about, one for each text of `given_texts`.
     ask : function of a list
@@ -222,4 +224,4 @@ def refuse_file(text: str | None, instead: str) -> None:
     """
     if text and os.path.isfile(text):
         instead = instead.replace("FILE", shlex.quote(text))
-        raise InputError(f"{text} is a file, but a text is expected; {instead}.")
+        raise InputError(f"'{text}' is a file, but a text is expected; {instead}.")

@@ -45,13 +45,13 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer | None = None) -> Token
     folder = Path(folder)
     if not os.path.exists(folder):  # unlike `Path.exists` of whatever name a link may hold
         advice = "make them with minibert data, or name their folder with `shards`."
-        raise InputError(f"{folder} is not there, so it holds no token shards; {advice}")
+        raise InputError(f"'{folder}' is not there, so it holds no token shards; {advice}")
     if (folder / ELSEWHERE).exists():
         recorded = _read_link(folder)
         place = Path(recorded["folder"])
         if os.path.exists(place / ELSEWHERE):  # `link_shards` never does that, and it may lead in a circle
             raise InputError(
-                f"{folder / ELSEWHERE} names {place}, which holds no shards but names another folder; "
+                f"{folder / ELSEWHERE} names '{place}', which holds no shards but names another folder; "
                 "name their folder with `shards`."
             )
         shards = open_shards(place, tokenizer)
@@ -84,7 +84,7 @@ def vocabulary_of(folder: str | Path) -> Tokenizer:
     places = parts_in(folder).values()
     place = next(iter(places), folder)
     if not (place / MANIFEST).exists():
-        raise InputError(f"{folder} holds no token shards with a vocabulary; make them with minibert data.")
+        raise InputError(f"'{folder}' holds no token shards with a vocabulary; make them with minibert data.")
     return Tokenizer.from_pretrained(place)
 
 
@@ -132,14 +132,16 @@ class JoinedShards(TokenShards):
         self.folder = folder
         count, *others = {part.parts for part in parts}
         if others:
-            raise InputError(f"{self.folder} holds parts of {count} and of {others[0]}; keep those of one N.")
+            raise InputError(
+                f"'{self.folder}' holds parts of {count} and of {others[0]}; keep those of one N."
+            )
         if missing := missing_parts(parts):
             advice = "make what is missing with minibert data --part, of the same corpus."
-            raise InputError(f"{self.folder} lacks part {missing} of its token shards; {advice}")
+            raise InputError(f"'{self.folder}' lacks part {missing} of its token shards; {advice}")
         opened = self._open(parts, tokenizer)
         if not opened:
             raise InputError(
-                f"The {count} parts in {self.folder} hold no token; make them of files with text."
+                f"The {count} parts in '{self.folder}' hold no token; make them of files with text."
             )
         first = opened[0]
         for shards in opened[1:]:
@@ -241,7 +243,7 @@ def link_shards(folder: Path, shards: TokenShards) -> None:
         if known == recorded:
             return
     elif folder.exists():
-        raise InputError(f"{folder} holds token shards of its own, so others can't take their place.")
+        raise InputError(f"'{folder}' holds token shards of its own, so others can't take their place.")
     atomic_json(folder / ELSEWHERE, recorded)
 
 
@@ -266,7 +268,7 @@ def _require_same(recorded: dict[str, Any], shards: TokenShards) -> None:
         documents = counted(shards.n_documents, "document")
         tokens = counted(shards.n_tokens, "token")
         raise InputError(
-            f"The token shards in {shards.folder} are not those that the run began with: {documents} and "
+            f"The token shards in '{shards.folder}' are not those that the run began with: {documents} and "
             f"{tokens}, where those were {recorded['documents']:,} and {recorded['tokens']:,}, or another "
             "vocabulary; name the folder of those with `shards`."
         )

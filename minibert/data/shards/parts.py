@@ -106,7 +106,7 @@ class Manifest:
         Parameters
         ----------
         folder : Path
-            Of the part.
+            Folder of the part.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class Manifest:
             When it is missing, damaged, or of another version.
         """
         path = folder / MANIFEST
-        again = f"make that part again with minibert data, elsewhere or without its files in {folder}"
+        again = f"make that part again with minibert data, elsewhere or without its files in '{folder}'"
         fields = read_json(path, advice=again)
         if (fields.pop("format", None), fields.pop("version", None)) != (FORMAT, VERSION):
             raise InputError(f"{path} is of another format or version; {again}.")
@@ -149,7 +149,7 @@ class Manifest:
         ):
             if getattr(self, field) != getattr(other, field):
                 advice = "make all parts with one corpus, layout and vocabulary, or choose another `out`."
-                raise InputError(f"{folder} was made with {what}; {advice}")
+                raise InputError(f"'{folder}' was made with {what}; {advice}")
 
 
 def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
@@ -158,7 +158,7 @@ def files_of_part(files: Sequence[Path], part: Part) -> list[Path]:
     Parameters
     ----------
     files : sequence of Path
-        Of the whole corpus, in order.
+        Files of the whole corpus, in order.
     part : Part
         Which one.
 
@@ -189,7 +189,7 @@ def plan_part(
     Parameters
     ----------
     files : sequence of Path
-        Of the whole corpus, in order.
+        Files of the whole corpus, in order.
     part : Part
         Which one is planned.
     layout : str
@@ -274,12 +274,12 @@ def finished_part(folder: Path, planned: Manifest) -> Manifest | None:
         parts = parts_in(folder)
         if _visible_in(folder) > len(parts):
             raise InputError(
-                f"{folder} holds something else than parts of token shards; choose another `out`."
+                f"'{folder}' holds something else than parts of token shards; choose another `out`."
             )
         for other, beside in parts.items():
             if other.parts != planned.parts:
                 raise InputError(
-                    f"{folder} holds part {other}, which can't stand beside part {part}; "
+                    f"'{folder}' holds part {other}, which can't stand beside part {part}; "
                     "make all parts with the same N, or choose another `out`."
                 )
             planned.require_same_source(Manifest.read(beside), beside)
@@ -318,10 +318,10 @@ def require_free(folder: Path) -> None:
     if parts := parts_in(folder):
         count = next(iter(parts)).parts
         raise InputError(
-            f"{folder} holds parts of token shards ({len(parts)} of {count}); "
+            f"'{folder}' holds parts of token shards ({len(parts)} of {count}); "
             "go on with `part`, or choose another `out`."
         )
-    raise InputError(f"{folder} is there and is not an empty folder; choose another `out`.")
+    raise InputError(f"'{folder}' is there and is not an empty folder; choose another `out`.")
 
 
 def write_part(stream: Stream, tokenizer: Tokenizer, folder: Path, planned: Manifest) -> Manifest:

@@ -87,7 +87,7 @@ def write_shards(stream: Stream, tokenizer: Tokenizer, folder: str | Path) -> "T
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"folder={str(folder)!r} is there and is not an empty folder; name another.")
+        raise InputError(f"folder={str(folder)!r} exists and is not an empty folder; name another.")
     write_folder_atomically(folder, lambda place: fill_with_shards(stream, tokenizer, place))
     return TokenShards(folder, tokenizer)
 
@@ -131,7 +131,7 @@ def fill_with_shards(stream: Stream, tokenizer: Tokenizer, place: Path) -> int:
             writer.add(batch.ids, batch.cu_seqlens, borders)
         writer.close()
     if not writer.n_documents:
-        raise EmptyCorpusError("The corpus holds no token; give files with text in them.")
+        raise EmptyCorpusError("The corpus has no tokens; give files with text in them.")
     written.warn()
     meta: dict[str, Any] = {
         "format": FORMAT,
@@ -344,7 +344,7 @@ class TokenShards:
             When there is no such document, or its sentences do not add up to its tokens.
         """
         if not 0 <= index < self.n_documents:
-            raise InputError(f"document={index} is none of the {self.n_documents} in {self.folder}.")
+            raise InputError(f"document={index} is not one of the {self.n_documents} in '{self.folder}'.")
         begin = first = 0
         if index:
             begin = int(self.token_ends[index - 1])
@@ -387,8 +387,8 @@ class TokenShards:
         """
         if vocabulary_hash(tokenizer.vocab) != self.vocab_sha256:
             raise InputError(
-                f"The token shards in {self.folder} belong to another vocabulary ({self.vocab_size} pieces) "
-                f"than the tokenizer's ({tokenizer.vocab_size}); write them again, or give the right one."
+                f"The token shards in '{self.folder}' were made with another vocabulary ({self.vocab_size} "
+                f"pieces) than the tokenizer's ({tokenizer.vocab_size}); write them again, or give that one."
             )
 
     def _read_meta(self) -> dict[str, Any]:
@@ -397,10 +397,10 @@ class TokenShards:
         except MissingFile:
             meta = {}
         if meta.get("format") != FORMAT:
-            raise InputError(f"{self.folder} holds no token shards; make them with minibert data.")
+            raise InputError(f"'{self.folder}' holds no token shards; make them with minibert data.")
         if meta.get("version") != VERSION:
             raise InputError(
-                f"The token shards in {self.folder} have version {meta.get('version')!r}, "
+                f"The token shards in '{self.folder}' have version {meta.get('version')!r}, "
                 f"this minibert reads {VERSION}; write them again."
             )
         if wrong := schema_error(meta, FIELDS):
@@ -434,4 +434,4 @@ class TokenShards:
             raise self._damaged("documents.bin does not rise to the counts of meta.json")
 
     def _damaged(self, what: str) -> InputError:
-        return InputError(f"The token shards in {self.folder} are damaged: {what}; write them again.")
+        return InputError(f"The token shards in '{self.folder}' are damaged: {what}; write them again.")

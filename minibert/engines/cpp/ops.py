@@ -67,7 +67,7 @@ class CppOps(CppPrimitives):
         return empty(shape, self._narrow)
 
     def _fits(self, x: Array, params: Params) -> bool:
-        """Tell whether the fused kernels take a sublayer with these arrays."""
+        """Return whether the fused kernels take a sublayer with these arrays."""
         return self._fuse and contiguous(*params.values()) and contiguous(x, dtype=self._kept)
 
     def embedding_block(
@@ -347,7 +347,7 @@ class CppOps(CppPrimitives):
         drop: Dropout | None,
         layer: int,
     ) -> tuple[Array, Saved]:
-        """Return LayerNorm(x + dropout(W2 gelu(W1 x))). What gelu makes is not kept but made again.
+        """Return LayerNorm(x + dropout(W2 gelu(W1 x))). The output of gelu is not kept but recomputed.
 
         Parameters
         ----------

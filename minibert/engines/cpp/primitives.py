@@ -130,7 +130,7 @@ class CppPrimitives(Ops):
         return bits.view(FLOAT)
 
     def _is_narrow(self, x: Array) -> bool:
-        """Tell whether x is an activation in bfloat16; to a float32 engine uint16 is something else."""
+        """Return whether x is an activation in bfloat16; to a float32 engine uint16 is something else."""
         return self._narrow and x.dtype == BFLOAT16
 
     def accumulate(self, total: Array, extra: Array) -> Array:
@@ -225,7 +225,7 @@ class CppPrimitives(Ops):
         return out
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x), as `Primitives.gelu` does; backward computes Phi anew, so only x is kept.
+        """Return x Phi(x), as `Primitives.gelu` does; backward recomputes Phi, so only x is kept.
 
         Parameters
         ----------
@@ -461,7 +461,7 @@ class CppPrimitives(Ops):
         return y, CppAttentionSaved(q, k, v, cu_seqlens, y, softmax, np.asarray(bool(causal)), dropped)
 
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `attention`; the probabilities are computed anew.
+        """Return the gradients of `attention`; the probabilities are recomputed.
 
         Parameters
         ----------
@@ -546,7 +546,7 @@ class CppPrimitives(Ops):
         return saved.gradient * laid_out(dnll)[:, None]
 
     def _dropout(self, x: Array, drop: random.Dropout | None, site: int) -> tuple[Array, Saved]:
-        """Drop; what is kept is only what the bits are drawn from again."""
+        """Drop; only the key is kept, from which the bits are drawn again."""
         if drop is None or not drop.rate or not contiguous(x):
             return super()._dropout(x, drop, site)
         y = empty(x.shape)
@@ -651,7 +651,7 @@ class CppPrimitives(Ops):
         return params, m, v
 
     def _orthogonal(self, x: Array) -> Array:
-        """Bring the singular values of a matrix near 1; the kernel takes it lying, not standing."""
+        """Bring the singular values of a matrix near 1; the kernel takes wide matrices, not tall ones."""
         if x.dtype != FLOAT:
             return super()._orthogonal(x)
         tall = x.shape[0] > x.shape[1]
@@ -661,7 +661,7 @@ class CppPrimitives(Ops):
 
 
 def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
-    """Tell whether all arrays are contiguous, of NumPy itself and of one type.
+    """Return whether all arrays are contiguous, of NumPy itself and of one type.
 
     Parameters
     ----------
@@ -679,12 +679,12 @@ def contiguous(*arrays: Any, dtype: np.dtype = FLOAT) -> bool:
 
 
 def _matrices(*arrays: Any) -> bool:
-    """Tell whether all are float32 with two dimensions; any strides will do."""
+    """Return whether all are float32 with two dimensions; any strides will do."""
     return all(type(x) is np.ndarray and x.dtype == FLOAT and x.ndim == 2 for x in arrays)
 
 
 def indices(x: Array) -> bool:
-    """Tell whether x is one-dimensional, contiguous and of int32, as row numbers of the kernels are.
+    """Return whether x is one-dimensional, contiguous and of int32, as row numbers of the kernels are.
 
     Parameters
     ----------
@@ -716,7 +716,7 @@ def laid_out(dy: Array) -> Array:
 
 
 def _heads(x: Array) -> bool:
-    """Tell whether x (T,A,D) is float32 and the heads of a token lie side by side, tokens perhaps apart."""
+    """Return whether x (T,A,D) is float32 and the heads of a token lie side by side, tokens perhaps apart."""
     if type(x) is not np.ndarray or x.dtype != FLOAT or x.ndim != 3:
         return False
     _, A, D = x.shape

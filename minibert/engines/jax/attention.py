@@ -1,6 +1,6 @@
 """Attention over rows, for the JAX engine: two kernels with the reference's numbers (Vaswani et al. 2017).
 
-A row holds one sequence from column 0 on, and pads behind it. "plain" is jax.numpy, for any device. "pallas"
+A row holds one sequence from column 0 on, and pads after it. "plain" is jax.numpy, for any device. "pallas"
 is a fused kernel for a GPU that draws our dropout bits itself (flash.py).
 """
 
@@ -90,7 +90,7 @@ def backward(plan: Plan, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
 # took 0.046 with them and 0.087 without. They hold n/D times as many numbers as the queries, 8 times at most;
 # all else in a layer holds some 18 times as many.
 def _plain(plan: Plan, q: Array, k: Array, v: Array, lengths: Array, keys: Array) -> tuple[Array, Saved]:
-    """Put pads and hidden keys aside by selecting: their probability is 0, an empty row's result too."""
+    """Mask pads and hidden keys: their probability is 0, and so is the result of an empty row."""
     at = jnp.arange(q.shape[1])
     real = jnp.promote_types(q.dtype, jnp.float32)
     scale = 1 / math.sqrt(q.shape[-1])

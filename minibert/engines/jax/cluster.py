@@ -35,7 +35,7 @@ _last_words: list[str] = []  # the sentence to print when JAX aborts
 
 
 def join(coordinator: str, processes: int | None = None, process_id: int | None = None) -> None:
-    """Wait for the other processes of a training, and be one of them from here on; see `registry.join`.
+    """Connect to the other processes of a training; see `registry.join`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def join(coordinator: str, processes: int | None = None, process_id: int | None 
 
 
 def _require_free(coordinator: str) -> None:
-    """Raise InputError where the first process can't listen: JAX has died of that at times."""
+    """Raise InputError if the first process can't listen, since JAX may crash then."""
     _, _, port = coordinator.rpartition(":")
     try:
         socket.create_server(("", int(port))).close()
@@ -99,7 +99,7 @@ def _require_free(coordinator: str) -> None:
 
 
 def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
-    """Wait for the other processes, which come here as well.
+    """Wait until all other processes reach this point.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def barrier(where: str, alike: dict[str, Any] | None = None) -> None:
 
 
 def leave(error: BaseException) -> None:
-    """Tell the other processes why this one stops; it exits by the error's status, and waits for none.
+    """Tell the other processes why this one stops, and exit with the error's status, without waiting.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def leave(error: BaseException) -> None:
 
 
 def _exit(status: int, seconds: float) -> None:
-    """End this process without JAX's own way out, which waits for the others."""
+    """End this process without JAX's exit handler, which waits for the others."""
     time.sleep(seconds)  # in which the others read what is lost with this process
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -172,13 +172,13 @@ def _exit(status: int, seconds: float) -> None:
 
 
 def _sentence(rank: int, what: str) -> str:
-    """Say that this process stops because of what happened to another one."""
+    """Return a sentence that says that this process stops because of another one."""
     state = distributed.global_state
     return f"Process {rank} of {state.num_processes} {what}, so this one, {state.process_id}, stops as well."
 
 
 def _watch() -> None:
-    """End this process, with a sentence, when another one of the training has gone.
+    """End this process, with a sentence, when another process of the training has ended.
 
     A sum over all devices would wait for the missing ones for ever, and JAX ends that by aborting with the
     stack of its C++. Every process counts in a table that the first one keeps; who stops counting is gone.
@@ -211,7 +211,7 @@ def _watch() -> None:
 
 
 def _watch_no_longer() -> None:
-    """Let the watcher end, and wait until it has, for a moment."""
+    """Stop the watcher, and wait briefly until it has ended."""
     _over.set()
     _watcher.join(BEAT)
 

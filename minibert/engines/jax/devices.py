@@ -45,7 +45,7 @@ def use(device: str | None) -> None:
 
 
 def _setting(wanted: str | None) -> str:
-    """Say which platforms JAX was restricted to, to go behind a sentence; nothing where it was not."""
+    """Say which platforms JAX was restricted to, as the end of a sentence; "" if it was not."""
     return f" with JAX_PLATFORMS={wanted}" if wanted else ""
 
 
@@ -77,7 +77,7 @@ def _described(device: Any) -> str:
 
 
 def memory(device: Any = None) -> dict[str, int]:
-    """Return what a device's allocator counts, in bytes.
+    """Return the statistics of a device's allocator, in bytes.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def _ours(message: str) -> Exception:
 
 
 def _out_of_memory(message: str, reason: str) -> OutOfMemory:
-    """Make the error of a device without room, with how many times too much was asked of it if known."""
+    """Make the error for a device without memory, with how many times too much was needed, if known."""
     device = jax.local_devices()[0]
     usage = memory(device)
     if "bytes_limit" not in usage:

@@ -1,7 +1,7 @@
 """Flash attention for a GPU in Pallas (Dao 2023): forward and backward by hand, our dropout drawn on the way.
 
 A program of the grid handles one block of one head of one row. Scores exist in registers only; of each
-softmax the log-sum-exp is kept, to base 2, whose powers are what the hardware has. Blocks behind a row's last
+softmax the log-sum-exp is kept, to base 2, whose powers are what the hardware has. Blocks after a row's last
 token and those that the causal option hides are not visited.
 
 Two neighbouring keys share one hash. So a block of keys comes in two halves, those at even and those at odd
@@ -36,7 +36,7 @@ LOG2_E = math.log2(math.e)
 
 
 class Blocks(NamedTuple):
-    """How a kernel is cut."""
+    """The block sizes of a kernel."""
 
     queries: int
     keys: int
@@ -77,7 +77,7 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
 
 
 class Plan(NamedTuple):
-    """How attention is to be computed: everything that is known when compiling, and hashable."""
+    """The settings of an attention kernel: everything that is known when compiling, and hashable."""
 
     causal: bool
     rate: float  # of dropout on the probabilities
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
 
 
 class _Site(NamedTuple):
-    """What a kernel knows when it is compiled."""
+    """The constants of a kernel at compile time."""
 
     causal: bool
     rate: float
@@ -249,9 +249,9 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
         _, blocks = cuts(q.dtype, D)
     site, options, (dy, q, k, v), head_keys = _prepared(plan, blocks, keys, dy, q, k, v)
     R, columns, A, depth = q.shape
-    behind = ((0, 0), (0, 0), (0, columns - n))
-    levels = jnp.pad(levels, behind)
-    logarithms = jnp.pad(logarithms, behind, constant_values=-HIDDEN)
+    padding = ((0, 0), (0, 0), (0, columns - n))
+    levels = jnp.pad(levels, padding)
+    logarithms = jnp.pad(logarithms, padding, constant_values=-HIDDEN)
     shares = columns // (2 * site.pairs)
     row = pl.BlockSpec(
         (None, columns, None, depth),
@@ -353,7 +353,7 @@ def _backward_kernel(
 
 
 def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
-    """Tell whether the queries at i attend to the keys at j."""
+    """Return whether the queries at i attend to the keys at j."""
     if site.causal:
         return (j < length) & (j <= i)
     return j < length
@@ -375,7 +375,7 @@ def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
 
 
 def _drop(x: Array, kept: Any) -> Array:
-    """Return x where it is kept, 0 elsewhere; all of it where nothing is dropped."""
+    """Return x where dropout keeps it, 0 elsewhere; all of x without dropout."""
     return x if kept is None else jnp.where(kept, x, 0)
 
 
@@ -406,8 +406,8 @@ def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[An
     queries = min(blocks.queries, max(LEAST, whole))
     sources = min(blocks.keys, max(2 * LEAST, whole))
     nothing = (0, 0)
-    behind = (0, -n % max(queries, sources))
-    padded = [jnp.pad(x, (nothing, behind, nothing, (0, depth - D))) for x in arrays]
+    padding = (0, -n % max(queries, sources))
+    padded = [jnp.pad(x, (nothing, padding, nothing, (0, depth - D))) for x in arrays]
     site = _Site(plan.causal, plan.rate, 1 / math.sqrt(D), queries, sources // 2)
     options = {
         "compiler_params": triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
@@ -418,12 +418,12 @@ def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[An
     keys = keys[:, None]
     heads = jnp.arange(A, dtype=jnp.uint32)[:, None]
     keys = random.fold(jnp, keys, heads)
-    keys = jnp.pad(keys, (nothing, nothing, behind, nothing))
+    keys = jnp.pad(keys, (nothing, nothing, padding, nothing))
     return site, options, padded, [keys[..., word] for word in (0, 1)]
 
 
 def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
-    """Describe what a kernel gives: on each device of a mesh another one if x is, as shard_map asks."""
+    """Describe the output of a kernel, which varies over the devices of a mesh if x does, for shard_map."""
     return jax.eval_shape(lambda x: jnp.full(shape, x.ravel()[0].astype(dtype)), x)
 
 

@@ -19,7 +19,7 @@ DATA = "data"  # the one axis of the mesh
 
 
 class Unit(NamedTuple):
-    """Neighbours in a buffer that are brought together at once."""
+    """Neighbours in a buffer that are gathered at once."""
 
     begin: int  # in the buffer
     size: int  # elements
@@ -48,14 +48,14 @@ class Shard:
 
 
 class Layout(NamedTuple):
-    """Where everything of a buffer is when it is spread."""
+    """The places of a buffer's parts when it is spread."""
 
     units: tuple[Unit, ...]
     devices: int
 
     @classmethod
     def of(cls, params: FlatParameters, devices: int) -> "Layout":
-        """Lay parameters out over devices.
+        """Spread parameters over devices.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Layout(NamedTuple):
 
     # rows (D,n) -> (N,)
     def joined(self, rows: np.ndarray) -> np.ndarray:
-        """Return what `spread` was given.
+        """Undo `spread`.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Layout(NamedTuple):
 
     # local (n,)
     def tree(self, local: Any, zeros: bool = False) -> Params:
-        """Nest a device's pieces as the model takes them: layers as shards, the rest brought together.
+        """Nest a device's pieces as the model takes them: layers as shards, the rest gathered.
 
         Parameters
         ----------

@@ -155,12 +155,12 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
 
     # x (V,...) -> (V',...)
     def _longer(self, x: Array, fill: float = 0.0) -> Array:
-        """Add entries behind those of the vocabulary, up to the multiple that suits the device."""
-        behind = -len(x) % MULTIPLES.get(self.runtime.device.platform, 128)
-        if not behind:
+        """Add entries after those of the vocabulary, up to the multiple that suits the device."""
+        padding = -len(x) % MULTIPLES.get(self.runtime.device.platform, 128)
+        if not padding:
             return x
         none = [(0, 0)] * (x.ndim - 1)
-        return jnp.pad(x, ((0, behind), *none), constant_values=fill)
+        return jnp.pad(x, ((0, padding), *none), constant_values=fill)
 
     # Precision: rows between the embeddings and the heads are narrow, everything else is wide.
 
@@ -458,7 +458,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         return jnp.sqrt(squares)
 
     def clip_factor(self, norm: Array, clip_norm: float) -> Array:
-        """Return what makes a gradient at most so long, as `Updates.clip_factor` does.
+        """Return the factor that clips a gradient's norm, as `Updates.clip_factor` does.
 
         Parameters
         ----------

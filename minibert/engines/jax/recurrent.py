@@ -135,7 +135,7 @@ class RecurrentOverRows(Ops):
 
 # x (R n,K) -> (n,R,K)
 def _in_time(x: Array, borders: Borders, reverse: bool) -> Array:
-    """Lay columns out in the order in which they are read; from its end, a row begins with its last token."""
+    """Order columns as they are read; read from the end, a row begins with its last token."""
     rows = x.reshape(len(borders.lengths), len(borders.columns), -1)
     if reverse:
         rows = _reversed(rows, borders)

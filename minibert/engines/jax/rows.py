@@ -1,4 +1,4 @@
-"""A batch in static shapes: each sequence a row, pads behind it, rows and columns of a few sizes only.
+"""A batch in static shapes: each sequence a row, pads after it, rows and columns of a few sizes only.
 
 JAX compiles for shapes. Were they those of the batch, nearly every step would be compiled anew; so sequences
 are laid out as equal rows, and the numbers of rows, columns, masked positions and tags are rounded up. Pads
@@ -30,7 +30,7 @@ def static() -> Any:
 
 
 class Borders(NamedTuple):
-    """What JAX passes on in place of `cu_seqlens`: sequence r is the first lengths[r] tokens of row r."""
+    """The counterpart of `cu_seqlens` under JAX: sequence r is the first lengths[r] tokens of row r."""
 
     lengths: Array  # (R,) int32, 0 in a row of pads
     columns: Array  # (n,) int32, 0 to n - 1; its shape is what counts
@@ -39,7 +39,7 @@ class Borders(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """What the model reads of a `Batch`, `TaskBatch` or `VectorBatch`, in R rows of `columns` tokens.
+    """The inputs of a `Batch`, `TaskBatch` or `VectorBatch`, in R rows of `columns` tokens.
 
     Attributes have the names and the meaning they have there; what a kind of batch lacks is None.
     """
@@ -57,7 +57,7 @@ class Rows:
     labels: Array  # (E,), (R,2) or (N,)
     label_weights: Array
     label_rows: Array  # (N,) of the R n
-    windows: Array  # (E,W) of the R, -1 behind them
+    windows: Array  # (E,W) of the R, -1 after them
     vectors: Array  # (R n,I) or (layers,R n,I)
     columns: int = static()
     choices: int = static()
@@ -85,7 +85,7 @@ class Rows:
 
 
 class Shape(NamedTuple):
-    """How much room a batch is given."""
+    """The padded sizes of a batch."""
 
     rows: int
     columns: int
@@ -147,7 +147,7 @@ def shape_of(batch: Batch) -> Shape:
 
 
 def _columns(longest: int) -> int:
-    """Return how many columns rows have for a sequence of so many tokens."""
+    """Return the number of columns for a sequence of so many tokens."""
     return -(-rounded(longest) // COLUMNS) * COLUMNS
 
 
@@ -180,7 +180,7 @@ def room(part: BatchPart, pieces: int) -> Shape:
 
 # -> (T,) of the R n
 def places(batch: Batch, columns: int) -> np.ndarray:
-    """Return where each token of a batch is when its sequences are rows.
+    """Return the place of each token of a batch when its sequences are rows.
 
     Parameters
     ----------
@@ -199,14 +199,14 @@ def places(batch: Batch, columns: int) -> np.ndarray:
 
 
 def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
-    """Lay a batch out in the room of a shape.
+    """Pad a batch to a shape.
 
     Parameters
     ----------
     batch : Batch
         On the host; without any sequence, perhaps.
     shape : Shape
-        With room for it. What is behind the batch is zeros, of weight zero.
+        With room for it. What is after the batch is zeros, of weight zero.
     asks_next : bool or None
         Whether the global batch asks about next sentences; None, the default, where this is all of it.
 
@@ -242,7 +242,7 @@ def lay_out(batch: Batch, shape: Shape, asks_next: bool | None = None) -> Rows:
 
 # place (T,) of the R n
 def _task_arrays(batch: Batch, shape: Shape, place: np.ndarray) -> dict[str, Any]:
-    """Lay out what only batches of tasks have; None is in the place of what this one lacks."""
+    """Pad the parts that only batches of tasks have; None for those that this one lacks."""
     arrays: dict[str, Any] = dict.fromkeys(OF_TASKS)
     if isinstance(batch, TaskBatch):
         has_tags = len(batch.labels) == len(batch.label_rows)
@@ -264,7 +264,7 @@ def _task_arrays(batch: Batch, shape: Shape, place: np.ndarray) -> dict[str, Any
 
 
 def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    """Add zeros behind values until there are so many."""
+    """Pad values with zeros to a length."""
     result = np.zeros((count, *values.shape[1:]), values.dtype)  # np.pad takes several times as long
     result[: len(values)] = values
     return result

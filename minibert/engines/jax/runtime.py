@@ -1,4 +1,4 @@
-"""What JAX makes of batches, functions and processes: rows on devices, compiled code, a mesh."""
+"""The runtime of JAX: rows on devices, compiled functions, a mesh."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from minibert.engines.runtime import Runtime
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Kept:
-    """Arrays for a backward, and what it has to know when it is compiled."""
+    """Arrays for a backward pass, and its compile-time constants."""
 
     arrays: Any  # a tree of them
     how: Any = jax_rows.static()  # hashable
@@ -68,11 +68,11 @@ class JaxRuntime(Runtime):
 
     @property
     def partition(self) -> P:
-        """Return how buffers lie on the mesh: row d of a spread one is device d's, others are everyone's."""
+        """Return how buffers lie on the mesh: row d of a spread buffer is on device d, others are on all."""
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:
-        """Tell whether a flag is set in any of the processes, all of which have to ask.
+        """Return whether a flag is set in any of the processes, all of which have to ask.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class JaxRuntime(Runtime):
             return bool(multihost_utils.process_allgather(np.array(flag)).any())
 
     def barrier(self, where: str, alike: dict[str, Any] | None = None) -> None:
-        """Wait for the other processes to come here, as `cluster.barrier` does; alone, go on.
+        """Wait until the other processes reach this point, as `cluster.barrier` does; alone, continue.
 
         Parameters
         ----------
@@ -119,12 +119,12 @@ class JaxRuntime(Runtime):
         return jax.device_put(rows, self.device)
 
     def in_order(self, values: Any, batch: Any, per: str) -> np.ndarray:
-        """Put what was computed from rows into the order of the batch as it was packed.
+        """Put results for rows back into the order of the batch as it was packed.
 
         Parameters
         ----------
         values : array
-            A row for each token, sequence or whatever `per` names, pads among or behind them.
+            A row for each token, sequence or whatever `per` names, pads among or after them.
         batch : Batch
             As it was packed.
         per : str

@@ -158,7 +158,7 @@ def _tensors(table: Table, tree: Params) -> list[Any]:
 
 
 def _updaters(table: Table, optimizer: Any) -> list[Any]:
-    """Return for each tensor what updates it alone; None where it is frozen."""
+    """Return the update function of each tensor; None if it is frozen."""
     updaters = []
     begin = 0
     for entry in table:
@@ -295,7 +295,7 @@ class JaxSteps:
         return jax.tree.map(partial(jax.make_array_from_process_local_data, spread), by_device)
 
     def needs_compiling(self, micro_batches: Any) -> bool:
-        """Tell whether a step on these would be compiled first.
+        """Return whether a step on these would be compiled first.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class JaxSteps:
         return LateMetrics(metrics)
 
     def fetch(self) -> Any:
-        """Copy parameters and moments to the host; what the devices have will be overwritten."""
+        """Copy parameters and moments to the host, since those on the devices will be overwritten."""
         with jax_failures.translated():
             jax.block_until_ready(self._buffers)
         flat, self.optimizer.m, self.optimizer.v = self._to_host(self._buffers)
@@ -351,7 +351,7 @@ class JaxSteps:
             self._buffers = self._to_devices(self.params.flat, self.optimizer.m, self.optimizer.v)
 
     def _key(self, micro_batches: Any) -> Buffers:
-        """Return everything that a step is compiled for."""
+        """Return everything that the compilation of a step depends on."""
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(micro_batches))
         structure = jax.tree.structure(micro_batches)
         dtype = self.params.flat.dtype
@@ -528,5 +528,5 @@ class LayersOnDevices(Ops):
         return super().layers_backward(again, dy, saved, params, grads, first)
 
     def _whole(self, tree: Any) -> Any:
-        """Return a layer's tree, brought together where it is spread."""
+        """Return a layer's tree, gathered from all devices if it is spread."""
         return tree.gather() if isinstance(tree, Shard) else tree

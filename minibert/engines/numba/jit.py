@@ -81,14 +81,14 @@ class Kernel:
         self._compiled = _kept(function)
 
     def __call__(self, *args: Any) -> None:
-        """Run it; the first argument is an array of the precision meant."""
+        """Run the kernel; the first argument is an array, whose precision is used."""
         dtype = args[0].dtype
         if dtype not in self._ready:
             self.prepare(dtype)
         self._compiled(*args)
 
     def prepare(self, dtype: np.dtype) -> Compiled:
-        """Compile it for a precision, or read what was compiled before.
+        """Compile the kernel for a precision, or load its machine code.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ def folder() -> str | None:
 
 
 def is_warm() -> bool:
-    """Tell whether there is machine code of these sources, made by this process or another one."""
+    """Return whether machine code of these sources exists."""
     path = folder()
     return bool(path and any(Path(path).glob("*.nbi")))
 
@@ -197,7 +197,7 @@ def _warn_that_nothing_is_kept() -> None:
 
 
 class Threads:
-    """A few threads that work on a list of ranges. Who takes which has no influence on the result.
+    """A few threads that work on a list of ranges. The result does not depend on who takes which range.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class Threads:
             other.result()
 
     def _executor(self) -> ThreadPoolExecutor:
-        """Return the threads of this process, which begin here."""
+        """Return the threads of this process, started when first needed."""
         if self._pool is None or self._process != os.getpid():  # threads do not come along into a fork
             self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="numba engine")
             self._process = os.getpid()
@@ -247,7 +247,7 @@ class Threads:
 
 
 def cut(count: int, width: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
-    """Cut rows into ranges of about the same work each, by the shape alone.
+    """Split rows into ranges of about the same work, depending on the shape alone.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def cut(count: int, width: int = 1, multiple: int = 1) -> list[tuple[int, int]]:
 
 
 def cut_tasks(work: np.ndarray) -> list[tuple[int, int]]:
-    """Cut tasks into ranges of about the same work each.
+    """Split tasks into ranges of about the same work.
 
     Parameters
     ----------

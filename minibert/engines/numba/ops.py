@@ -165,7 +165,7 @@ class NumbaOps(Ops):
         return c
 
     def gelu(self, x: Array, form: str) -> tuple[Array, Saved]:
-        """Return x Phi(x), as `Primitives.gelu` does; kept is its slope, found on the way.
+        """Return x Phi(x), as `Primitives.gelu` does; its slope, computed on the way, is kept.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class NumbaOps(Ops):
         return y, NumbaAttentionSaved(q, given, largest, inverse)
 
     def attention_backward(self, dy: Array, saved: Saved) -> tuple[Array, Array, Array]:
-        """Return the gradients of `attention`; probabilities and dropout are made anew.
+        """Return the gradients of `attention`; probabilities and dropout are recomputed.
 
         Parameters
         ----------
@@ -575,7 +575,7 @@ class NumbaOps(Ops):
 
 
 def _fit(*arrays: Any) -> bool:
-    """Tell whether the loops take these: one precision, contiguous, writable, of NumPy."""
+    """Return whether the loops take these: one precision, contiguous, writable, of NumPy."""
     dtype = arrays[0].dtype
     if dtype not in PRECISIONS:
         return False
@@ -616,7 +616,7 @@ def _head_keys(
     site: int,
     real: Any,
 ) -> tuple[Array, Any, Any]:
-    """Return the same of dropout on the probabilities, with a key for each head of each query."""
+    """Return the same for dropout on the probabilities, with a key for each head of each query."""
     if drop is None or not drop.attention_rate:
         nothing = np.empty((0, 0, 2), np.uint32)
         return nothing, np.uint32(0), real(1)
@@ -626,13 +626,13 @@ def _head_keys(
 
 
 def _within(ids: Array, count: int) -> bool:
-    """Tell whether these are row numbers; NumPy gets what is not, for it has an error message of its own."""
+    """Return whether these are row numbers; NumPy handles anything else, and has its own error message."""
     ids = np.asarray(ids)
     return not ids.size or (0 <= ids.min() and ids.max() < count)
 
 
 def _cover(cu_seqlens: np.ndarray, T: int) -> bool:
-    """Tell whether these are borders of sequences that make up a batch of T rows."""
+    """Return whether these are borders of sequences that make up a batch of T rows."""
     lengths = np.diff(cu_seqlens)
     return len(lengths) > 0 and cu_seqlens[0] == 0 and cu_seqlens[-1] == T and lengths.min() > 0
 

@@ -210,7 +210,7 @@ def lay_out(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
 # x (n,D), rows of memory `pitch` numbers apart -> rows (up(D, 4), up(n, 16))
 @inline
 def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any) -> None:
-    """Lay one head of a sequence out, a row for each dimension, with zeros behind its tokens.
+    """Lay one head of a sequence out, a row for each dimension, with zeros after its tokens.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def lay_out_transposed(x: Any, pitch: int, n: int, D: int, scale: Any, rows: Any
 # rows (n,D) -> x (T,A,D), of one head from row `first` on
 @inline
 def lay_back(rows: Any, n: int, D: int, scale: Any, x: Any, first: int, head: int) -> None:
-    """Put what was computed of one head of a sequence where it belongs.
+    """Copy the result of one head of a sequence to its place.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def attention(
     """
     A, D = y.shape[1:]
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
-    one = scale / scale
+    unit = scale / scale
     queries, sources = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
     values = np.zeros((depth, width + LANES), q.dtype)
     scores, mixed = np.empty((QUERIES, width + LANES), q.dtype), np.empty((QUERIES, depth), q.dtype)
@@ -305,8 +305,8 @@ def attention(
         n = borders[task // A + 1] - first
         at = first * pitch + head * D
         lay_out(q[at:], pitch, n, D, scale, queries)
-        lay_out(k[at:], pitch, n, D, one, sources)
-        lay_out_transposed(v[at:], pitch, n, D, one, values)
+        lay_out(k[at:], pitch, n, D, unit, sources)
+        lay_out_transposed(v[at:], pitch, n, D, unit, values)
         for low in range(0, n, QUERIES):
             count = min(QUERIES, n - low)
             products(queries[low:], sources, scores, count, n, depth, False)
@@ -325,7 +325,7 @@ def attention(
                     drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
                 scores[i][seen : up(n, LANES)] = ZERO
             products(scores, values, mixed, count, D, up(n, LANES), False)
-            lay_back(mixed, count, D, one, y, first + low, head)
+            lay_back(mixed, count, D, unit, y, first + low, head)
 
 
 # By the formulas of core/ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries
@@ -370,7 +370,7 @@ def attention_backward(
     A, D = dy.shape[1:]
     dy_rows = dy.reshape(-1)
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
-    one = scale / scale
+    unit = scale / scale
     queries, sources = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
     values, d_out = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
     d_sources, d_values = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
@@ -387,15 +387,15 @@ def attention_backward(
         n = borders[task // A + 1] - first
         at, at_dy = first * pitch + head * D, (first * A + head) * D
         lay_out(q[at:], pitch, n, D, scale, queries)
-        lay_out(k[at:], pitch, n, D, one, sources)
-        lay_out(v[at:], pitch, n, D, one, values)
-        lay_out(dy_rows[at_dy:], A * D, n, D, one, d_out)
-        lay_out_transposed(k[at:], pitch, n, D, one, transposed_sources)
+        lay_out(k[at:], pitch, n, D, unit, sources)
+        lay_out(v[at:], pitch, n, D, unit, values)
+        lay_out(dy_rows[at_dy:], A * D, n, D, unit, d_out)
+        lay_out_transposed(k[at:], pitch, n, D, unit, transposed_sources)
         d_sources[: up(n, TILE)], d_values[: up(n, TILE)] = ZERO, ZERO
         for low in range(0, n, QUERIES):
             count = min(QUERIES, n - low)
             lay_out_transposed(q[at + low * pitch :], pitch, count, D, scale, transposed_queries)
-            lay_out_transposed(dy_rows[at_dy + low * A * D :], A * D, count, D, one, transposed_d_out)
+            lay_out_transposed(dy_rows[at_dy + low * A * D :], A * D, count, D, unit, transposed_d_out)
             transposed_p[: up(n, TILE), count : up(count, LANES)] = ZERO
             transposed_ds[: up(n, TILE), count : up(count, LANES)] = ZERO
             products(queries[low:], sources, scores, count, n, depth, False)
@@ -422,5 +422,5 @@ def attention_backward(
             products(transposed_ds, transposed_queries, d_sources, n, D, up(count, LANES), True)
             products(transposed_p, transposed_d_out, d_values, n, D, up(count, LANES), True)
             lay_back(mixed, count, D, scale, dq, first + low, head)
-        lay_back(d_sources, n, D, one, dk, first, head)
-        lay_back(d_values, n, D, one, dv, first, head)
+        lay_back(d_sources, n, D, unit, dk, first, head)
+        lay_back(d_values, n, D, unit, dv, first, head)

@@ -26,7 +26,7 @@ TWO = np.float32(2)
 
 
 class Precision(NamedTuple):
-    """What the arithmetic of one floating-point type is made of."""
+    """The constants of one floating-point type."""
 
     real: type
     integer: type  # of the same width
@@ -81,7 +81,7 @@ def by_precision(make: Callable[[Precision], Any]) -> Any:
     single, double = make(SINGLE), make(DOUBLE)
 
     def function(x: Any) -> Any:
-        """Stand for both where Python calls it, which nothing does."""
+        """Do nothing: compiled code calls one of the two precisions instead."""
 
     def choose(x: Any) -> Any:
         made = single if getattr(x, "dtype", x) == types.float32 else double

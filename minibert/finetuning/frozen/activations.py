@@ -1,4 +1,4 @@
-"""What a frozen BERT makes of words, computed once for all that is learnt from it (Table 7 of the paper).
+"""Compute a frozen BERT's vectors of words once, for all training on them (Table 7 of the paper).
 
 The vector of a word is that of its first piece, in the window in which the word is asked about.
 """
@@ -124,7 +124,7 @@ class WordVectors:
         Parameters
         ----------
         number : int
-            Of the sentence.
+            Number of the sentence.
         numbers : sequence of int
             N hidden states.
         mixed : bool
@@ -299,7 +299,7 @@ def activations(
 
 # -> (T,) bool
 def _seen(features: Sequence[Feature]) -> np.ndarray:
-    """Tell whether each word that is asked about has a piece."""
+    """Return whether each word that is asked about has a piece."""
     seen = [feature.rows != NO_PIECE for feature in features]
     return np.concatenate([np.empty(0, bool), *seen])
 
@@ -324,4 +324,4 @@ def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.nd
     except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
         raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
     other = f"{file} does not hold {dtype} {shape}"
-    raise InputError(f"{other}: it is damaged, or of other data or another model; remove {file.parent}.")
+    raise InputError(f"{other}: it is damaged, or from other data or another model; remove {file.parent}.")

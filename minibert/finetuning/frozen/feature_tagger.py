@@ -104,7 +104,7 @@ def load_tagger(folder: Path, config: BilstmConfig) -> BilstmParameters:
     for name, value in params.items():
         value[...] = tensors[name]
         if not np.isfinite(value).all():
-            raise InputError(f"{path}: {name} has numbers that are not finite; {TaggerFile.ADVICE}.")
+            raise InputError(f"{name} has numbers that are not finite; {TaggerFile.ADVICE}.", where=str(path))
     return params
 
 
@@ -122,7 +122,7 @@ def scores_of(
     ops : Ops
         The engine.
     params : BilstmParameters
-        Of the LSTMs.
+        Parameters of the LSTMs.
     vectors : WordVectors
         T words of S sentences.
     layers : Layers
@@ -164,7 +164,7 @@ def batch_scores(
     params : dict
         Its parameters, as a tree.
     batch : VectorBatch
-        Of sentences.
+        Batch of sentences.
 
     Returns
     -------
@@ -212,7 +212,7 @@ class FeatureTagger:
         Parameters
         ----------
         folder : str or Path
-            Of the run.
+            Folder of the run.
         engine : str, default "auto"
             What computes, as of `Bert.from_pretrained`.
         threads : int, optional
@@ -253,7 +253,7 @@ class FeatureTagger:
 
     @property
     def head(self) -> Head:
-        """Return what it answers, as the head of a fine-tuned model would."""
+        """Return the kind and number of its outputs, as a head of a fine-tuned model."""
         return Head("tag", len(self.labels))
 
     @property

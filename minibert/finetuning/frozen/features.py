@@ -1,4 +1,4 @@
-"""What a BERT makes of texts, as it is: vectors of tokens or of whole texts, from any layers.
+"""Compute a BERT's vectors of tokens or of whole texts, from any layers.
 
     texts -> pieces -> batches of neighbours in length -> hidden states -> pool -> vectors in order
 
@@ -65,7 +65,7 @@ class Extractor:
     Attributes
     ----------
     numbers : tuple of int
-        Of the hidden states.
+        Numbers of the hidden states.
     cut : int
         How many texts have lost their end so far.
 
@@ -97,7 +97,7 @@ class Extractor:
             known = ", ".join(POOLS)
             raise InputError(f"pool={self.pool!r} is unknown; choose one of {known}.", pool=self.pool)
         if self.pool == "pooled" and any("pooler" in name for name in self.model.missing):
-            why = "needs a pooler, which this model does not have; choose another pool."
+            why = "needs a pooler, which this model lacks; choose another pool."
             raise InputError(f"pool='pooled' {why}", pool=self.pool)
         if self.pool == "pooled" and self.numbers != (config.L,):
             given: dict[str, Any] = {"pool": self.pool, "layers": self.layers}
@@ -172,7 +172,7 @@ class Extractor:
         if pairs and len(pairs) < len(texts):
             raise InputError("Some texts are pairs and others are not; give a second one to all or none.")
         if any(len(pair) != 2 for pair in pairs):
-            raise InputError("A tuple does not hold two texts; give pairs.")
+            raise InputError("A tuple does not have two texts; give pairs.")
         if self._reading is not None and self._reading.prompt:
             texts = [with_prompt(self._reading.prompt, _as_text(text)) for text in texts]
             pairs = [text for text in texts if isinstance(text, tuple)]
@@ -258,7 +258,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
         borders = np.concatenate([[0], ends])
         write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
     if extractor.cut:
-        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces and lost their end.")
+        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces; their ends were cut.")
     return {
         "texts": len(lengths),
         "tokens": sum(lengths),
@@ -281,9 +281,11 @@ def check_format(out: Path) -> None:
         When its suffix is another one, or it is a folder.
     """
     if out.suffix not in FORMATS:
-        raise InputError(f"{out} is not a file of features; give it the suffix .npy or .jsonl.", out=str(out))
+        raise InputError(
+            f"'{out}' is not a file of features; give it the suffix .npy or .jsonl.", out=str(out)
+        )
     if out.is_dir():
-        raise InputError(f"{out} is a folder; name a file in it.", out=str(out))
+        raise InputError(f"'{out}' is a folder; name a file in it.", out=str(out))
 
 
 def borders_file(out: Path) -> Path:
@@ -324,7 +326,7 @@ def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: "np.dtype[Any]")
     file : binary file
         At its beginning.
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     dtype : dtype
         Likewise.
 

@@ -160,7 +160,7 @@ def _arrays(tensors: Any, read: Callable[[Storage], bytes]) -> Read:
 
 
 def _require_few_views(tensors: Collection[StoredTensor]) -> None:
-    """Refuse tensors that overlap much: a small file could stand for any number of large ones with it."""
+    """Refuse tensors that overlap much: with them a small file could ask for any amount of memory."""
     seen = sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in tensors)
     storages = {tensor.storage for tensor in tensors}
     stored = sum(storage.size for storage in storages)

@@ -28,7 +28,7 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (
 
 
 class Hostile(Exception):
-    """Say that a pickle asks for something that no tensor needs."""
+    """Report a pickle that asks for something that no tensor needs."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class Machine:
         return self._pop(1)[0]
 
     def _step(self, name: str, argument: Any) -> None:
-        """Follow one instruction of the pickle's little machine, whose only memory are a stack and a memo.
+        """Execute one instruction of the pickle's machine, whose only memory is a stack and a memo.
 
         Parameters
         ----------
         name : str
-            Of the instruction, as `pickletools` calls it. One that is not listed here ends in Hostile.
+            Name of the instruction, as `pickletools` calls it. One that is not listed here ends in Hostile.
         argument : object
             That of the instruction, if it has one.
         """
@@ -173,7 +173,7 @@ class Machine:
                 raise Hostile(f"has the instruction {name}")
 
     def _pop(self, count: int) -> list[Any]:
-        """Pop the uppermost objects, of those above the last mark."""
+        """Pop the uppermost objects above the last mark."""
         height = len(self._stack) - count
         floor = self._marks[-1] if self._marks else 0
         if height < floor:
@@ -189,7 +189,7 @@ class Machine:
         return items
 
     def _top(self, kind: type | None = None) -> Any:
-        """Return the uppermost object, left where it is; what is to be filled has to be of that kind."""
+        """Return the uppermost object without popping it, after checking its kind."""
         [target] = self._pop(1)
         if kind is not None and type(target) is not kind:
             raise Hostile(f"changes a {type(target).__name__} as if it were a {kind.__name__}")
@@ -212,7 +212,7 @@ class Machine:
 
 
 def _allowed(module: Any, name: Any) -> _Name:
-    """Return what stands for a name that tensors need; raise Hostile for any other."""
+    """Return the stand-in for a name that tensors need; raise Hostile for any other."""
     if type(module) is not str or type(name) is not str:
         raise Hostile("asks for something without a name")
     if (module, name) not in _ALLOWED:
@@ -221,7 +221,7 @@ def _allowed(module: Any, name: Any) -> _Name:
 
 
 def _rebuilt(name: Any, arguments: Any) -> Any:
-    """Return what stands for a call: what PyTorch would call is described instead, and nothing runs."""
+    """Return a description of a call instead of running what PyTorch would call."""
     if type(name) is not _Name or type(arguments) is not tuple:
         raise Hostile("calls something that is not a function for tensors")
     match name.kind, arguments:
@@ -237,7 +237,7 @@ def _rebuilt(name: Any, arguments: Any) -> Any:
 
 
 def _dictionary(items: list[Any]) -> dict[str, Any]:
-    """Return a dictionary of keys and values that stand in turn."""
+    """Return a dictionary of alternating keys and values."""
     keys = items[::2]
     values = items[1::2]
     if len(keys) != len(values) or not all(type(key) is str for key in keys):
@@ -255,7 +255,7 @@ def _sizes(values: Any) -> tuple[int, ...]:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> StoredTensor:
-    """Return a tensor whose elements all lie in its storage, and which has no more of them than that."""
+    """Return a tensor, after checking that its elements lie within its storage and are no more than that."""
     if type(storage) is not Storage:
         raise ValueError("a tensor has no storage")
     [offset] = _sizes((offset,))

@@ -26,7 +26,7 @@ _DTYPES = FLOATS | {3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10: "?", 17:
 
 
 class Entry(NamedTuple):
-    """Hold what the index says of a tensor."""
+    """Hold the index entry of a tensor."""
 
     dtype: int  # TensorFlow's number of the type
     shape: tuple[int, ...]
@@ -103,7 +103,7 @@ class Bundle:
             what = f"is of type {entry.dtype}, no plain number"
             if entry.is_sliced:
                 what = "is stored in slices"
-            raise InputError(f"{self.index}: {name} {what}; save the checkpoint anew without that.")
+            raise InputError(f"{name} {what}; save the checkpoint anew without that.", where=str(self.index))
         path = self._beside(f".data-{entry.file:05}-of-{self.files:05}")
         try:
             with open_file(path) as file:
@@ -117,7 +117,9 @@ class Bundle:
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}); check the file.") from error
         if masked(crc32c(data)) != entry.check:
-            raise InputError(f"{path}: {name} does not match its checksum; copy the checkpoint again.")
+            raise InputError(
+                f"{name} does not match its checksum; copy the checkpoint again.", where=str(path)
+            )
         values = np.frombuffer(data, _DTYPES[entry.dtype])
         if entry.dtype == _BFLOAT16:
             values = widened(values)
@@ -167,7 +169,7 @@ def _entry(message: bytes, files: int) -> Entry:
 
 
 def _require_apart(entries: dict[str, Entry]) -> None:
-    """Refuse tensors in the same bytes: a small file could stand for any number of large ones with them."""
+    """Refuse tensors that share bytes: with them a small file could ask for any amount of memory."""
     places = []
     for name, entry in entries.items():
         if entry.size:

@@ -72,7 +72,9 @@ def find_checkpoint(source: str | Path) -> Path | None:
         if match and Path(match[1]).name in names:
             names = [Path(match[1]).name]
     if len(names) > 1:
-        raise InputError(f"{source} has checkpoints {', '.join(names)}; name one, as in {source / names[0]}.")
+        raise InputError(
+            f"'{source}' has checkpoints {', '.join(names)}; name one, as in {source / names[0]}."
+        )
     return source / names[0] if names else None
 
 
@@ -127,7 +129,7 @@ def load_tf(
     """
     prefix = find_checkpoint(source)
     if prefix is None:
-        raise InputError(f"{source} has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
+        raise InputError(f"'{source}' has no index of a TensorFlow checkpoint; expected {CHECKPOINT}.index.")
     bundle = Bundle(prefix)
     _refuse_others(bundle)
     config_path = config_in(prefix.parent, is_tensorflow=True)
@@ -163,7 +165,7 @@ def load_tf(
 
 
 def _hugging_face_name(name: str) -> str | None:
-    """Translate a name; None for what is not a part of a model, such as the moments of an optimizer."""
+    """Translate a name; None for tensors that are not part of a model, such as an optimizer's moments."""
     if name in _OUTPUTS:
         return _OUTPUTS[name]
     if not re.fullmatch(r"(bert|cls|electra|lstm)/.*(kernel|bias|gamma|beta|_embeddings|w_in|w_state)", name):
@@ -175,7 +177,7 @@ def _hugging_face_name(name: str) -> str | None:
 
 
 def _refuse_others(bundle: Bundle) -> None:
-    """Say of a checkpoint that is no BERT of Google's what it is, if it is known."""
+    """Name the kind of a checkpoint that is not a BERT of Google's, if it is known."""
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in bundle.entries:
         what = "a checkpoint of Keras objects, whose names are not those of Google's BERT"
         advice = "give one of those, or the model in Hugging Face's format."
@@ -187,7 +189,7 @@ def _refuse_others(bundle: Bundle) -> None:
 
 
 class _Product:
-    """Stand for a matrix in two factors, which is multiplied when it is read as an array, not before."""
+    """Represent a matrix as two factors, which are multiplied only when it is read as an array."""
 
     def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
         self.first = first
@@ -200,11 +202,11 @@ class _Product:
 
 
 def _multiplied(bundle: Bundle) -> tuple[Array, str]:
-    """Multiply out a word embedding that is stored as two factors; say so in a sentence."""
+    """Multiply out a word embedding that is stored as two factors; return a sentence about it."""
     first = bundle.read(_WORD)
     second = bundle.read(_WORD_2)
     both = f"{_WORD} {first.shape} and {_WORD_2} {second.shape}"
     are_matrices = first.ndim == 2 and second.ndim == 2
     if not are_matrices or first.shape[1] != second.shape[0]:
-        raise InputError(f"{bundle.index}: {both} do not fit together; give the files of one model.")
+        raise InputError(f"{both} do not fit together; give the files of one model.", where=str(bundle.index))
     return _Product(first, second), f"{both} were multiplied out"

@@ -58,8 +58,8 @@ def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
     tags : sequence of str
         O, or a letter of the scheme with a hyphen and a type.
     scheme : Scheme, optional
-        Of the tags. By default they tell it themselves; a sentence has few of them: where the scheme is
-        known, give it.
+        Scheme of the tags. By default it is recognised from the tags; give it if it is known, since one
+        sentence has few of them.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def chunks(tags: Sequence[str], scheme: Scheme | None = None) -> list[Chunk]:
 def both_schemes(
     gold: Sentences,
     predicted: Sentences,
-    told: Callable[..., Scheme] = scheme_of,
+    detect: Callable[..., Scheme] = scheme_of,
 ) -> tuple[Scheme, Scheme]:
     """Return the schemes of gold and of predicted tags.
 
@@ -92,8 +92,8 @@ def both_schemes(
     ----------
     gold, predicted : sequence of sequences of str
         The tags of each sentence. Those of `TagsOfScheme` are of that.
-    told : callable, optional
-        Tells the scheme by the letters, perhaps with another one that comes first, as `scheme_of` does.
+    detect : callable, optional
+        Detects the scheme by the letters, perhaps with another one that is preferred, as `scheme_of` does.
 
     Returns
     -------
@@ -110,36 +110,36 @@ def both_schemes(
     """
     if isinstance(gold, TagsOfScheme) and isinstance(predicted, TagsOfScheme):
         return gold.scheme, predicted.scheme
-    gold_scheme = as_kept(told(gold), gold)
+    gold_scheme = as_kept(detect(gold), gold)
     if any(letter_of(tag) for tags in gold for tag in tags):
-        predicted_scheme = told(predicted, gold_scheme)
+        predicted_scheme = detect(predicted, gold_scheme)
         if predicted_scheme.name == gold_scheme.name:
             return gold_scheme, gold_scheme
         return gold_scheme, as_kept(predicted_scheme, predicted)
-    predicted_scheme = as_kept(told(predicted), predicted)
+    predicted_scheme = as_kept(detect(predicted), predicted)
     return predicted_scheme, predicted_scheme
 
 
 def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) -> None:
-    """Name tags that may be meant as those of entities, and count gold ones that lie in no whole entity."""
+    """Name tags that may be meant as those of entities, and count gold tags of no complete entity."""
     odd: set[str] = set()
     for sentences in (gold, predicted):
         odd.update(looks_odd({tag for tags in sentences for tag in tags}))
     if odd:
-        warn(f"{unknown_scheme(sorted(odd))}; they are outside. Change them where they mark entities.")
-    scheme = next(one for one in SCHEMES if one.name == gold_scheme.name)
+        warn(f"{unknown_scheme(sorted(odd))}; they count as outside. Rename them if they mark entities.")
+    scheme = next(known for known in SCHEMES if known.name == gold_scheme.name)
     if not scheme.is_strict:  # entities of IOB and IOE are whole, whatever stands beside them
         return
     total, broken, _ = kept(gold, scheme)
     if not broken:
         return
-    problem = f"{broken.total():,} of {total:,} gold tags of entities belong to no whole entity"
+    problem = f"{broken.total():,} of {total:,} gold tags of entities belong to no complete entity"
     if gold_scheme.is_strict:
-        warn(f"{problem} in {scheme.name}, so that they count for none. Mend them where they are errors.")
+        warn(f"{problem} in {scheme.name}, so that they do not count. Correct them if they are errors.")
         return
     counts = Counter(letter for tags in gold for tag in tags if (letter := letter_of(tag)))
     letters = ", ".join(f"{letter} ({count:,})" for letter, count in counts.most_common())
-    effect = "all are read as conlleval reads them. Mend those that are few"
+    effect = "all are read as conlleval reads them. Correct the rare ones"
     warn(f"{problem} in {scheme.name}, whose letters they have: {letters}; {effect}.")
 
 
@@ -155,15 +155,15 @@ def conlleval(
     gold, predicted : sequence of sequences of str
         The tags of each sentence; the two need not be of one scheme.
     scheme : str, optional
-        Of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be whole. By default
-        the tags of each side tell it, see `both_schemes`; a warning then counts gold ones that belong to no
-        whole entity, and names tags of no scheme.
+        Scheme of both, such as "BIOES" or "BILOU" (`schemes.NAMES`), in which entities have to be complete.
+        By default it is recognised from the tags of each side, see `both_schemes`; a warning then counts
+        gold tags that belong to no complete entity, and names tags of no scheme.
 
     Returns
     -------
     dict
         `accuracy` (of tags), `precision`, `recall`, `f1`, each 0 where it would be divided by nothing;
-        `words`; `gold`, `found`, `correct`: how many chunks there are, were found, were found rightly;
+        `words`; `gold`, `found`, `correct`: how many chunks are expected, predicted, and predicted correctly;
         `types`: the same of each type, but for `accuracy` and `words`.
 
     Raises
@@ -174,9 +174,9 @@ def conlleval(
     n_gold: Counter[str] = Counter()  # chunks by type
     n_found: Counter[str] = Counter()
     n_correct: Counter[str] = Counter()
-    for expected, found, correct in _compared(gold, predicted, scheme, warns=True):
+    for expected, predicted_chunks, correct in _compared(gold, predicted, scheme, warns=True):
         n_gold.update(chunk.kind for chunk in expected)
-        n_found.update(chunk.kind for chunk in found)
+        n_found.update(chunk.kind for chunk in predicted_chunks)
         n_correct.update(chunk.kind for chunk in correct)
     words = 0
     right = 0
@@ -194,8 +194,8 @@ def conlleval(
     }
 
 
-def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
-    precision = 100 * correct / found if found else 0.0
+def _rates(gold: int, predicted: int, correct: int) -> dict[str, Any]:
+    precision = 100 * correct / predicted if predicted else 0.0
     recall = 100 * correct / gold if gold else 0.0
     f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
     return {
@@ -203,7 +203,7 @@ def _rates(gold: int, found: int, correct: int) -> dict[str, Any]:
         "recall": recall,
         "f1": f1,
         "gold": gold,
-        "found": found,
+        "found": predicted,
         "correct": correct,
     }
 
@@ -222,16 +222,16 @@ def sentence_counts(
     gold, predicted : sequence of sequences of str
         The tags of each sentence, as of `conlleval`.
     scheme : str, optional
-        Of both, as of `conlleval`.
+        Scheme of both, as of `conlleval`.
 
     Returns
     -------
     numpy.ndarray
-        (S,3) int64: chunks that there are, were found, were found rightly; `f1_of` takes any rows of it.
+        (S,3) int64: chunks expected, predicted, and predicted correctly; `f1_of` takes any rows of it.
     """
     rows = []
-    for expected, found, correct in _compared(gold, predicted, scheme):
-        rows.append([len(expected), len(found), len(correct)])
+    for expected, predicted_chunks, correct in _compared(gold, predicted, scheme):
+        rows.append([len(expected), len(predicted_chunks), len(correct)])
     return np.array(rows, np.int64)
 
 
@@ -259,7 +259,7 @@ def report(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Of `conlleval`.
+        Metrics of `conlleval`.
 
     Returns
     -------
@@ -286,9 +286,9 @@ def _compared(
     scheme: str | None = None,
     warns: bool = False,
 ) -> Iterator[tuple[set[Chunk], ...]]:
-    """Return the chunks of each sentence that there are, were found, were found rightly."""
+    """Return the chunks of each sentence: expected, predicted, and predicted correctly."""
     if len(gold) != len(predicted):
-        advice = "give the same ones."
+        advice = "give the same sentences."
         raise InputError(f"There are {len(gold):,} gold and {len(predicted):,} predicted sentences; {advice}")
     for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(gold_tags) != len(predicted_tags):
@@ -305,7 +305,7 @@ def _compared(
 
     def compared(gold_tags: Sequence[str], predicted_tags: Sequence[str]) -> tuple[set[Chunk], ...]:
         expected = set(read_chunks(gold_tags, gold_scheme))
-        found = set(read_chunks(predicted_tags, predicted_scheme))
-        return expected, found, expected & found
+        predicted_chunks = set(read_chunks(predicted_tags, predicted_scheme))
+        return expected, predicted_chunks, expected & predicted_chunks
 
     return (compared(*tags) for tags in zip(gold, predicted, strict=True))

@@ -24,7 +24,7 @@ WILSON, BOOTSTRAP, ALIKE = "wilson", "bootstrap", "alike"  # how an interval was
 
 
 class Interval(NamedTuple):
-    """Where a metric would lie with other examples."""
+    """The interval of a metric over other samples of examples."""
 
     low: float
     high: float
@@ -243,7 +243,7 @@ def bootstrap(
     n : int
         How many examples there are.
     seed : int, default 0
-        Of the draws; the same seed draws the same examples.
+        Seed of the draws; the same seed draws the same examples.
     draws : int, default 1000
         How often all n are drawn. Draws for which the metric is not a number are left out.
     level : float, default 0.95
@@ -257,7 +257,7 @@ def bootstrap(
     Raises
     ------
     InputError
-        When there is no example, no draw, or `level` is no share.
+        When there is no example, no draw, or `level` is not a share.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def paired_bootstrap(
     n : int
         How many examples there are.
     seed : int, default 0
-        Of the draws.
+        Seed of the draws.
     draws : int, default 1000
         How often all n are drawn.
     level : float, default 0.95

@@ -1,11 +1,11 @@
 """Schemes of tagging: which letters stand before the type of an entity, and how entities are read from them.
 
-    IOB     IOB1 and IOB2 (BIO)       B begins, I goes on
-    IOE     IOE1 and IOE2             I goes on, E ends
-    BIOES   also IOBES                B begins, I goes on, E ends, S is an entity of one word
-    BILOU   also BILUO, spaCy's       B begins, I goes on, L ends, U is an entity of one word
-    BMEWO   LingPipe's                B begins, M goes on, E ends, W is an entity of one word
-    BMES                              B begins, M goes on, E ends, S is an entity of one word
+    IOB     IOB1 and IOB2 (BIO)       B begins, I continues
+    IOE     IOE1 and IOE2             I continues, E ends
+    BIOES   also IOBES                B begins, I continues, E ends, S is an entity of one word
+    BILOU   also BILUO, spaCy's       B begins, I continues, L ends, U is an entity of one word
+    BMEWO   LingPipe's                B begins, M continues, E ends, W is an entity of one word
+    BMES                              B begins, M continues, E ends, S is an entity of one word
 
 IOB and IOE are read as the script of the CoNLL shared tasks reads them, conlleval (Tjong Kim Sang and
 Veenstra, 1999), tags that contradict each other included. The others say where each entity ends: there an
@@ -29,7 +29,7 @@ _ODD = re.compile(r"(?si)[a-z][-_:/].+|.+[-_:/][biesulmw]")  # one that may have
 _ENDS = frozenset("EL")  # letters that end an entity in any scheme
 _SINGLES = frozenset("SUW")  # and those that are one of a word
 KEPT = 0.9  # share of the tags that lies in whole entities where a scheme is kept to
-_COMMON = 0.1  # share of the tags from which on they are no strays
+_COMMON = 0.1  # share of the tags from which on they are not strays
 _STRAYS = 10  # as many may be, in few tags
 
 
@@ -45,12 +45,12 @@ class Scheme(NamedTuple):
 
     @property
     def letters(self) -> frozenset[str]:
-        """All letters of the scheme, without O."""
+        """The letters of the scheme, without O."""
         return frozenset(self.by_role) - {""}
 
     @property
     def by_role(self) -> tuple[str, str, str, str]:
-        """The letters that begin an entity, go on, end it, and that of one of a word."""
+        """The letters that begin, continue and end an entity, and that of an entity of one word."""
         return self.begin, self.inside, self.end, self.single
 
     def tag_of_word(self, kind: str) -> str:
@@ -130,7 +130,7 @@ def letter_of(tag: str) -> str:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
@@ -149,12 +149,12 @@ def kind_of(tag: str) -> str:
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
     str
-        What stands behind the first hyphen, "" without one.
+        What stands after the first hyphen, "" without one.
     """
     return tag.partition("-")[2]
 
@@ -165,7 +165,7 @@ def scheme_of(sentences: Iterable[Sequence[str]], other: Scheme | None = None) -
     Parameters
     ----------
     sentences : iterable of sequences of str
-        Tags; a scheme is told by the letters of all of them together.
+        Tags; the scheme is recognised by the letters of all of them together.
     other : Scheme, optional
         One that counts where it has all their letters: that of the gold tags for predicted ones.
 
@@ -214,12 +214,12 @@ def unknown_scheme(tags: Sequence[str]) -> str:
 
 
 def is_typed(tag: str) -> bool:
-    """Tell whether a tag looks like one of an entity.
+    """Return whether a tag looks like one of an entity.
 
     Parameters
     ----------
     tag : str
-        Of a word.
+        Tag of a word.
 
     Returns
     -------
@@ -319,7 +319,7 @@ class Kept(NamedTuple):
 
 
 def kept(sentences: Iterable[Sequence[str]], scheme: Scheme) -> Kept:
-    """Count the tags of a scheme, and those of them that lie in no whole entity.
+    """Count the tags of a scheme, and those that belong to no complete entity.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def read_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
     Parameters
     ----------
     tags : sequence of str
-        Of the words.
+        Tags of the words.
     scheme : Scheme
         Entities have to be whole where it `is_strict`, else conlleval's rules hold.
 
@@ -393,23 +393,23 @@ def read_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
 
 
 def _whole_chunks(tags: Sequence[str], scheme: Scheme) -> list[Chunk]:
-    """Read a single word, or from a beginning over what goes on to an end, all of one type."""
-    found: list[Chunk] = []
+    """Read entities that are complete: a single word, or from a beginning to an end, all of one type."""
+    chunks: list[Chunk] = []
     start: int | None = None  # of the entity that has begun and not ended
     for place, tag in enumerate(tags):
         letter, kind = letter_of(tag), kind_of(tag)
         goes_on = start is not None and kind == kind_of(tags[start])
         if letter == scheme.single:
-            found.append(Chunk(kind, place, place + 1))
+            chunks.append(Chunk(kind, place, place + 1))
             start = None
         elif letter == scheme.begin:
             start = place
         elif letter == scheme.end and goes_on and start is not None:
-            found.append(Chunk(kind, start, place + 1))
+            chunks.append(Chunk(kind, start, place + 1))
             start = None
         elif letter != scheme.inside or not goes_on:
             start = None
-    return found
+    return chunks
 
 
 def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
@@ -417,17 +417,17 @@ def _conll_chunks(tags: Sequence[str]) -> list[Chunk]:
 
     The letters of other schemes that end an entity, or are one of a word, do so here.
     """
-    found: list[Chunk] = []
+    chunks: list[Chunk] = []
     start = 0
     for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         if not letter_of(before):
             start = place
         elif _is_border(before, tag) or kind_of(before) != kind_of(tag):
-            found.append(Chunk(kind_of(before), start, place))
+            chunks.append(Chunk(kind_of(before), start, place))
             start = place
-    return found
+    return chunks
 
 
 def _is_border(before: str, tag: str) -> bool:
-    """Tell whether the letters of two tags part them."""
+    """Return whether the letters of two tags part them."""
     return letter_of(tag) in {"", "B"} | _SINGLES or letter_of(before) in _ENDS | _SINGLES

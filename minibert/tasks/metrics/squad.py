@@ -94,13 +94,13 @@ def exact_and_f1(
     return int(normalized in candidates), f1
 
 
-def _overlap(gold: list[str], found: Counter[str], n_found: int, version: str) -> float:
-    if not gold or not found:
-        return float(version == V2 and not gold and not found)
-    shared = (Counter(gold) & found).total()
+def _overlap(gold: list[str], predicted: Counter[str], n_predicted: int, version: str) -> float:
+    if not gold or not predicted:
+        return float(version == V2 and not gold and not predicted)
+    shared = (Counter(gold) & predicted).total()
     if not shared:
         return 0.0
-    precision = shared / n_found
+    precision = shared / n_predicted
     recall = shared / len(gold)
     return 2 * precision * recall / (precision + recall)
 
@@ -132,7 +132,7 @@ def question_scores(
     ------
     InputError
         When there is no question, none has an answer or is said to have none, no prediction belongs to one of
-        them, a prediction is no text, or the version does not fit.
+        them, a prediction is not a text, or the version does not fit.
     """
     version = version_of(questions, version)
     if not questions:
@@ -170,7 +170,7 @@ def with_threshold(
     Parameters
     ----------
     scores : Scores
-        Of the predictions as they are, (n,).
+        Scores of the predictions as they are, (n,).
     questions : sequence of Question
         With gold answers, (n,).
     predictions : mapping of str to str
@@ -200,7 +200,7 @@ def with_threshold(
 
 
 def _number(id: str, value: Any) -> float:
-    """Return the null odds of a question; raise InputError where they are no number."""
+    """Return the null odds of a question; raise InputError where they are not numbers."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) <= LARGEST:
         advice = "give a number for every question that has a prediction."
@@ -241,7 +241,7 @@ def score(
     Raises
     ------
     InputError
-        When a prediction is no text, null odds are no number, none belongs to any question, or the version
+        When a prediction is not a text, null odds are not numbers or belong to no question, or the version
         does not fit.
     """
     version = version_of(questions, version)
@@ -346,7 +346,7 @@ def official_text(metrics: Mapping[str, Any]) -> str:
     Parameters
     ----------
     metrics : mapping
-        Of `score`.
+        Metrics of `score`.
 
     Returns
     -------

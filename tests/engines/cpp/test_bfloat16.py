@@ -264,7 +264,7 @@ def test_auto_takes_an_engine_that_can_and_says_so():
 @pytest.mark.parametrize("name", ["numpy", "numba"])
 def test_an_engine_that_cannot_is_refused_with_one_that_can(name):
     with pytest.raises(
-        InputError, match=rf"dtype='bfloat16' is not one that engine='{name}' computes in; cpp"
+        InputError, match=rf"engine='{name}' does not compute in dtype='bfloat16'; choose from cpp"
     ):
         engines.create(name, dtype="bfloat16")
 

@@ -21,6 +21,7 @@ def steps(*words, before=()):
     return tuple(done.stdout.split())
 
 
+@pytest.mark.thorough
 def test_steps_tell_instruction_sets_and_precisions_apart_and_repeat_themselves():
     best, *others = kernels.available()
     found = steps()

@@ -126,6 +126,7 @@ def rounding(dtype, causal, rate):
     return 2.0**-7  # bfloat16: two roundings to 8 bits on the way to each result
 
 
+@pytest.mark.representatives(kernel="plain", causal=False, rate=RATE)
 @pytest.mark.parametrize(("kernel", "causal", "rate"), seldom(EXACT, *EXACT[:4], ("pallas", True, RATE)))
 def test_kernel_equals_the_reference_and_pads_get_zeros(kernel, causal, rate):
     plan = KERNELS[kernel]._replace(causal=causal, rate=rate)
@@ -176,6 +177,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.representatives(kernel="plain", fault="ignores dropout")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_planted_fault_is_found(kernel, fault):
@@ -244,6 +246,7 @@ def test_fused_kernel_lowers_for_a_gpu(dtype, n, D, causal, rate):
     assert lowered_calls(Plan(causal, rate, "plain"), dtype, 8, 8) == []
 
 
+@pytest.mark.thorough
 def test_fused_kernel_lowers_on_a_mesh_of_devices():
     rows = jax.sharding.PartitionSpec("data")
 

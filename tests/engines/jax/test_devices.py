@@ -67,6 +67,7 @@ def test_a_device_tells_its_memory_where_it_counts_it(jax_devices, monkeypatch):
     assert jax_devices.memory() == {} and "memory unknown" in jax_devices.devices()["gpu 1"]
 
 
+@pytest.mark.thorough
 def test_every_product_of_the_measured_chain_is_computed(jax_devices):
     a, b = jax_devices._operands(32, "float32")
     expected = np.asarray(a, np.float64)
@@ -77,6 +78,7 @@ def test_every_product_of_the_measured_chain_is_computed(jax_devices):
     assert 0.1 < np.abs(found).mean() < 10  # neither grows nor dies away
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_rate_of_products_is_one_that_a_device_can_have(jax_devices, dtype):
     assert 1e-3 < jax_devices.matmul_rate(dtype, seconds=0.01, sides=(64, 128)) < 1e7  # GFLOP/s

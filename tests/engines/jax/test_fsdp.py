@@ -43,6 +43,7 @@ def test_a_buffer_is_spread_evenly_and_joined_again(parameters, layout):
     np.testing.assert_array_equal(layout.joined(rows), parameters.flat)
 
 
+@pytest.mark.thorough
 def test_every_device_brings_the_whole_model_together(parameters, layout):
     trees = on_devices(lambda row: whole(layout.tree(row)), layout.spread(parameters.flat))
     for entry in parameters.table:
@@ -50,6 +51,7 @@ def test_every_device_brings_the_whole_model_together(parameters, layout):
         np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape), entry.name)
 
 
+@pytest.mark.thorough
 def test_accumulators_have_the_shapes_of_the_model_and_nothing_in_them(parameters, layout):
     trees = on_devices(lambda row: whole(layout.tree(row, zeros=True)), layout.spread(parameters.flat))
     for entry in parameters.table:
@@ -69,6 +71,7 @@ def test_gradients_of_all_devices_are_summed_and_each_keeps_its_piece(parameters
     np.testing.assert_allclose(joined, gradients.sum(0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_weight_decay_finds_its_elements_on_every_device(parameters, layout):
     rows = np.asarray(on_devices(lambda _: layout.decaying(), np.zeros((DEVICES, 1))))
     expected = np.concatenate([np.full(entry.size, entry.decays) for entry in parameters.table])

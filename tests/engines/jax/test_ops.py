@@ -83,6 +83,7 @@ def double_precision():
 # Operations, blocks and losses.
 
 
+@pytest.mark.representatives(label=["layer_norm", "attention_block dropout", "head_loss classify"])
 @pytest.mark.parametrize("label", seldom(CASES, *OFTEN))
 def test_forward_and_backward_in_one_jit_equal_numpy_and_jax_s_own_derivative(label):
     by_hand, derived = errors(JaxOps("float64"), CASES[label])
@@ -99,6 +100,7 @@ def test_a_field_too_many_in_what_the_reference_keeps_misleads_no_backward(label
     assert by_hand <= EXACT
 
 
+@pytest.mark.thorough
 def test_the_factor_of_dropout_is_not_rounded_to_8_bits():
     jax.config.update("jax_enable_x64", False)
     ops, ones = JaxOps("bfloat16"), jnp.ones((64, 48), jnp.bfloat16)
@@ -290,6 +292,7 @@ NARROW = {
 }
 
 
+@pytest.mark.representatives(operation="layer_norm")
 @pytest.mark.parametrize("operation", NARROW)
 def test_an_operation_in_bfloat16_errs_at_most_twice_as_much_as_numpy_that_rounds(operation):
     jax.config.update("jax_enable_x64", False)
@@ -404,6 +407,7 @@ def test_wrong_backward_disagrees_with_numpy_and_with_a_right_derivative():
 # LSTMs over rows, with anything at the pads.
 
 
+@pytest.mark.representatives(reverse=True)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_lstm_over_rows_is_the_reference_s_and_pads_neither_give_nor_take(reverse):
     rng, inputs, width, columns = np.random.default_rng(0), 5, 4, 8
@@ -478,6 +482,7 @@ def batches(head=None, masked=4):
     return [random_task_batch(size, head, rng) for size in sizes]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("masked", [0, 1, 4])
 def test_what_rows_hold_comes_back_in_the_order_of_the_batch(masked):
     ops = JaxOps()
@@ -511,6 +516,7 @@ def test_what_rows_hold_comes_back_in_the_order_of_the_batch(masked):
     assert np.array_equal(ids, tagged.input_ids[tagged.label_rows])
 
 
+@pytest.mark.representatives(head=Head("choice", 1))
 @pytest.mark.parametrize(
     ("head", "fields"),
     seldom(
@@ -537,6 +543,7 @@ def test_outputs_of_every_head_are_numpy_s_whatever_the_size_of_the_batch(head, 
         assert max(map(distance, found, expected)) <= EXACT
 
 
+@pytest.mark.thorough
 def test_held_out_figures_are_numpy_s():
     config = config_of(UGLY, num_hidden_layers=1)
     params = random_parameters(config, np.random.default_rng(0)).tree

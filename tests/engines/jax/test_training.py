@@ -388,6 +388,7 @@ def test_windows_of_long_texts_are_learnt_from_the_same_with_numpy(tmp_path):
     assert logs[1] == pytest.approx(logs[0], rel=1e-5)
 
 
+@pytest.mark.representatives(dtype="float32")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_parameters_and_moments_go_in_and_out_bit_for_bit(dtype):
     rng = np.random.default_rng(0)
@@ -433,6 +434,7 @@ print("jax loaded:", "jax" in sys.modules)
 """
 
 
+@pytest.mark.thorough
 def test_who_trains_with_numpy_never_imports_jax(corpus, tmp_path):
     said = python(WITHOUT, corpus, tmp_path / "run", *SMALL.split())
     assert said.endswith("jax loaded: False\n")

@@ -71,6 +71,7 @@ def test_updates_of_any_tensors_are_the_reference_s(groups):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
 
 
+@pytest.mark.thorough
 def test_an_optimizer_compiled_updates_what_is_trained_of_a_bert_as_the_reference_does():
     rng, begin = np.random.default_rng(0), 2000
     parameters = random_parameters(config_of(SIZES["ugly"]), rng)
@@ -97,6 +98,7 @@ def whole_update(ops, optimizer, buffers, grads, number, rate):
     return tuple(ops.xp.concatenate([whole[: optimizer.begin], tail]) for whole, tail in pairs)
 
 
+@pytest.mark.representatives(size=1e30)
 @pytest.mark.parametrize("shape", [(2 * CHUNK + 5,), (3, 40), (5000, 3), (2, 3, CHUNK)])
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 def test_length_of_an_array_is_that_of_double_precision(size, shape):

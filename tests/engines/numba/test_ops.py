@@ -33,7 +33,10 @@ from minibert.engines.numba import (
 
 NUMPY, NUMBA = Ops(), engines.create("numba", threads=2)
 SIZE = SIZES["ugly"]
-every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+# Each is compiled for by itself, which takes most of the time.
+every_dtype = pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.thorough)]
+)
 every_form = pytest.mark.parametrize("form", ["erf", "tanh"])
 
 
@@ -63,6 +66,7 @@ def many_ranges(monkeypatch):
 # Arithmetic
 
 
+@pytest.mark.representatives(dtype="float32")
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 4e-6), ("float64", 4e-13)])
 def test_gelu_keeps_its_relative_precision_far_into_the_left_tail(dtype, bound):
     x = np.linspace(-6, 6, 2003).astype(dtype)
@@ -177,6 +181,7 @@ def test_attention_with_extreme_scores_picks_one_key(dtype):
     assert all(np.isfinite(one).all() for one in NUMBA.attention_backward(y, saved))
 
 
+@pytest.mark.thorough  # in float64
 def test_what_is_hidden_may_be_anything():
     q, k, v = draw(3, 12, 2, 4)
     expected, _ = NUMBA.attention(q, k, v, np.array([0, 12]), True)
@@ -294,6 +299,7 @@ def test_ranges_cover_every_row_once(many_ranges):
     assert [task for begin, end in numba_jit.cut_tasks(work) for task in range(begin, end)] == list(range(7))
 
 
+@pytest.mark.thorough
 def test_an_engine_is_used_by_two_python_threads_at_once(many_ranges):
     batch, config = random_batch(SIZE, SIZE.M, np.random.default_rng(0)), config_of(SIZE)
     params = random_parameters(config, np.random.default_rng(1)).tree

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from agreement import stored_tensors
 from hypothesis import given, settings, strategies as st
+from marks import examples
 from paths import GOLDEN
 
 from minibert import hub
@@ -427,7 +428,7 @@ def small(request, tmp_path_factory):
     return path
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(where=st.floats(0, 1, exclude_max=True), what=st.binary(max_size=9), cut=st.booleans())
 def test_damage_anywhere_raises_nothing_but_an_input_error(small, where, what, cut):
     sound = small.read_bytes()
@@ -441,7 +442,7 @@ def test_damage_anywhere_raises_nothing_but_an_input_error(small, where, what, c
         small.write_bytes(sound)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(data=st.data())
 def test_a_damaged_pickle_raises_nothing_but_what_is_told_as_an_input_error(data):
     content = bytearray(ended({"a": tensor(), "b": {"c": [1, 2.5, "e"]}}))
@@ -465,6 +466,7 @@ MUCH = {
 }
 
 
+@pytest.mark.representatives(case=["text", "nested"])
 @pytest.mark.parametrize("case", MUCH)
 def test_small_files_that_would_unfold_to_much_are_refused_in_little_memory(case, tmp_path):
     path = archive(tmp_path / "x.bin", MUCH[case])

@@ -11,6 +11,7 @@ from agreement import stored_tensors
 from bundle_writer import Value, field
 from google_folder import google_name, google_tensors
 from hypothesis import given, settings, strategies as st
+from marks import examples
 from paths import GOLDEN
 
 from minibert import hub
@@ -388,7 +389,7 @@ def damaged(tmp_path_factory):
     return write_checkpoint(tmp_path_factory.mktemp("damaged"), per_block=9)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(where=st.floats(0, 1, exclude_max=True), what=st.binary(max_size=9), cut=st.booleans())
 def test_damage_to_the_index_raises_nothing_but_an_input_error(damaged, where, what, cut):
     path = damaged / "bert_model.ckpt.index"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bundle_writer import block, table
 from hypothesis import given, settings, strategies as st
+from marks import examples
 
 from minibert.hub.tensorflow import checksums, sstable
 
@@ -84,7 +85,7 @@ def test_tables_with_impossible_keys_are_refused(entries):
 # What is refused
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_damage_behind_right_check_sums_raises_nothing_but_a_value_error(data):
     entries = [(b"", bundle_writer.header()), *((b"x%d" % number, bytes(number)) for number in range(20))]

@@ -155,7 +155,7 @@ def test_a_stray_tag_changes_no_scheme(strays, side):
     told = [str(one.message) for one in caught]
     assert len(told) == (side != "predicted")
     n_broken = 250 + n - strays.count("S-PER") - strays.count("U-PER")
-    of_tags = f"{n_broken} of {250 + n} gold tags of entities belong to no whole entity"
+    of_tags = f"{n_broken} of {250 + n} gold tags of entities belong to no complete entity"
     assert not told or (told[0].startswith(of_tags) and f"{strays[0][0]} (1)" in told[0])
 
 
@@ -185,7 +185,7 @@ def test_beginnings_and_ends_without_single_words_are_read_as_conlleval_does():
 def test_tags_that_are_none_of_entities_are_named(tags):
     outside = ["O"] * len(tags)
     for gold, predicted in ((tags, tags), (tags, outside), (outside, tags)):
-        with pytest.warns(UserWarning, match=f"^The tags {tags[0]}.* follow no scheme .* are outside"):
+        with pytest.warns(UserWarning, match=f"^The tags {tags[0]}.* follow no scheme .* count as outside"):
             assert conlleval([gold], [predicted])["gold"] == 0
 
 
@@ -401,8 +401,8 @@ def test_score_of_two_files_reads_bioes(tmp_path, capsys):
     [
         ("", "has no line with tags"),
         ("-X- O O\n\n", "has no line with tags"),
-        ("a O O\nb O\n", "line 2 has 2 columns and not 3"),
-        ("a\n", "line 1 has 1 column and not 2"),
+        ("a O O\nb O\n", "line 2: 2 columns, not 3"),
+        ("a\n", "line 1: 1 column, not 2"),
     ],
 )
 def test_score_refuses_a_broken_file_of_tags(tmp_path, capsys, text, message):

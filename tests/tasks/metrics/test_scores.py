@@ -198,6 +198,7 @@ def test_interval_of_a_mean_is_that_of_the_normal_distribution():
     assert high == pytest.approx(values.mean() + 1.96 * spread, abs=0.2 * spread)
 
 
+@pytest.mark.thorough
 def test_ninety_five_percent_intervals_hold_the_truth_about_so_often():
     held = 0
     for trial in range(200):
@@ -354,7 +355,7 @@ def test_score_cola_prints_matthews(tmp_path, capsys):
     [
         ([("id", "label"), ("0", "1")], "begins with id, label; the columns index and prediction"),
         ([], "begins with nothing"),
-        ([("index", "prediction"), ("0", "1", "1")], "line 2 has 3 columns"),
+        ([("index", "prediction"), ("0", "1", "1")], "line 2: 3 columns"),
         ([("index", "prediction"), ("0", "1"), ("0", "1")], "line 3: the index '0' has a prediction"),
         (
             [("index", "prediction"), ("0", "yes")],

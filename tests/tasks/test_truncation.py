@@ -13,8 +13,8 @@ from minibert.data.choice import ChoiceExample
 from minibert.data.squad import Question
 from minibert.finetuning.run import classify, evaluate, finetune, predict
 from minibert.tasks import registry
-from minibert.tasks.cuts import Cuts, warn_of_cuts, with_marks
 from minibert.tasks.task import Mistake
+from minibert.tasks.truncation import Truncation, warn_of_truncation, with_marks
 from minibert.tokenizer import Tokenizer
 
 LENGTH = 8
@@ -93,6 +93,7 @@ def test_mistakes_show_where_the_model_stopped_reading(long_run):
         assert mistake["text"] in page
 
 
+@pytest.mark.thorough
 def test_where_nothing_is_cut_nothing_is_told(run, sst2):
     assert "truncated" not in report_in(run)
     with warnings.catch_warnings():
@@ -185,9 +186,9 @@ def test_a_task_that_reads_windows_marks_nothing(task, tokenizer):
 def test_windows_over_a_paragraph_cut_nothing(tokenizer):
     asked = [Question("1", "the film", words(50), (), None)]
     windows = registry.create("squad1").features(asked, tokenizer, (), LENGTH, training=False)
-    cuts = Cuts(LENGTH)
+    cuts = Truncation(LENGTH)
     cuts.add(windows)
-    assert len(windows) > 1 and warn_of_cuts({"dev": cuts}, 24) == {}
+    assert len(windows) > 1 and warn_of_truncation({"dev": cuts}, 24) == {}
 
 
 def test_a_mark_stands_behind_the_last_character_that_was_read(tokenizer):

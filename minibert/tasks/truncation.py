@@ -1,4 +1,4 @@
-"""Texts longer than a model reads: how many are cut, how much of them is not read, and where they are cut."""
+"""Warn of texts longer than a model reads: how many are cut, how much of them, and where."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from minibert.tasks.windows import Windows
 MARK = " [the model reads no further: {:,} more tokens] "
 
 
-class Cuts:
+class Truncation:
     """Counts what is cut of examples that are read in one sequence each, or in one for every choice.
 
     Parameters
@@ -61,7 +61,7 @@ class Cuts:
 
     @property
     def counts(self) -> np.ndarray:
-        """What was counted of each example, (n,3) int64.
+        """The counts of each example, (n,3) int64.
 
         The columns are the tokens that are read, those that are cut, and the length of the example's longest
         sequence if nothing were cut; of texts in windows, how many windows there then were.
@@ -69,7 +69,7 @@ class Cuts:
         return np.concatenate(self._parts)
 
     def summary(self) -> dict[str, int]:
-        """Return what was counted, for JSON: `examples`, `cut` (of them), `tokens`, `tokens_cut`."""
+        """Return the counts, for JSON: `examples`, `cut` (of them), `tokens`, `tokens_cut`."""
         read, cut, _ = self.counts.T
         return {
             "examples": len(cut),
@@ -79,15 +79,15 @@ class Cuts:
         }
 
 
-def warn_of_cuts(parts: Mapping[str, Cuts], positions: int) -> dict[str, Any]:
+def warn_of_truncation(parts: Mapping[str, Truncation], positions: int) -> dict[str, Any]:
     """Warn of what was cut, and name lengths that cut less.
 
     Parameters
     ----------
-    parts : mapping of str to Cuts
+    parts : mapping of str to Truncation
         By split, "" for texts of none; at least one, and all of equal `max_length` and `long`.
     positions : int
-        Of the model: no longer sequence is offered.
+        Positions of the model: no longer sequence is offered.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Files of one's own, in place of a task's official ones: which of a folder is meant, and how it is read."""
+"""Custom files in place of a task's official ones: which file of a folder to read, and how."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -50,11 +50,11 @@ def check_columns(task: str, columns: Iterable[str], known: Sequence[str]) -> No
         When one is not known; all of these are listed.
     """
     if unknown := [column for column in columns if column not in known]:
-        problem = f"columns={unknown!r} is not known to {task}"
+        problem = f"{unknown[0]!r} in `columns` is not a column of {task}"
         raise InputError(f"{problem}; choose from {', '.join(known)}.", columns=unknown)
 
 
-def read_own(
+def read_custom(
     read: Callable[..., Any], path: Path, split: str, columns: dict[str, Any], unlabelled: dict[str, Any]
 ) -> Any:
     """Read the table of a split; that of "test" may lack its labels.
@@ -92,7 +92,7 @@ def read_own(
         return read(path, **columns | unlabelled | {"header": error.header})
 
 
-def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
+def custom_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     """Find the table of one split in a folder of custom ones; a file is taken as it is.
 
     Parameters
@@ -120,7 +120,7 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     if data.is_file():
         return data
     if not data.is_dir():
-        raise InputError(f"There is no file or folder {data}; name the one with your tables.")
+        raise InputError(f"There is no file or folder '{data}'; name the one with your tables.")
     known = [split + ending for ending in ENDINGS]
     known += other
     paths = [path for name in known for path in matching(data, name)]
@@ -129,9 +129,9 @@ def own_file(data: Path, split: str, other: Sequence[str] = ()) -> Path:
     expected = f"one file of the split {split!r}: {', '.join(known[:-1])} or {known[-1]}."
     if paths:
         names = " and ".join(path.name for path in paths)
-        raise InputError(f"{data} has {names}; there should be {expected}")
+        raise InputError(f"'{data}' has {names}; there should be {expected}")
     content = f"has no {split}.csv"
     others = [path.name for path in sorted(data.glob(f"{split}.*")) if path.is_file()]
     if others:
         content += f" but {' and '.join(others)}"
-    raise MissingFile(f"{data} {content}; there should be {expected}")
+    raise MissingFile(f"'{data}' {content}; there should be {expected}")

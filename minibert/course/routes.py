@@ -1,0 +1,615 @@
+"""How exercises of chapters 05, 06 and 10 are judged that the gradient check does not know.
+
+A step of a backward pass is judged by the complex step of its forward, anything else by a second route or a
+law. They stand here and not in the notebooks: a route is nearly always half of the answer.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from minibert.core.batch import Batch, Sequence
+from minibert.core.config import BertConfig
+from minibert.core.ops.erf import erfc
+from minibert.core.optim import AdamW
+from minibert.core.params import Parameters
+from minibert.core.step import HostSteps, MaskedAndNext
+from minibert.course.judging import Route
+from minibert.model.ops import Ops
+
+STEP = 1e-30  # of the complex step
+TILT = 1e-7  # a step that is large enough to see in print, and its square is 1e-14
+CUBIC = 0.044715  # of the tanh form of GELU
+LENGTH = 8  # most tokens of a sequence in the small problem of a training step
+Arrays = tuple[Any, ...]
+
+
+# Derivatives --------------------------------------------------------------------------------------
+
+
+def jacobian(function: Callable[[Any], Any], x: Any) -> Any:
+    """Measure every derivative of every output: one complex step for each input.
+
+    Parameters
+    ----------
+    function : function
+        Of an array like x; it computes with complex numbers as well.
+    x : array
+        Where it is differentiated.
+
+    Returns
+    -------
+    (outputs, inputs) float64
+    """
+    columns = []
+    for one in np.eye(x.size):
+        moved = function(x + STEP * 1j * one.reshape(x.shape))
+        columns.append(np.imag(moved).ravel() / STEP)
+    return np.array(columns).T
+
+
+def _gradient(scalar: Callable[[Any], Any], x: Any) -> Any:
+    """Measure the gradient of a scalar at x, an array like x."""
+    return jacobian(lambda one: np.asarray(scalar(one)), x).reshape(x.shape)
+
+
+def _derivative(function: Callable[[Any], Any], x: Any) -> Any:
+    """Differentiate a function that acts on each number alone."""
+    return np.imag(function(x + STEP * 1j)) / STEP
+
+
+# Chapter 05: the complex step ---------------------------------------------------------------------
+
+
+def _growth(a: Any, constant: float, x: Any) -> Any:
+    return np.exp(a * x).sum() + constant
+
+
+def _draw_growth(rng: np.random.Generator) -> Arrays:
+    """Draw a function with a large constant, which costs digits whoever subtracts two of its values."""
+    shape = tuple(rng.integers(1, 5, size=rng.integers(1, 3)))
+    a, v = rng.uniform(0.5, 2, size=(2, *shape))
+    return partial(_growth, a, 10 ** rng.uniform(7, 9)), rng.standard_normal(shape), v
+
+
+def _slope_of_growth(f: Any, x: Any, v: Any) -> float:
+    a = f.args[0]
+    return float((a * np.exp(a * x) * v).sum())
+
+
+def _draw_moved(rng: np.random.Generator) -> Arrays:
+    x, v = rng.standard_normal((2, rng.integers(1, 9))) * rng.uniform(0.5, 3)
+    x[rng.random(len(x)) < 0.2] += 2.0
+    return (x + 1j * TILT * v,)
+
+
+def _draw_with_zero(rng: np.random.Generator) -> Arrays:
+    (moved,) = _draw_moved(rng)
+    return (np.concatenate([moved, 1j * TILT * np.ones(1)]),)
+
+
+def _value_and_slope(value: Callable[[Any], Any], derivative: Callable[[Any, Any], Any]) -> Any:
+    """Make a law: the real part is value(x), and the imaginary part carries derivative(x, v)."""
+
+    def law(answer: Any, moved: Any) -> str | None:
+        x, v = moved.real, moved.imag / TILT
+        if np.shape(answer) != np.shape(value(x)):
+            return f"the answer has the shape {np.shape(answer)}; expected {np.shape(value(x))}."
+        if not np.allclose(np.real(answer), value(x), rtol=1e-11, atol=1e-12):
+            return "for real numbers it is not the same function as NumPy's."
+        scale = 1 + np.linalg.norm(v) * (1 + np.linalg.norm(x))
+        if not np.all(abs(np.imag(answer) / TILT - derivative(x, v)) <= 1e-8 * scale):
+            return "the values are right, and the derivative in the imaginary part is lost or wrong."
+        return None
+
+    return law
+
+
+COMPLEX_STEP = {
+    "complex_derivative": Route(_draw_growth, same_as=_slope_of_growth),
+    "variance": Route(
+        _draw_moved, law=_value_and_slope(np.var, lambda x, v: 2 * np.mean((x - x.mean()) * v)), times=8
+    ),
+    "length": Route(
+        _draw_moved, law=_value_and_slope(np.linalg.norm, lambda x, v: x @ v / np.linalg.norm(x)), times=8
+    ),
+    "hinge": Route(
+        _draw_with_zero, law=_value_and_slope(lambda x: np.maximum(x, 0), lambda x, v: (x > 0) * v), times=8
+    ),
+}
+
+
+# Chapter 05: the linear layer, entry by entry -----------------------------------------------------
+
+
+def _sizes(rng: np.random.Generator, count: int) -> list[int]:
+    """Draw sizes of which no two agree."""
+    return [int(one) for one in rng.permutation(np.arange(2, 8))[:count]]
+
+
+def _draw_one_of_x(rng: np.random.Generator) -> Arrays:
+    T, K, N = _sizes(rng, 3)
+    dy, weight = rng.standard_normal((T, N)), rng.standard_normal((K, N))
+    return dy, weight, int(rng.integers(T)), int(rng.integers(K))
+
+
+def _one_of_x(dy: Any, weight: Any, t: int, k: int) -> float:
+    moved = np.zeros((len(dy), len(weight)), complex)
+    moved[t, k] = STEP * 1j
+    return float((dy * (moved @ weight)).sum().imag / STEP)
+
+
+def _draw_one_of_weight(rng: np.random.Generator) -> Arrays:
+    T, K, N = _sizes(rng, 3)
+    dy, x = rng.standard_normal((T, N)), rng.standard_normal((T, K))
+    return dy, x, int(rng.integers(K)), int(rng.integers(N))
+
+
+def _one_of_weight(dy: Any, x: Any, k: int, n: int) -> float:
+    moved = np.zeros((x.shape[1], dy.shape[1]), complex)
+    moved[k, n] = STEP * 1j
+    return float((dy * (x @ moved)).sum().imag / STEP)
+
+
+def _draw_one_of_bias(rng: np.random.Generator) -> Arrays:
+    T, N = _sizes(rng, 2)
+    return rng.standard_normal((T, N)), int(rng.integers(N))
+
+
+def _one_of_bias(dy: Any, n: int) -> float:
+    moved = np.zeros(dy.shape[1], complex)
+    moved[n] = STEP * 1j
+    return float((dy * (np.zeros(dy.shape) + moved)).sum().imag / STEP)
+
+
+LINEAR = {
+    "one_of_x": Route(_draw_one_of_x, same_as=_one_of_x),
+    "one_of_weight": Route(_draw_one_of_weight, same_as=_one_of_weight),
+    "one_of_bias": Route(_draw_one_of_bias, same_as=_one_of_bias),
+}
+
+
+# Chapter 05: softmax and cross-entropy, and the curves --------------------------------------------
+
+
+def _draw_row(rng: np.random.Generator) -> tuple[Any, Any, float]:
+    """Draw probabilities, what they are exponentials of, and their sum."""
+    e = np.exp(rng.standard_normal(int(rng.integers(3, 9))))
+    return e / e.sum(), e, float(e.sum())
+
+
+def _draw_log(rng: np.random.Generator) -> Arrays:
+    p, _, _ = _draw_row(rng)
+    return float(rng.uniform(0.2, 3)), p, int(rng.integers(len(p)))
+
+
+def _draw_total(rng: np.random.Generator) -> Arrays:
+    _, e, total = _draw_row(rng)
+    return rng.standard_normal(len(e)), e, total
+
+
+def _draw_quotient(rng: np.random.Generator) -> Arrays:
+    _, e, total = _draw_row(rng)
+    return rng.standard_normal(len(e)), total, float(rng.standard_normal())
+
+
+def _through_quotient(dp: Any, total: float, d_total: float) -> Any:
+    """Let e be the argument of both of its uses."""
+    return _gradient(lambda e: (dp * e / total).sum() + d_total * e.sum(), np.zeros(len(dp)))
+
+
+def _draw_exp(rng: np.random.Generator) -> Arrays:
+    _, e, _ = _draw_row(rng)
+    return rng.standard_normal(len(e)), e
+
+
+def _draw_numbers(rng: np.random.Generator) -> Arrays:
+    return (rng.uniform(-3, 3, size=int(rng.integers(3, 9))),)
+
+
+def _draw_tanh(rng: np.random.Generator) -> Arrays:
+    (x,) = _draw_numbers(rng)
+    return (np.tanh(x),)
+
+
+def _normal(x: Any) -> Any:
+    return 0.5 * erfc(np, -x * math.sqrt(0.5))
+
+
+def _inner(x: Any) -> Any:
+    return math.sqrt(2 / math.pi) * (x + CUBIC * x * x * x)
+
+
+def _draw_c(rng: np.random.Generator) -> Arrays:
+    (u,) = _draw_numbers(rng)
+    return 0.5 + 0.5 * np.tanh(u), rng.uniform(0.3, 2, size=len(u))
+
+
+def _slope_of_c(c: Any, du: Any) -> Any:
+    return _derivative(lambda u: 0.5 + 0.5 * np.tanh(u), np.arctanh(2 * c - 1)) * du
+
+
+ROWS = {
+    "through_log": Route(
+        _draw_log, gradient_of=lambda d_loss, p, label: -d_loss * np.log(p[label]), wrt=(1,), times=8
+    ),
+    "through_total": Route(
+        _draw_total, same_as=lambda dp, e, total: float(_derivative(lambda s: (dp * e / s).sum(), total))
+    ),
+    "through_quotient": Route(_draw_quotient, same_as=_through_quotient),
+    "through_exp": Route(
+        _draw_exp, same_as=lambda de, e: _gradient(lambda z: (de * np.exp(z)).sum(), np.log(e))
+    ),
+    "slope_of_tanh": Route(_draw_tanh, same_as=lambda y: _derivative(np.tanh, np.arctanh(y))),
+    "slope_of_normal": Route(_draw_numbers, same_as=lambda x: _derivative(_normal, x)),
+    "slope_of_u": Route(_draw_numbers, same_as=lambda x: _derivative(_inner, x)),
+    "slope_of_c": Route(_draw_c, same_as=_slope_of_c),
+}
+
+
+# Chapter 05: the judge ----------------------------------------------------------------------------
+
+
+def _layer_loss(u: Any, scale: float, x: Any, weight: Any, bias: Any, unused: Any) -> Any:
+    """Compute a loss with a constant whose rounding a difference would see."""
+    y = np.tanh(x @ weight + bias)
+    return scale * ((u * y * y).sum() + 1e10) + 0 * unused.sum()
+
+
+def _elementwise(f: Any, arguments: Arrays) -> Iterator[Any]:
+    """Measure every entry of every gradient, one at a time."""
+    for place, x in enumerate(arguments):
+        before, after = arguments[:place], arguments[place + 1 :]
+
+        def alone(one: Any, before: Arrays = before, after: Arrays = after) -> Any:
+            return f(*before, one, *after)
+
+        yield _gradient(alone, x)
+
+
+def _draw_suspects(rng: np.random.Generator) -> Arrays:
+    T, K, N = rng.permutation(np.arange(2, 7))[:3]
+    arguments = tuple(rng.standard_normal(shape) for shape in ((T, K), (K, N), (N,), (int(K) + 1,)))
+    f = partial(_layer_loss, rng.standard_normal((T, N)), 10.0 ** rng.integers(-6, 7))
+    gradients = [np.array(one) for one in _elementwise(f, arguments)]
+    for place in np.flatnonzero(rng.random(3) < 0.5):
+        one = gradients[place]
+        kind, size = rng.integers(4), abs(one).max()
+        at = tuple(rng.integers(n) for n in one.shape)
+        if kind == 0:
+            one[at] += rng.choice([1e-5 * size, np.nan])  # a single entry
+        elif kind == 1:
+            one *= -1
+        elif kind == 2 and one.ndim == 2:
+            gradients[place] = one.T
+        else:  # an error that sums to zero
+            one.flat[0] += 1e-3 * size
+            one.flat[-1] -= 1e-3 * size
+    return f, arguments, tuple(gradients), np.random.default_rng(rng.integers(2**32))
+
+
+def _by_entries(f: Any, arguments: Arrays, gradients: Arrays, rng: Any) -> list[int]:
+    wrong = []
+    for place, (exact, one) in enumerate(zip(_elementwise(f, arguments), gradients, strict=True)):
+        if exact.shape != one.shape or not abs(exact - one).max() <= 1e-9 * abs(exact).max():
+            wrong.append(place)
+    return wrong
+
+
+JUDGE = {"wrong_gradients": Route(_draw_suspects, same_as=_by_entries, times=40)}
+
+
+# Chapter 06: rows, and LayerNorm step by step -----------------------------------------------------
+
+
+def _draw_taken(rng: np.random.Generator) -> Arrays:
+    M, H = _sizes(rng, 2)
+    rows = rng.integers(4, size=M)
+    t = int(rng.choice(rows)) if rng.random() < 0.8 else 4  # which no row is a copy of
+    return rng.standard_normal((M, H)), rows, t
+
+
+def _gradient_of_row(dy: Any, rows: Any, t: int) -> Any:
+    x = np.zeros((5, dy.shape[1]))
+    return _gradient(lambda x: (dy * x[rows]).sum(), x)[t]
+
+
+def _complex(rng: np.random.Generator, *shape: int) -> Any:
+    """Draw complex numbers: a function of these has no derivative to hide."""
+    return rng.uniform(-1, 2, shape) + 1j * rng.uniform(-0.6, 0.6, shape)
+
+
+def _draw_complex_row(rng: np.random.Generator) -> Arrays:
+    return (_complex(rng, int(rng.integers(3, 9))),)
+
+
+def _draw_variance(rng: np.random.Generator) -> Arrays:
+    return complex(rng.uniform(0.5, 3), rng.uniform(-0.4, 0.4)), float(rng.uniform(0.1, 0.6))
+
+
+def _draw_scaled(rng: np.random.Generator) -> Arrays:
+    H = int(rng.integers(3, 9))
+    gamma, beta = rng.uniform(-1, 2, (2, H))
+    return _complex(rng, H), complex(rng.uniform(0.3, 2), 0.2), gamma, beta
+
+
+def _draw_below_scale(rng: np.random.Generator) -> Arrays:
+    T, H = _sizes(rng, 2)
+    return rng.standard_normal((T, H)), rng.uniform(-1, 2, H)
+
+
+def _draw_two_alike(rng: np.random.Generator) -> Arrays:
+    T, H = _sizes(rng, 2)
+    dy, n = rng.standard_normal((2, T, H))
+    return dy, n
+
+
+def _draw_rows(rng: np.random.Generator) -> Arrays:
+    T, H = _sizes(rng, 2)
+    return (rng.standard_normal((T, H)),)
+
+
+def _of_gamma(dy: Any, n: Any) -> Any:
+    return _gradient(lambda gamma: (dy * (gamma * n)).sum(), np.zeros(dy.shape[1]))
+
+
+def _of_beta(dy: Any) -> Any:
+    return _gradient(lambda beta: (dy * (beta + np.zeros(dy.shape))).sum(), np.zeros(dy.shape[1]))
+
+
+def _draw_rstd(rng: np.random.Generator) -> Arrays:
+    dn, c = rng.standard_normal((2, int(rng.integers(3, 9))))
+    return dn, c
+
+
+def _draw_two_numbers(rng: np.random.Generator) -> Arrays:
+    return float(rng.standard_normal()), float(rng.uniform(0.3, 2.5))
+
+
+def _of_variance(d_rstd: float, rstd: float) -> float:
+    """Let what is under the root be the argument: the variance and eps together."""
+    return float(_derivative(lambda inside: d_rstd * inside**-0.5, rstd**-2.0))
+
+
+def _draw_centred(rng: np.random.Generator) -> Arrays:
+    dn, c = rng.standard_normal((2, int(rng.integers(3, 9))))
+    return dn, c, float(rng.uniform(0.3, 2)), float(rng.standard_normal())
+
+
+def _draw_dc(rng: np.random.Generator) -> Arrays:
+    return (rng.standard_normal(int(rng.integers(3, 9))),)
+
+
+NORMS = {
+    "gradient_of_row": Route(_draw_taken, same_as=_gradient_of_row, times=10),
+    "centre": Route(_draw_complex_row, same_as=lambda x: x - np.ones(len(x)) @ x / len(x)),
+    "variance_of": Route(_draw_complex_row, same_as=lambda c: np.dot(c, c) / len(c)),
+    "one_over_spread": Route(_draw_variance, same_as=lambda variance, eps: (variance + eps) ** -0.5),
+    "scaled": Route(_draw_scaled, same_as=lambda c, rstd, gamma, beta: np.diag(gamma) @ c * rstd + beta),
+    "d_normalised": Route(
+        _draw_below_scale, same_as=lambda dy, gamma: np.stack([np.diag(gamma) @ row for row in dy])
+    ),
+    "d_gamma": Route(_draw_two_alike, same_as=_of_gamma),
+    "d_beta": Route(_draw_rows, same_as=_of_beta),
+    "d_rstd": Route(
+        _draw_rstd, same_as=lambda dn, c: float(_derivative(lambda rstd: (dn * c * rstd).sum(), 1.0))
+    ),
+    "d_variance": Route(_draw_two_numbers, same_as=_of_variance),
+    "d_centred": Route(
+        _draw_centred,
+        gradient_of=lambda dn, c, rstd, d_variance: (dn * c * rstd).sum() + d_variance * (c * c).mean(),
+        wrt=(1,),
+    ),
+    "d_input": Route(
+        _draw_dc, same_as=lambda dc: _gradient(lambda x: (dc * (x - x.mean())).sum(), np.zeros(len(dc)))
+    ),
+}
+
+
+# Chapter 06: attention step by step ---------------------------------------------------------------
+
+
+def _softmax(scores: Any) -> Any:
+    e = np.exp(scores - scores.real.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def _multipliers(rng: np.random.Generator, n: int) -> Any:
+    return rng.uniform(0.3, 2, (n, n)) * (rng.random((n, n)) > 0.2)
+
+
+def _draw_values(rng: np.random.Generator) -> Arrays:
+    n, D = _sizes(rng, 2)
+    return rng.standard_normal((n, D)), _softmax(rng.standard_normal((n, n))), _multipliers(rng, n)
+
+
+def _draw_probabilities(rng: np.random.Generator) -> Arrays:
+    n, D = _sizes(rng, 2)
+    dy, v = rng.standard_normal((2, n, D))
+    return dy, v, _multipliers(rng, n)
+
+
+def _draw_scores(rng: np.random.Generator) -> Arrays:
+    n = int(rng.integers(3, 8))
+    return rng.standard_normal((n, n)), _softmax(rng.standard_normal((n, n)))
+
+
+def _draw_products(rng: np.random.Generator) -> Arrays:
+    n, D = _sizes(rng, 2)
+    q, k = rng.standard_normal((2, n, D))
+    return rng.standard_normal((n, n)), q, k
+
+
+def _of_products(ds: Any, q: Any, k: Any) -> Arrays:
+    root = math.sqrt(q.shape[1])
+    of_q = _gradient(lambda q: (ds * (q @ k.T)).sum() / root, q)
+    return of_q, _gradient(lambda k: (ds * (q @ k.T)).sum() / root, k)
+
+
+def _draw_head(rng: np.random.Generator) -> Arrays:
+    n, D = _sizes(rng, 2)
+    q, k, v, dy = rng.standard_normal((4, n, D))
+    return q, k, v, _multipliers(rng, n), dy
+
+
+def _head_result(q: Any, k: Any, v: Any, m: Any, dy: Any) -> Any:
+    return (dy * ((_softmax(q @ k.T / np.sqrt(q.shape[-1])) * m) @ v)).sum()
+
+
+HEADS = {
+    "d_values": Route(
+        _draw_values, same_as=lambda dy, p, m: _gradient(lambda v: (dy * ((p * m) @ v)).sum(), 0 * dy)
+    ),
+    "d_probabilities": Route(
+        _draw_probabilities, same_as=lambda dy, v, m: _gradient(lambda p: (dy * ((p * m) @ v)).sum(), m)
+    ),
+    "d_scores": Route(
+        _draw_scores, same_as=lambda dp, p: _gradient(lambda s: (dp * _softmax(s)).sum(), np.log(p))
+    ),
+    "d_queries_and_keys": Route(_draw_products, same_as=_of_products),
+    "head_gradients": Route(_draw_head, gradient_of=_head_result, wrt=(0, 1, 2)),
+}
+
+
+# Chapter 10: a floor, a step, a sum, a shuffle ----------------------------------------------------
+
+
+def _draw_pieces(rng: np.random.Generator) -> Arrays:
+    V, n = (int(one) for one in rng.integers((4, 6), (9, 12)))
+    ids = rng.integers(V - 1, size=int(rng.integers(9, 30)))  # the last piece never occurs
+    return ids, rng.integers(V, size=n), rng.integers(V, size=n), V, float(rng.uniform(0.5, 9))
+
+
+def counted_losses(ids: Any, left: Any, target: Any, V: int, strength: float) -> Any:
+    """Count with dictionaries, pair by pair: the floor of one neighbour.
+
+    Parameters
+    ----------
+    ids : (N,) int
+        A text.
+    left, target : (n,) int
+        Pairs of neighbours.
+    V : int
+        Pieces of the vocabulary.
+    strength : float
+        Lambda, the weight of the frequencies of single pieces.
+
+    Returns
+    -------
+    (n,) float64
+        Of each pair -ln p(target | left), in nats.
+    """
+    pieces = ids.tolist()
+    single = Counter(pieces)
+    before = Counter(pieces[:-1])
+    pair = Counter(pairwise(pieces))
+    losses = []
+    for u, v in zip(left.tolist(), target.tolist(), strict=True):
+        p = (single[v] + 1) / (len(ids) + V)
+        mixed = (pair[u, v] + strength * p) / (before[u] + strength)
+        losses.append(-math.log(mixed))
+    return np.array(losses)
+
+
+def _small_sequence(rng: np.random.Generator) -> Sequence:
+    """Draw a sequence over 17 pieces, with one or two to predict and a next-sentence label."""
+    n = int(rng.integers(3, LENGTH + 1))
+    masked = np.sort(rng.permutation(n)[: rng.integers(1, 3)])
+    labels = rng.integers(17, size=len(masked))
+    return Sequence(rng.integers(17, size=n), np.arange(n) * 2 // n, masked, labels, int(rng.integers(2)))
+
+
+def _draw_step(rng: np.random.Generator) -> Arrays:
+    """Draw a step in the middle of a run, for a model of a few hundred parameters."""
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = BertConfig.from_size("1-6-2", vocab_size=17, max_position_embeddings=LENGTH, **no_dropout)
+    count = Parameters(config).count()
+    few = [_small_sequence(rng) for _ in range(5)]
+    flat, m, v = 0.5 * rng.standard_normal((3, count)) * np.array([[1.0], [0.1], [0.1]])
+    rate = 10 ** rng.uniform(-3, -1)
+    return Ops(), config, flat, m, v * v, Batch.pack(few), int(rng.integers(1, 9)), float(rate)
+
+
+def library_step(
+    ops: Ops, config: BertConfig, flat: Any, m: Any, v: Any, batch: Batch, number: int, rate: float
+) -> Arrays:
+    """Take a training step by minibert's own HostSteps.
+
+    Parameters
+    ----------
+    ops : Ops
+        The engine.
+    config : BertConfig
+    flat, m, v : (n,) float
+        Parameters and both moments, which stay as they are.
+    batch : Batch
+    number : int
+        Of the update, from 1.
+    rate : float
+        The learning rate.
+
+    Returns
+    -------
+    flat, m, v : (n,) float
+        After the update.
+    loss : float
+        Before it.
+    """
+    params = Parameters(config, flat.copy())
+    optimizer = AdamW(params.flat, params.decayed)
+    optimizer.m, optimizer.v, optimizer.updates = m.copy(), v.copy(), number - 1
+    steps = HostSteps(ops, params, optimizer, MaskedAndNext(config, seed=0))
+    metrics = steps.step((batch,), number - 1, rate)
+    return params.flat, optimizer.m, optimizer.v, metrics["loss"]
+
+
+def _draw_parts(rng: np.random.Generator) -> Arrays:
+    k, n = int(rng.integers(2, 6)), int(rng.integers(3, 8))
+    counts = [int(one) for one in rng.integers(0, 7, size=k)] if rng.random() < 0.85 else [0] * k
+    return [rng.standard_normal(n) * (count > 0) for count in counts], counts
+
+
+def _over_all_pieces(gradients: list[Any], counts: list[int]) -> Any:
+    """List the mean's gradient once for each masked piece, and average."""
+    each = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
+    return np.mean(each, axis=0) if each else np.zeros_like(gradients[0])
+
+
+def _draw_context(rng: np.random.Generator) -> Arrays:
+    lengths = rng.permutation([0, 1, 7, 12, int(rng.integers(20, 30))])
+    T = int(lengths.sum())
+    return np.arange(100, 100 + T), np.concatenate([[0], np.cumsum(lengths)]), rng.random(T) < 0.7, rng
+
+
+def _only_shuffled(answer: Any, ids: Any, cu_seqlens: Any, movable: Any, rng: Any) -> str | None:
+    """Say what is wrong with a shuffled context."""
+    if not isinstance(answer, np.ndarray) or answer.shape != ids.shape:
+        return f"the answer is not an array of shape {ids.shape}."
+    if not np.array_equal(answer[~movable], ids[~movable]):
+        return "something has moved that should have stayed in its place."
+    for begin, stop in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True):
+        if not np.array_equal(np.sort(answer[begin:stop]), np.sort(ids[begin:stop])):
+            return "pieces have left their sequence, or have been lost."
+    moved = (answer != ids).sum()
+    if moved < 0.4 * movable.sum():
+        return f"only {moved} of {movable.sum()} movable pieces are in a new place."
+    if np.abs(answer - ids).max() < 4:
+        return "no piece has moved far."
+    rising = (np.diff(answer[movable]) > 0).mean()
+    if rising > 0.85 or rising < 0.15:
+        return "the new order is not random."
+    return None
+
+
+FINALE = {
+    "neighbour_losses": Route(_draw_pieces, same_as=counted_losses),
+    "train_step": Route(_draw_step, same_as=library_step),
+    "combined": Route(_draw_parts, same_as=_over_all_pieces, times=150),
+    "shuffle_context": Route(_draw_context, law=_only_shuffled, times=10),
+}
+ROUTES: dict[str, Route] = {**COMPLEX_STEP, **LINEAR, **ROWS, **JUDGE, **NORMS, **HEADS, **FINALE}
