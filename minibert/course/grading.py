@@ -222,6 +222,7 @@ class _Grading(Lesson):
         self.verdicts = []
         self.claims = []
         self.mine = {}
+        self.tools = {}
         self.confined: dict[str, Confined] = {}
         self.astray = ""
         self._set_aside = False

@@ -19,26 +19,26 @@ HEAD = "def normalise(word):\n"
 TANH_BACKWARD = "def tanh_backward(self, dy, saved):\n    return dy * (1 - saved.y * saved.y)\n"
 LINEAR = "def linear(self, x, weight, bias):\n    return x @ weight + bias, LinearSaved(x, weight)\n\n\n"
 BACKWARD = "def linear_backward(self, dy, saved):\n"
-ROUTE = "def wrong_gradients(f, arguments, gradients, rng):\n    return by_entries(f, arguments, gradients)\n"
+ROUTE = "def pack(sequences):\n    return one_after_another(sequences)\n"
 # What is not the student's own work: the exercise, the answer, and why it is refused.
 CHEATS = {
-    "captured": ("05.3", f"{LINEAR}kept = Ops().linear_backward\n\n\n{BACKWARD}    return kept(dy, saved)\n",
+    "captured": ("05.4", f"{LINEAR}kept = Ops().linear_backward\n\n\n{BACKWARD}    return kept(dy, saved)\n",
         "it uses minibert's own minibert.model.ops.Ops: kept = Ops().linear_backward"),
-    "bound": ("05.3", f"{LINEAR}linear_backward = Ops().linear_backward\n", "not written as a function"),
-    "class": ("05.3", f"{LINEAR}{BACKWARD}    class Mine(Ops):\n        pass\n    return Mine()\n",
+    "bound": ("05.4", f"{LINEAR}linear_backward = Ops().linear_backward\n", "not written as a function"),
+    "class": ("05.4", f"{LINEAR}{BACKWARD}    class Mine(Ops):\n        pass\n    return Mine()\n",
         "it defines a class, Mine."),
-    "Mine": ("05.3", f"class Mine(Ops):\n    pass\n\n\n{LINEAR}{BACKWARD}    return Mine()\n",
+    "Mine": ("05.4", f"class Mine(Ops):\n    pass\n\n\n{LINEAR}{BACKWARD}    return Mine()\n",
         "it uses a class, Mine"),
-    "exec": ("05.3", f"{LINEAR}{BACKWARD}    exec(open('05.py').read())\n", "it uses exec."),
+    "exec": ("05.4", f"{LINEAR}{BACKWARD}    exec(open('05.py').read())\n", "it uses exec."),
     "private": ("04.4", "def attention(self, q, k, v, cu_seqlens, dropout=None, layer=0, causal=False):\n"
         "    return self._probabilities(q, k)\n", "it calls self._probabilities."),
-    "called": ("05.3", f"{LINEAR}{BACKWARD}    return Ops().linear_backward(dy, saved)\n",
+    "called": ("05.4", f"{LINEAR}{BACKWARD}    return Ops().linear_backward(dy, saved)\n",
         "it uses minibert's own minibert.model.ops.Ops: return Ops().linear_backward(dy, saved)"),
-    "itself": ("05.3", f"{LINEAR}{BACKWARD}    return self.linear_backward(dy, saved)\n",
+    "itself": ("05.4", f"{LINEAR}{BACKWARD}    return self.linear_backward(dy, saved)\n",
         "it calls self.linear_backward"),
     "library": ("01.1", f"{HEAD}    return ''.join(BasicTokenizer().tokenize(word))\n",
         "it uses minibert's own minibert.tokenizer.BasicTokenizer: return"),
-    "route": ("05.6", ROUTE, "by_entries is a route of the check."),
+    "route": ("02.4", ROUTE, "one_after_another is a route of the check."),
     "globals": ("01.1", f"{HEAD}    return normalise.__globals__\n", "it uses __globals__."),
 }  # fmt: skip
 # What must not happen to the teacher's computer: the answer, its mark, and what is said of it.
@@ -171,16 +171,16 @@ def test_only_what_an_answer_uses_is_run(monkeypatch, tmp_path):
 def test_the_last_definition_counts_and_mine_is_asked_where_there_is_none(monkeypatch, tmp_path):
     chapters = only(monkeypatch, "05")
     twice = f"def tanh_backward(self, dy, saved):\n    return dy\n\n\n{TANH_BACKWARD}"
-    tanh = next(part for part in solution("05.5").split("\n\n\n") if part.startswith("def tanh("))
-    folder = hand_in(tmp_path / "student", {"05.5": f"{tanh}\n\n\n{twice}"}, chapters)
+    tanh = next(part for part in solution("05.10").split("\n\n\n") if part.startswith("def tanh("))
+    folder = hand_in(tmp_path / "student", {"05.10": f"{tanh}\n\n\n{twice}"}, chapters)
     mine = '"""Mine (minibert course, version 1)."""\n\nfrom minibert.core.ops import Ops\n'
     mine += "from minibert.core.ops.primitives import LinearSaved\n\nTWO = 2\n\n\nclass Mine(Ops):\n"
     methods = f"{LINEAR}{BACKWARD}    return dy @ saved.weight.T, saved.x.T @ dy, TWO * dy.sum(0) / 2\n"
     (folder / "mine.py").write_text(mine + "".join(f"    {line}\n" for line in methods.splitlines()))
     marks = {one.exercise: one for one in grade(folder, SEED)}
-    assert marks["05.3"].mark == "right", marks["05.3"].message
-    assert marks["05.5"].mark == "missing"  # of four functions two are there
-    assert marks["05.5"].message == "gelu: nothing is written; gelu_backward: nothing is written"
+    assert marks["05.4"].mark == "right", marks["05.4"].message
+    assert marks["05.10"].mark == "missing"  # of four functions two are there
+    assert marks["05.10"].message == "gelu: nothing is written; gelu_backward: nothing is written"
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_what_a_forward_keeps_may_be_of_any_kind(kind, monkeypatch, tmp_path):
         f"{kind}\n\ndef linear(self, x, weight, bias):\n    return x @ weight + bias, Kept(x, weight)\n"
         f"{BACKWARD}    return dy @ saved.weight.T, saved.x.T @ dy, dy.sum(0)\n"
     )
-    marks, messages = marks_of(hand_in(tmp_path / "student", {"05.3": code}, chapters))
-    assert marks == {"05.3": "right"}, messages
+    marks, messages = marks_of(hand_in(tmp_path / "student", {"05.4": code}, chapters))
+    assert marks == {"05.4": "right"}, messages
 
 
 def test_a_seed_repeats_the_marks_and_another_asks_otherwise(monkeypatch, tmp_path):
