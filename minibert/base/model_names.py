@@ -71,9 +71,10 @@ def on_disk(model: str | os.PathLike[str]) -> Path:
         return Path(model)
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
     try:
-        commit = (folder / "refs" / "main").read_text("ascii").strip()
-    except (OSError, ValueError):
+        reference = b"".join(byte_pieces(folder / "refs" / "main", in_memory=True, streams=False))
+    except InputError:
         return Path(model)
+    commit = reference.decode("ascii", "replace").strip()
     snapshot = folder / "snapshots" / commit
     if not re.fullmatch("[0-9a-f]{40}", commit) or not snapshot.is_dir():
         return Path(model)

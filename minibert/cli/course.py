@@ -1,4 +1,4 @@
-"""Lay out the course, and grade it: notebooks in which you write your own BERT.
+"""Lay out the course, and grade it: notebooks to write your BERT in.
 
 Copies the notebooks into a folder, without their outputs. Open them in order
 with Jupyter; the first cell of each says what it needs. What you write is

@@ -15,7 +15,7 @@ from minibert.course.honesty import is_allowed_import, refused
 
 MINE = "mine.py"
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of Python that can't be parsed
-_NOT_PYTHON = re.compile(r"^\s*[%!?].*$", re.M)  # lines that only Jupyter understands
+_NOT_PYTHON = re.compile(r"^[ \t]*[%!?].*$", re.M)  # lines that only Jupyter understands
 
 
 class Found(NamedTuple):

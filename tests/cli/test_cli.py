@@ -640,7 +640,7 @@ def test_vocab_leaves_the_vocabulary_of_other_models_and_of_shards_alone(name, c
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
     line = ends_badly(capsys, 2, "vocab", str(corpus), "--out", str(tmp_path))
-    assert f"holds {Path(name).name} of a model or of token shards" in line
+    assert f"holds the {Path(name).name} of a model or of token shards" in line
     assert not (tmp_path / "vocab.txt").exists()
 
 

@@ -48,7 +48,7 @@ def test_notes_have_every_mistake_that_a_check_names(capsys):
     assert main("course notes 05 06".split()) == 0
     printed = capsys.readouterr().out
     assert re.findall("^## (.*)$", printed, re.M) == ["05 Gradients you can trust", "06 The hard backwards"]
-    assert "`linear`, `linear_backward`; core, about 35 minutes." in printed
+    assert "`linear`, `linear_backward`; core, about 20 minutes." in printed
 
 
 def test_the_glossary_has_the_words_of_all_chapters_in_order(capsys):

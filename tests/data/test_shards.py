@@ -154,7 +154,7 @@ def test_a_taken_folder_is_refused_and_left_alone(tmp_path, tokenizer):
     folder.mkdir()
     write_shards(["a", "b"], tokenizer, folder)  # an empty one is as good as none
     before = sorted((file.name, file.read_bytes()) for file in folder.iterdir())
-    with pytest.raises(InputError, match="is there and is not an empty folder"):
+    with pytest.raises(InputError, match="exists and is not an empty folder"):
         write_shards(["c"], tokenizer, folder)
     assert sorted((file.name, file.read_bytes()) for file in folder.iterdir()) == before
 

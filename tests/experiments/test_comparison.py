@@ -312,7 +312,8 @@ def test_what_is_named_wrongly_gets_one_sentence(names, told, pretrained):
 def test_runs_of_different_kinds_and_tasks_are_refused(tuned, pretrained, tmp_path, capsys):
     said = ends_badly(capsys, 2, "compare", str(tuned / "long"), str(pretrained / "one"))
     assert (
-        f"{tuned / 'long'} is a fine-tuning for sst2 and {pretrained / 'one'} a pre-training, whose" in said
+        f"'{tuned / 'long'}' is a fine-tuning for sst2 and '{pretrained / 'one'}' a pre-training, whose"
+        in said
     )
     shutil.copytree(tuned / "short", tmp_path / "cola")
     path = tmp_path / "cola" / "finetune.json"

@@ -189,7 +189,7 @@ def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
 def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path, files):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=f"holds {', '.join(sorted(files))} of something else; choose"):
+    with pytest.raises(InputError, match=f"holds {', '.join(sorted(files))} of something that is not a run"):
         reproduce(Plan(tmp_path, TINY), [SMALL], SEEDS, show=False)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
@@ -231,7 +231,7 @@ def test_missing_tasks_are_named_with_what_stands_in(tmp_path):
     stands_in = find_source("mnli", tmp_path, tmp_path)
     title = "pair (made from the books, which BERT has read), in place of MNLI"
     assert (stands_in.task, stands_in.title) == ("classify", title)
-    assert f"no train.tsv in {tmp_path}, nor" in stands_in.missing and not source.missing
+    assert f"no train.tsv in '{tmp_path}', nor" in stands_in.missing and not source.missing
     said = Plan(tmp_path, TINY, tmp_path).title(TABLES["table1"].columns[0])
     assert said == f"{title}. {stands_in.missing}"
     other = find_source("mnli", None, tmp_path, known=False)
@@ -260,7 +260,7 @@ def test_a_vocabulary_of_another_size_is_told(tmp_path):
     }
     for _ in range(2):  # it has fewer pieces, as the text has no more, and is gone on with
         Plan(tmp_path / "out", asked[1000], text=(str(text),)).prepare_text(show=False)
-    with pytest.raises(InputError, match="text was learnt for 1000 pieces, and the scale smoke asks for 150"):
+    with pytest.raises(InputError, match="text' was learnt for 1000 pieces, and the scale smoke asks for"):
         Plan(tmp_path / "out", asked[150], text=(str(text),)).prepare_text(show=False)
     (tmp_path / "out" / "vocabulary.json").unlink()  # as earlier versions left it
     with pytest.raises(InputError, match="choose another `out`"):

@@ -75,7 +75,7 @@ def test_a_model_of_several_labels_is_measured_and_asked_by_its_thresholds(sever
     assert capsys.readouterr().out == "|".join(one["labels"]) + "\n"
     found = predict(several, data, "test", tmp_path / "out", engine="numpy")
     assert found["scores"]["macro_f1"] > 0.5 and found["untuned"]["micro_f1"] > 0
-    with pytest.raises(InputError, match="is for one class of each text, which multilabel does not ask for"):
+    with pytest.raises(InputError, match="is for one class of each text, which multilabel does not predict"):
         predict(several, data, "test", tmp_path / "out", majority=True, engine="numpy")
 
 
@@ -132,7 +132,7 @@ def test_weights_that_are_none_are_refused(weights):
 
 
 def test_weights_of_no_class_and_of_no_classes_are_refused(model, sst2, tmp_path):
-    with pytest.raises(InputError, match="names 'good', which is not a class .*; there are 0, 1"):
+    with pytest.raises(InputError, match="names 'good', which is not a class .*; the classes are 0, 1"):
         finetune(small_options(model, sst2, class_weights="good=2"), tmp_path / "run", show=False)
     task = registry.create("regress")
     for given in ({"class_weights": "a=1"}, {"sampling": "balanced"}):
@@ -238,5 +238,5 @@ def test_lstms_are_trained_saved_and_loaded_again(model, sst2, tmp_path, capsys)
 
 @pytest.mark.parametrize("given", [{"bilstm": True}, {"class_weights": "a=2"}, {"sampling": "balanced"}])
 def test_what_a_frozen_model_has_no_use_for_is_refused(given):
-    with pytest.raises(InputError, match=f"{next(iter(given))}=.* has no meaning where feature_based='last'"):
+    with pytest.raises(InputError, match=f"{next(iter(given))}=.* has no effect with feature_based='last'"):
         options("ner", feature_based="last", **given)

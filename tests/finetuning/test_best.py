@@ -238,7 +238,7 @@ def test_a_sweep_does_not_deliver_a_finished_run_that_was_damaged(model, sst2, t
     sound = (folder / "model.safetensors").read_bytes()
     damage(folder / "model.safetensors")
     with pytest.raises(
-        InputError, match=f"model.safetensors is .*; remove {folder} and continue with resume=True"
+        InputError, match=f"model.safetensors is .*; remove '{folder}' and continue with resume=True"
     ):
         finetune(options, out, resume=True, show=False)
     assert not (out / "model.safetensors").exists()

@@ -133,7 +133,7 @@ def test_vectors_on_the_disk_are_those_in_memory(model, tokenizer, examples, tmp
             np.testing.assert_array_equal(disk.layers[number], memory.layers[number])
     names = sorted(path.name for path in (tmp_path / "train").iterdir())
     assert names == ["crc32.json", "layer-00.npy", "layer-02.npy"]
-    with pytest.raises(InputError, match="of other data or another model; remove"):
+    with pytest.raises(InputError, match="from other data or another model; remove"):
         stored_vectors(model, windows, bounds[:-1], (0, 2), tmp_path / "train")
     with pytest.raises(InputError, match="layer-01.npy is missing; remove .* and continue with resume=True"):
         stored_vectors(model, windows, bounds, (1,), tmp_path / "train")
@@ -146,7 +146,7 @@ def test_vectors_on_the_disk_that_were_damaged_are_refused(model, tokenizer, exa
     data = bytearray((tmp_path / "train" / name).read_bytes())
     data[-9] ^= 1
     (tmp_path / "train" / name).write_bytes(data)
-    with pytest.raises(InputError, match=f"remove {tmp_path / 'train'}"):
+    with pytest.raises(InputError, match=f"remove '{tmp_path / 'train'}'"):
         stored_vectors(model, *given)
     (tmp_path / "train" / "crc32.json").unlink()  # as it was before there were checksums
     stored_vectors(model, *given)

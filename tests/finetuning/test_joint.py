@@ -110,15 +110,15 @@ def test_documents_of_two_files_stay_apart(tmp_path):
         (
             "rte",
             "sst2",
-            "also={'sst2': .* rte is learnt together with .* only; name one of mnli, mnli-mm, rte, ax, snli",
+            "also={'sst2': .* rte can be trained together only with .*; name one of mnli, mnli-mm, rte",
         ),
         ("rte", "mnlii", "also={'mnlii': "),
         (
             "mnli",
             "rte",
-            "mnli is learnt together with .* name one of mnli, mnli-mm, ax, snli, sick.",
+            "mnli can be trained together only with .* name one of mnli, mnli-mm, ax, snli, sick.",
         ),
-        ("cola", "mrpc", "cola is learnt together with .* name one of cola."),
+        ("cola", "mrpc", "cola can be trained together only with .* name one of cola."),
         ("stsb-similarity", "similar-pairs", "also={'similar-pairs': "),  # which has no scores
     ],
 )

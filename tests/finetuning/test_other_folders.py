@@ -42,7 +42,7 @@ def test_further_positions_let_longer_texts_be_learnt_from(model, tmp_path):
 
 
 def test_frozen_models_take_no_further_positions(model):
-    with pytest.raises(InputError, match="extend_positions=20 has no meaning where feature_based"):
+    with pytest.raises(InputError, match="extend_positions=20 has no effect with feature_based"):
         FinetuneOptions("ner", "data", str(model), feature_based="last", extend_positions=20)
 
 
@@ -55,5 +55,5 @@ def test_pool_that_is_not_trained_is_named(model, tmp_path, pool, warns, recwarn
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = FinetuneOptions("similarity", str(tmp_path), str(model), engine="numpy", max_steps=1)
     finetune(options, tmp_path / "run", show=False)
-    told = [str(one.message) for one in recwarn if "makes vectors by the pool cls" in str(one.message)]
+    told = [str(one.message) for one in recwarn if "makes its vectors by" in str(one.message)]
     assert len(told) == warns

@@ -479,7 +479,7 @@ def test_labels_and_sentences_that_make_no_sense_are_refused(model, tmp_path, ow
     data = own([*two, (" ", "a")], two)
     fails(small_options(model, data, "classify"), out, "has no text")
     data = own([*two, ("\u200b", "a")], two)
-    fails(small_options(model, data, "classify"), out, f"^{data}, train: Line 4 of train.tsv has an empty")
+    fails(small_options(model, data, "classify"), out, f"^{data}/train.tsv, line 4: a text is empty")
     data = own([("the film", "x")], two)
     fails(small_options(model, data, "regress"), out, "expected a number")
     data = own([("the film", 1), ("a story", 2)], [("a film", 1)])
@@ -568,7 +568,7 @@ def test_what_the_run_would_write_or_remove_is_left_alone(model, sst2, tmp_path,
         file = place if "." in name else place / "x"
         file.parent.mkdir(parents=True)
         file.write_text("mine")
-        with pytest.raises(InputError, match=f"{place.parent} holds {name} of something else; choose"):
+        with pytest.raises(InputError, match=f"'{place.parent}' holds {name} of something that is not a run"):
             finetune(small_options(model, sst2, learning_rates=rates), out, show=False)
         assert [path for path in out.rglob("*") if path.is_file()] == [file] and file.read_text() == "mine"
 

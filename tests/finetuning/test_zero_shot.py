@@ -166,8 +166,8 @@ def test_the_command_chooses_among_classes(folder, tmp_path, capsys):
 
 def test_the_command_refuses_flags_of_classes_without_classes(folder, capsys):
     for words, said in (
-        (["--several"], "--several is for --classes; name some."),
-        (["--template", "a {}"], "--template is for --classes; name some."),
+        (["--several"], "--several is for --classes; give those as well"),
+        (["--template", "a {}"], "--template is for --classes; give those as well"),
         (["--classes", "a,a"], "--classes a,a has 'a' twice; give each class once."),
         (
             ["--classes", "a,b", "--template", "x"],

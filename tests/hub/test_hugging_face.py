@@ -289,7 +289,7 @@ def test_missing_files_are_named(tmp_path):
         load_hf(tmp_path / "nowhere")
     write_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="has no weights; give a folder with model.safetensors or pyt"):
+    with pytest.raises(InputError, match="has no weights of a model; give one with model.safetensors"):
         load_hf(tmp_path)
 
 

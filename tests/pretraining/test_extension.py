@@ -137,7 +137,7 @@ def test_nothing_is_measured_per_byte_that_fills_no_gaps(model, corpus, tmp_path
     tuned = write_model(tmp_path / "tuned", Head("classify", 2))
     (tuned / "task.json").touch()
     error = ends_badly(capsys, 2, "evaluate", "--model", str(tuned), "--per-byte")
-    assert "tuned is fine-tuned; leave out --per-byte." in error
+    assert "tuned' is fine-tuned; leave out --per-byte." in error
     config, params, _ = hub.load(model)
     causal = dataclasses.replace(config, is_decoder=True)
     hub.save_hf(tmp_path / "causal", causal, Parameters(causal, params.flat))

@@ -146,7 +146,7 @@ def test_refused_texts_leave_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(minibert.InputError, match="The text is 1 document, which is too few"):
         minibert.pretrain(["The cat sleeps. The dog runs."], **SMALL)
-    with pytest.raises(minibert.InputError, match="There is no file, folder or match for corpus"):
+    with pytest.raises(minibert.InputError, match="There is no file or folder 'corpus', and nothing"):
         minibert.pretrain(["corpus", "wiki"], **SMALL)
     with pytest.raises(minibert.InputError, match="is not the name of a file .*given as a list"):
         minibert.pretrain("It was a dark and stormy night. " * 40, **SMALL)

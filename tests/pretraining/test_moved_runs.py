@@ -30,7 +30,7 @@ def test_a_run_started_with_relative_folders_is_measured_from_anywhere(start, tm
     assert evaluate(["start/run"], engine="numpy")["scores"] == report["scores"]
     assert FinetuneOptions.load("start/run/finetune.json").data == str(start / "own")
     (start / "own").rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="own, are not there; give their present folder as `data`"):
+    with pytest.raises(InputError, match="own', are not there; give their present folder as `data`"):
         evaluate(["start/run"], engine="numpy")
     assert evaluate(["start/run"], "elsewhere", engine="numpy")["scores"] == report["scores"]
 

@@ -136,7 +136,7 @@ def test_held_out_single_sentences_are_measured_without_pairs(corpus, tmp_path):
 )  # fmt: skip
 def test_table_is_read_by_its_column(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=r"has no column 'text', but id, body; name the one .* `column`"):
+    with pytest.raises(InputError, match=r"no column 'text', only id, body; name the one .* `column`"):
         prepare_text(small_options(tmp_path / name), tmp_path / "refused", show=False)
     options = small_options(tmp_path / name, column="body", next_sentence=False)
     found = prepare_text(options, tmp_path / "run", show=False)

@@ -386,7 +386,7 @@ def test_a_new_head_is_announced_and_begins_at_the_log_unigram(headless, run, co
     del given["vocab_size"]
     options = PretrainOptions((str(corpus),), model=headless, **given).resolved()
     task = Pretraining(options, prepare_text(options, tmp_path / "task", False), Ops())
-    with pytest.warns(UserWarning, match="headless has no masked-LM head: .* at a rate of 0.0003"):
+    with pytest.warns(UserWarning, match="headless' has no masked-LM head: .* at a rate of 0.0003"):
         state = task.start()
     np.testing.assert_allclose(state.params["mlm.output_bias"], task.text.log_unigram(), rtol=1e-6)
     np.testing.assert_array_equal(state.params["embeddings.word"], load_hf(run)[1]["embeddings.word"])

@@ -36,7 +36,7 @@ def holder(tmp_path):
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_second_run_in_the_same_folder_is_refused(holder, tmp_path, resume):
-    sentence = "Another process is writing into .*run; wait for it, or choose another `out`"
+    sentence = "Another process is writing into .*run'; wait for it, or choose another `out`"
     with pytest.raises(InputError, match=sentence):
         pretrain(PretrainOptions(steps=1), tmp_path / "run", resume=resume, show=False)
     options = FinetuneOptions(task="rte", data="nowhere", model="nowhere")

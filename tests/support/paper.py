@@ -839,8 +839,8 @@ ROWS = (
         "word pieces”",
         "pretraining/options.py:PretrainOptions",
         "pretraining/test_run.py::test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said",
-        'option(False, "mask all pieces of a word or none")',
-        'option(True, "mask all pieces of a word or none")',
+        'option(False, "mask all pieces of a word, or none")',
+        'option(True, "mask all pieces of a word, or none")',
         note="`--whole-word-mask` is the later variant.",
     ),
     Row(

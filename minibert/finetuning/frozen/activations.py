@@ -322,6 +322,6 @@ def _mapped(file: Path, dtype: "np.dtype[Any]", shape: tuple[int, int]) -> np.nd
             if raw.read(begin) == header.getvalue():
                 return np.memmap(file, dtype, "r", begin, shape)
     except (OSError, ValueError) as error:  # a ValueError is NumPy's, of a file that is too short
-        raise InputError(f"{file} can't be read ({error}); remove {file.parent}.") from error
+        raise InputError(f"{file} can't be read ({error}); remove '{file.parent}'.") from error
     other = f"{file} does not hold {dtype} {shape}"
-    raise InputError(f"{other}: it is damaged, or from other data or another model; remove {file.parent}.")
+    raise InputError(f"{other}: it is damaged, or from other data or another model; remove '{file.parent}'.")
