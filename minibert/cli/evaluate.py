@@ -3,9 +3,9 @@
 Measures a model. After pre-training: masked-LM loss, perplexity and accuracy
 on positions that show [MASK], and next-sentence accuracy. For comparison it
 gives the unigram entropies of those targets and of the whole text, the lowest
-loss without any context, and the loss with the words of the context shuffled. After
-fine-tuning: the official metrics of the task, with a 95% interval; several
-models are averaged, as in predict.
+loss without any context, and the loss with the words of the context shuffled.
+After fine-tuning: the official metrics of the task, with a 95% interval;
+several models are averaged, as in predict.
 
 examples:
   minibert evaluate --model runs/books

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibert.base.errors import InputError
+from minibert.base.files import read_bytes
 from minibert.course.exercises import Exercise, cells, exercises, notebook_folder
 
 # Minutes of each exercise: estimates of one person, measured with no class. The others are as hard ones go.
@@ -112,7 +113,8 @@ def _plan(path: Path) -> Plan:
     title = every[0].text.partition("\n")[0].lstrip("# ").partition("· ")[2]
     prose = "\n".join(text for is_code, text in every if not is_code)
     read = len(_DETAILS.sub("", prose).split())
-    headings = {number: (level, name) for number, level, name in _HEADING.findall(path.read_text("utf-8"))}
+    source = read_bytes(path).decode("utf-8")
+    headings = {number: (level, name) for number, level, name in _HEADING.findall(source)}
     tasks = []
     for one in exercises(path):
         level, name = headings[one.number]
