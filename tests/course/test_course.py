@@ -40,9 +40,9 @@ def small(monkeypatch, tmp_path):
         yield
 
 
-def test_there_are_71_exercises_with_five_mistakes_each():
+def test_there_are_106_exercises_with_five_mistakes_each():
     every = [one for path in notebooks() for one in exercises(path)]
-    assert len(every) >= 71
+    assert len(every) >= 106
     assert len({one.number for one in every}) == len(every)
     for one in every:
         assert len(one.mistakes) >= 5, one.number
@@ -50,6 +50,7 @@ def test_there_are_71_exercises_with_five_mistakes_each():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_everything_runs_with_the_exercises_left_open(path):
     lesson = Walk(path, solved=False).run()
@@ -59,6 +60,7 @@ def test_everything_runs_with_the_exercises_left_open(path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_everything_passes_with_the_solutions(capsys):
     """One notebook after another: each reads what those before it have kept."""
     for path in notebooks():
@@ -105,6 +107,7 @@ def test_wrong_answers_are_rejected(path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_every_equation_turns_red_without_a_term(path):
     """Each cell with an "=" is run again with a term less of what its sides are computed from."""

@@ -298,7 +298,10 @@ def test_what_does_not_fit_is_told_in_one_sentence(words, told, tmp_path, monkey
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["right", "wrong", "half"])
+@pytest.mark.parametrize(
+    "kind",
+    ["right", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("wrong", "half"))],
+)
 def test_a_whole_folder_gets_the_marks_that_it_deserves(kind, tmp_path, monkeypatch):
     """Every exercise of the course: solved, each with its first mistake, or the first chapters solved."""
     monkeypatch.setattr(grading, "SECONDS", 10.0)
