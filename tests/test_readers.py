@@ -97,6 +97,7 @@ def genuine(tmp_path_factory, run) -> Path:
     command("export", "--model", at / "tuned", "--out", at / "handed")
     write_runs(at)
     write_estimators(at)
+    (at / "rte.toml").write_text('# for RTE\ntask = "rte"\nepochs = 4.0\nlearning_rates = [3e-5, 2e-5]\n')
     for name, other in (("tuned", "again"), ("pretrained", "other")):
         shutil.copytree(at / name, at / other)
     return at
@@ -383,6 +384,7 @@ READERS = [
     *(Reader(f"pretrained/{name}", lambda at: hand_on(at, "pretrained")) for name in CARD_OF["pretrained"]),
     *(Reader(f"tuned/{name}", lambda at: hand_on(at, "tuned")) for name in CARD_OF["tuned"]),
     Reader("tuned/finetune.json", lambda at: FinetuneOptions.configured(at / "tuned/finetune.json", {})),
+    Reader("rte.toml", lambda at: FinetuneOptions.configured(at / "rte.toml", {})),
     Reader(
         "pretrained/metrics.jsonl", lambda at: command("show", at / "pretrained", "--out", at / "shown.html")
     ),

@@ -749,7 +749,8 @@ def test_recorded_loops_are_taken_apart():
     assert cores.recorded(SimpleNamespace(mb_loops=mb_loops)) == [(7, [30, 40]), (9, [50])]
 
 
-@pytest.mark.slow  # compiles the kernels
+@pytest.mark.slow
+@pytest.mark.exhaustive  # compiles the kernels
 def test_more_cores_than_there_are_are_simulated():
     command = [sys.executable, ROOT / "benchmarks" / "cores.py", "--quick", "--cores", "1", "4", "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

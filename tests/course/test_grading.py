@@ -115,7 +115,7 @@ def test_a_cheat_is_refused_with_its_reason(kind, monkeypatch, tmp_path):
 )  # fmt: skip
 def test_an_answer_does_no_harm(kind, monkeypatch, tmp_path):
     if kind in ("never ends", "sleeps"):
-        monkeypatch.setattr(grading, "SECONDS", 1.0)
+        monkeypatch.setattr(grading, "SECONDS", 3.0)  # the right answer beside it takes a tenth of one
     chapters = only(monkeypatch, "01")
     target = tmp_path / "precious"
     target.write_text("precious")
