@@ -189,7 +189,7 @@ def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
 def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path, files):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=f"holds {', '.join(sorted(files))} of something that is not a run"):
+    with pytest.raises(InputError, match=f"holds {', '.join(sorted(files))} of something else; choose"):
         reproduce(Plan(tmp_path, TINY), [SMALL], SEEDS, show=False)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
