@@ -3,8 +3,8 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
 from minibert.base.options import option
-from minibert.finetuning.frozen.features import Extractor, Texts
+from minibert.finetuning.frozen.features import TEXTS_AT_ONCE, Extractor, Texts
 from minibert.training.runlog import Progress
 
 OUTPUTS = ("default", "pandas", "polars")
@@ -145,10 +145,14 @@ class TextEncoder(Parameterised):
         texts: list[Any] = [first for first, _ in pairs] if are_single else pairs
         extractor = self._extractor()
         vectors = np.empty((len(texts), extractor.width), extractor.model.params.flat.dtype)
-        with self._watched(extractor, len(texts)) as progress:
+        with (
+            engines.limited_threads(self.threads, extractor.model.ops),
+            Progress(len(texts), "texts", self.verbose) as progress,
+        ):
             for number, (_, vector) in enumerate(extractor.stream(texts)):
                 vectors[number] = vector
                 progress.add(1)
+        _warn_of_cuts(extractor)
         if self._output == "default":
             return vectors
         names = list(self.get_feature_names_out())
@@ -189,10 +193,17 @@ class TextEncoder(Parameterised):
         array (width,)
         """
         extractor = self._extractor()
-        with self._watched(extractor, None) as progress:
-            for _, vector in extractor.stream(texts):
-                yield vector
-                progress.add(1)
+        vectors = (vector for _, vector in extractor.stream(texts))
+        with Progress(None, "texts", self.verbose) as progress:
+            while True:
+                # Threads are limited while vectors are computed, not while the caller works with them.
+                with engines.limited_threads(self.threads, extractor.model.ops):
+                    group = list(islice(vectors, TEXTS_AT_ONCE))
+                if not group:
+                    break
+                progress.add(len(group))
+                yield from group
+        _warn_of_cuts(extractor)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Name the columns of what `transform` returns: textencoder0, textencoder1, …
@@ -232,18 +243,6 @@ class TextEncoder(Parameterised):
             )
         return self.pool
 
-    @contextmanager
-    def _watched(self, extractor: Extractor, total: int | None) -> Iterator[Progress]:
-        """Limit the threads and show the progress while texts are encoded; then say how many were cut."""
-        with (
-            engines.limited_threads(self.threads, extractor.model.ops),
-            Progress(total, "texts", self.verbose) as progress,
-        ):
-            yield progress
-        if extractor.cut:
-            have = "text has" if extractor.cut == 1 else "texts have"
-            warn(f"{extractor.cut:,} {have} more than {extractor.max_length} tokens; the ends were cut.")
-
     # scikit-learn's protocol
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -258,3 +257,10 @@ class TextEncoder(Parameterised):
             input_tags=utils.InputTags(one_d_array=True, two_d_array=False, string=True),
             requires_fit=False,
         )
+
+
+def _warn_of_cuts(extractor: Extractor) -> None:
+    """Warn of texts that have lost their ends, if there are any."""
+    if extractor.cut:
+        have = "text has" if extractor.cut == 1 else "texts have"
+        warn(f"{extractor.cut:,} {have} more than {extractor.max_length} tokens; the ends were cut.")

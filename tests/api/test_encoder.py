@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from small_tasks import reviews, write_model
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import minibert
 from minibert.base.errors import InputError, InputWarning
@@ -62,6 +63,18 @@ def test_a_stream_reads_no_further_than_a_chunk_of_what_is_asked_for(folder):
     expected = encoder.transform([TEXTS[1], TEXTS[2], TEXTS[3]])
     np.testing.assert_allclose(first, expected, atol=2e-6)
     assert read < 20_000
+
+
+def test_a_stream_limits_no_threads_while_the_caller_works(folder):
+    def threads():
+        return [library["num_threads"] for library in threadpool_info()]
+
+    encoder = minibert.TextEncoder(folder, engine="numpy", threads=1)
+    with threadpool_limits(2):
+        before = threads()
+        stream = encoder.stream(TEXTS)
+        during = [threads() for _ in stream]
+    assert 2 in before and during == [before] * len(TEXTS)
 
 
 def test_a_table_gives_its_columns_and_a_row_that_is_no_text_is_named(folder):
