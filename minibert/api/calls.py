@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from minibert.base.errors import did_you_mean
-from minibert.base.foreign_names import advice_for
+from minibert.base.foreign_names import advice_for, answering_unknown
 from minibert.base.options import metadata_of
 
 P = ParamSpec("P")
@@ -82,17 +82,11 @@ def refusing_unknown(function: Callable[P, R]) -> Callable[P, R]:
         The same with the same signature. It raises TypeError for the first such argument, as Python does.
     """
     known = list(inspect.signature(function).parameters)
-    called = function.__qualname__.removesuffix(".__init__")
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in known:
-                advice = advice_for(name, known) or did_you_mean(name, known, "leave it out.")
-                raise TypeError(f"{called}() has no argument {name!r}; {advice}")
-        return function(*args, **kwargs)
+    def advise(unknown: str) -> str:
+        return advice_for(unknown, known) or did_you_mean(unknown, known, "leave it out.")
 
-    return call
+    return answering_unknown(function, function.__qualname__.removesuffix(".__init__"), advise)
 
 
 def with_parameters(text: str | None, kind: Any) -> str:

@@ -179,6 +179,43 @@ FOREIGN_ARGUMENTS = {
 }
 
 
+def answering_unknown(
+    function: Callable[P, R],
+    name: str,
+    advise: Callable[[str], str],
+) -> Callable[P, R]:
+    """Let a function answer an argument that it does not have with advice.
+
+    Parameters
+    ----------
+    function : callable
+        Any function; also the `__init__` of a class.
+    name : str
+        What the caller knows it by, for the error.
+    advise : callable
+        Given the argument's name, returns what to do instead; "" leaves the error to Python.
+
+    Returns
+    -------
+    callable
+        The same with the same signature. It raises TypeError for the first such argument, as Python does.
+    """
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            unknown = next((argument for argument in kwargs if argument not in known), None)
+            advice = "" if unknown is None else advise(unknown)
+            if not advice:
+                raise
+            raise TypeError(f"{name}() has no argument {unknown!r}; {advice}") from None
+
+    return call
+
+
 def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function answer an argument that other libraries have for it with what to do instead.
 
@@ -190,24 +227,16 @@ def answers_foreign_arguments(function: Callable[P, R]) -> Callable[P, R]:
     Returns
     -------
     function
-        The same, but for the text of the TypeError that Python raises for such an argument.
+        As `answering_unknown` returns it.
     """
-    remedies = FOREIGN_ARGUMENTS[function.__qualname__]
-    known = inspect.signature(function).parameters
+    name = function.__qualname__
+    remedies = FOREIGN_ARGUMENTS[name]
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            unknown = next((name for name in kwargs if name not in known), None)
-            if unknown not in remedies:
-                raise
-            remedy = remedies[unknown][:1].lower() + remedies[unknown][1:]
-            name = function.__qualname__
-            raise TypeError(f"{name}() has no argument {unknown!r}; {remedy}") from None
+    def advise(unknown: str) -> str:
+        remedy = remedies.get(unknown, "")
+        return remedy[:1].lower() + remedy[1:]
 
-    return call
+    return answering_unknown(function, name, advise)
 
 
 def advice_for(name: str, known: Iterable[str]) -> str:
