@@ -374,8 +374,8 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         """
         folder = Path(folder)
         model = self._model
-        is_minibert_card = model.folder.name and folder.resolve() == model.folder.resolve()
-        require_no_other(folder, () if is_minibert_card else (RUN, TAGGER_FILE, OPTIONS_FILE))
+        is_its_folder = model.folder.name and folder.resolve() == model.folder.resolve()
+        require_no_other(folder, () if is_its_folder else (RUN, TAGGER_FILE, OPTIONS_FILE))
         atomic_json(folder / ESTIMATOR_FILE, self._stored())
         named = {}  # columns by the names that they have in a person's tables
         for name, column in getattr(model.task, "columns", {}).items():

@@ -186,10 +186,15 @@ def _pages(file: str, texts: list[str]) -> Pages:
 
 def _segment(text: str, node: Any) -> str:
     """Return the lines of a statement, with its decorators, as if it stood at the top level."""
-    decorators = [f"@{ast.unparse(one)}" for one in getattr(node, "decorator_list", [])]
-    lines = (ast.get_source_segment(text, node, padded=True) or ast.unparse(node)).split("\n")
+    decorators = [f"@{ast.unparse(decorator)}" for decorator in getattr(node, "decorator_list", [])]
+    source = ast.get_source_segment(text, node, padded=True) or ast.unparse(node)
+    lines = source.split("\n")
     margin = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join([*decorators, *(line[margin:] if line[:margin].isspace() else line for line in lines)])
+    dedented = []
+    for line in lines:
+        has_margin = line[:margin].isspace()
+        dedented.append(line[margin:] if has_margin else line)
+    return "\n".join(decorators + dedented)
 
 
 def _bound(node: ast.stmt) -> list[str]:

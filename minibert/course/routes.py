@@ -519,9 +519,12 @@ def counted_losses(ids: Any, left: Any, target: Any, V: int, strength: float) ->
 def _small_sequence(rng: np.random.Generator) -> Sequence:
     """Draw a sequence over 17 pieces, with one or two to predict and a next-sentence label."""
     n = int(rng.integers(3, LENGTH + 1))
-    masked = np.sort(rng.permutation(n)[: rng.integers(1, 3)])
-    labels = rng.integers(17, size=len(masked))
-    return Sequence(rng.integers(17, size=n), np.arange(n) * 2 // n, masked, labels, int(rng.integers(2)))
+    chosen = rng.permutation(n)[: rng.integers(1, 3)]
+    labels = rng.integers(17, size=len(chosen))
+    pieces = rng.integers(17, size=n)
+    segments = np.arange(n) * 2 // n  # the first half is A, the second B
+    is_next = int(rng.integers(2))
+    return Sequence(pieces, segments, np.sort(chosen), labels, is_next)
 
 
 def _draw_step(rng: np.random.Generator) -> Arrays:
@@ -529,10 +532,12 @@ def _draw_step(rng: np.random.Generator) -> Arrays:
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = BertConfig.from_size("1-6-2", vocab_size=17, max_position_embeddings=LENGTH, **no_dropout)
     count = Parameters(config).count()
-    few = [_small_sequence(rng) for _ in range(5)]
-    flat, m, v = 0.5 * rng.standard_normal((3, count)) * np.array([[1.0], [0.1], [0.1]])
-    rate = 10 ** rng.uniform(-3, -1)
-    return Ops(), config, flat, m, v * v, Batch.pack(few), int(rng.integers(1, 9)), float(rate)
+    batch = Batch.pack([_small_sequence(rng) for _ in range(5)])
+    deviations = np.array([[0.5], [0.05], [0.05]])  # of parameters, m, and the root of v
+    flat, m, root = rng.standard_normal((3, count)) * deviations
+    rate = float(10 ** rng.uniform(-3, -1))
+    number = int(rng.integers(1, 9))
+    return Ops(), config, flat, m, root * root, batch, number, rate
 
 
 def library_step(
