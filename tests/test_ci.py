@@ -91,7 +91,7 @@ def test_idle():
 
 def test_busy():
     began = time.process_time()
-    while time.process_time() < began + 0.2:
+    while time.process_time() < began + 2:
         pass
 """
 
@@ -106,7 +106,7 @@ def test_the_dearest_tests_are_printed_by_processor_time(tmp_path, processes):
     [whole] = re.findall(r"(\d+) processor seconds, and the dearest tests", done.stdout)
     [(seconds, name)] = re.findall(r"^ +(\d+\.\d\d) s  (.+)", done.stdout, re.MULTILINE)
     assert name == "test_both.py::test_busy"
-    assert 0.2 <= float(seconds) <= float(whole) + 0.5
+    assert 2 <= float(seconds) <= float(whole) + 0.5
 
 
 REPRESENTED = """

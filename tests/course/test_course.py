@@ -1,8 +1,10 @@
 """The course as its readers meet it: run with open exercises, passed with solutions, and not fooled."""
 
 import os
+import random
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
@@ -30,9 +32,10 @@ SEED = 20181011
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
-    """Sizes of a test, in a folder of its own."""
+    """Sizes of a test, in a folder of its own, with the same questions each time."""
     matplotlib.use("Agg")
     monkeypatch.setattr(lessons, "QUICK", not FULL)
+    monkeypatch.setattr(lessons, "secrets", SimpleNamespace(randbelow=random.Random(SEED).randrange))
     monkeypatch.setattr(running, "SECONDS", 3.0)
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
