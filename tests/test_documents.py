@@ -3,11 +3,13 @@
 import ast
 import importlib
 import re
+import runpy
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import page_reader
 import pytest
 from page_reader import FENCE, Reader, Step
@@ -226,6 +228,31 @@ def test_programs_run_as_written(tmp_path, monkeypatch, capsys):
     for title, (program, output) in found.items():
         exec(compile(program, title, "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out == output, title
+
+
+def test_search_program_finds_each_text_by_itself(model, tmp_path, monkeypatch, capsys):
+    lines = ["the film was charming", "a dull story", "", "one very funny journey", "it is cold"]
+    texts, vectors = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    texts.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    program = runpy.run_path(str(DOCS / "examples" / "search.py"))
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["search.py", *map(str, words)])
+        program["main"]()
+        return capsys.readouterr().out
+
+    assert run("index", model, texts, vectors) == f"5 vectors in {vectors}\n"
+    stored = np.load(vectors)
+    wanted = minibert.load(model).encode(lines).vectors(normalize=True)
+    assert stored.dtype == np.float16
+    assert np.abs(stored - wanted).max() < 1e-3
+    answer = f"{lines[1]}\n1.000  {lines[1]}\n{lines[3]}\n1.000  {lines[3]}\n"
+    assert run("ask", model, texts, vectors, lines[1], lines[3], "--top", 1) == answer
+    monkeypatch.setitem(program["nearest"].__globals__, "BLOCK", 2)
+    rows, cosines = program["nearest"](stored, wanted[:2], 3)
+    whole = wanted[:2] @ stored.astype(np.float32).T
+    assert np.array_equal(rows, np.argsort(-whole, axis=1)[:, :3])
+    assert np.allclose(cosines, -np.sort(-whole, axis=1)[:, :3], atol=1e-6)
 
 
 def documented_names() -> set[str]:
