@@ -88,7 +88,8 @@ def read_model(model: str | os.PathLike[str] | Bert | Estimator) -> Model:
     if isinstance(model, Estimator):
         return _of_estimator(model)
     if not isinstance(model, str | os.PathLike):
-        raise InputError(f"A {type(model).__name__} can't be shown; save it and give the folder, or a Bert.")
+        advice = "give a folder, a Run, a Bert or an estimator"
+        raise InputError(f"A {type(model).__name__} can't be shown; {advice}.")
     model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head

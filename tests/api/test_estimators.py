@@ -776,8 +776,9 @@ def test_a_run_of_the_command_is_loaded_with_its_columns_and_seed(model, tmp_pat
     assert (loaded.predict_proba({"review": FEW, "n": FEW}) == loaded.predict_proba(FEW)).all()
     with pytest.raises(InputError, match="was trained on single texts"):
         loaded.predict([("a", "the")])
-    with pytest.raises(InputError, match="A TextClassifier can't be shown; save it and give the folder"):
-        minibert.show(loaded)
+    assert minibert.show(loaded).title == "TextClassifier"
+    with pytest.raises(InputError, match="A TextEncoder can't be shown; give a folder, a Run, a Bert or an"):
+        minibert.show(minibert.TextEncoder(model))
 
 
 def test_r_squared_is_zero_where_y_does_not_vary(model):
