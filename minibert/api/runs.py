@@ -31,7 +31,7 @@ from minibert.reports.page import REPORT_FILE
 from minibert.reports.results import load_report, report_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tokenizer import Tokenizer
-from minibert.training.runlog import OnLog, read_metrics, say
+from minibert.training.runlog import OnLog, logger, read_metrics
 
 UNKNOWN = ("shuffled_loss", "next_accuracy", "next_majority")  # where nothing of the kind was measured
 # What a report of pre-training has, and each of its examples.
@@ -229,7 +229,7 @@ def _run(
     else:
         options = kind(**given)
     if call.show and call.out is None:
-        say(f"Run folder: {folder}.")
+        logger.info(f"Run folder: {folder}.")
     of_call = {name: getattr(call, name) for name in ("resume", "show", "ops", "on_log")}
     try:
         engines.force_device(call.device)

@@ -2,8 +2,8 @@ r"""Print text safely: characters that control a terminal, or are invisible, are
 
 Names, labels, vocabularies and texts come from files, and a file may hold anything: ESC begins commands of
 the terminal, U+202E turns the rest of a line around, a line end begins a row that is none. All that the
-commands print goes through `emit`, and the sentences about their progress through `runlog.say`, so that no
-file can write anything but text. Where the output goes changes nothing: a pipe gets the same bytes.
+commands print goes through `emit`, and the messages about their progress through the handler of `runlog`, so
+that no file can write anything but text. Where the output goes changes nothing: a pipe gets the same bytes.
 """
 
 import codecs

@@ -72,7 +72,7 @@ def check_resumed(
         else:
             best_epoch(folder, state, names)
     except InputError as error:
-        warn(f"{error} The run goes on, since a later epoch may be better.", **error.arguments)
+        warn(f"{error} The run goes on, since a later epoch may be better.")
 
 
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
-from minibert.training.runlog import OnLog, say
+from minibert.training.runlog import OnLog, info_if
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
 
@@ -115,8 +115,7 @@ def finetune(
             peak = None
             if run_class is WholeRun:  # of LSTMs nobody counts the operations
                 peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
-            if show:
-                say(f"Engine {engine}.")
+            info_if(show)(f"Engine {engine}.")
 
             def run(run_options: FinetuneOptions, folder: Path) -> Run:
                 return run_class(run_options, prepared, ops, folder, peak, show, on_log)

@@ -32,7 +32,7 @@ from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.loop import Loop, State, train
-from minibert.training.runlog import OnLog, RunLog, say
+from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
 CHECKPOINTS = "checkpoints"
 DEV_PREDICTIONS = "dev_predictions.json"
@@ -303,8 +303,7 @@ class Run(ABC):
             plan["best_step"] = state.step
             if before is not None:
                 remark = ", the best so far"
-        if self.show:
-            say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
+        info_if(self.show)(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
         return {f"dev_{name}": value for name, value in scores.items()}
 
     def has_converged(self, state: State) -> bool:
@@ -335,14 +334,14 @@ class Run(ABC):
         o = self.options
         folder = self.folder
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
-        state = self.start(latest(folder / CHECKPOINTS, self.config, say, numbers=2))
+        state = self.start(latest(folder / CHECKPOINTS, self.config, logger.warning, numbers=2))
         total = state.step if self.has_converged(state) else self.total_steps
         if state.step < total:
-            check_resumed(folder, state, self.FILES, say)
-        if self.show:
-            say(self.headline(state))
-            if state.step:
-                say(f"Going on from step {state.step:,}.")
+            check_resumed(folder, state, self.FILES, logger.warning)
+        info = info_if(self.show)
+        info(self.headline(state))
+        if state.step:
+            info(f"Going on from step {state.step:,}.")
         loop = Loop(
             total_steps=total,
             rate=self.rate,
