@@ -47,8 +47,8 @@ ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 Metrics = TypeVar("Metrics", bound=Evaluation)
 
 
-class Figures(dict[str, Any]):
-    """Metrics of a model, which show themselves as a person reads them."""
+class ReadableMetrics(dict[str, Any]):
+    """Metrics of a model, printed as a table."""
 
     def __repr__(self) -> str:
         return measured_text(self)
@@ -56,7 +56,7 @@ class Figures(dict[str, Any]):
 
 def _readable(metrics: Metrics) -> Metrics:
     """Return metrics as a dictionary that shows them as a person reads them."""
-    return cast(Metrics, Figures(metrics))
+    return cast(Metrics, ReadableMetrics(metrics))
 
 
 class NotFitted(InputError, AttributeError):

@@ -337,7 +337,7 @@ def run_folder(
         return next(RUNS / name for name in names if not (RUNS / name).exists())
     started = sorted(RUNS.glob(f"*/{stored}"), key=lambda path: path.stat().st_mtime)
     if not started:
-        raise InputError("There is no run in runs/ to go on with; name its folder with out='runs/...'.")
+        raise InputError("There is no run in runs/ to resume; name its folder with out='runs/...'.")
     return started[-1].parent
 
 

@@ -23,7 +23,7 @@ from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
-from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
+from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
@@ -298,7 +298,7 @@ class Run(ABC):
         plan["looked"] = state.step
         if before is None or score > before:
             best = {"step": state.step, "epoch": epoch, "scores": scores} | predicted
-            plan[CHECKSUMS] = keep(self.folder / BEST, best, lambda place: self.save(place, state))
+            plan[CHECKSUMS] = save_best(self.folder / BEST, best, lambda place: self.save(place, state))
             plan["best"] = score
             plan["best_step"] = state.step
             if before is not None:

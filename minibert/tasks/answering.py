@@ -290,7 +290,7 @@ class Answering(Task):
                     text=f"{question.question}\n{around}",
                     expected=" | ".join(gold) or NO_ANSWER,
                     found=prediction["text"] or NO_ANSWER,
-                    badness=(1.0 - f1) * prediction["probability"],
+                    severity=(1.0 - f1) * prediction["probability"],
                     example=number,
                 )
 

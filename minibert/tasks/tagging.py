@@ -402,7 +402,7 @@ class Tagging(Task):
                     text=" ".join(example.words),
                     expected=entities_text(example.words, gold),
                     found=entities_text(example.words, predicted),
-                    badness=float(len(wrong)),
+                    severity=float(len(wrong)),
                     example=number,
                 )
 

@@ -155,7 +155,7 @@ def test_texts_are_read_a_few_at_a_time(model, tokenizer, monkeypatch):
 def test_a_text_too_long_loses_its_end_and_says_so(model, tokenizer, tmp_path):
     text = "anna lives in paris . the film is good"
     extractor = Extractor(model, pool="none", max_length=6)
-    with pytest.warns(UserWarning, match="1 texts are longer than 6 pieces"):
+    with pytest.warns(UserWarning, match="1 text has more than 6 tokens; the ends were cut"):
         report = write_features(extractor, [text, "rome"], tmp_path / "v.npy")
     assert report["cut"] == 1
     expected = model.encode(tokenizer("anna lives in paris")).hidden_states[-1]

@@ -358,7 +358,7 @@ def test_read_only_results_are_refused():
 
 def test_what_is_kept_for_products_to_come_has_to_be_read_only():
     with pytest.raises(ValueError, match="weight is writeable; what is kept may not change"):
-        cpp_ops.CppOps().keep(np.zeros((2, 2), np.float32))
+        cpp_ops.CppOps().prepack(np.zeros((2, 2), np.float32))
 
 
 def test_a_matrix_that_is_kept_is_told_from_its_parts_and_its_transpose():
