@@ -295,8 +295,13 @@ def _draw_suspects(rng: np.random.Generator) -> Arrays:
 
 def _by_entries(f: Any, arguments: Arrays, gradients: Arrays, rng: Any) -> list[int]:
     wrong = []
-    for place, (exact, one) in enumerate(zip(_elementwise(f, arguments), gradients, strict=True)):
-        if exact.shape != one.shape or not abs(exact - one).max() <= 1e-9 * abs(exact).max():
+    pairs = zip(_elementwise(f, arguments), gradients, strict=True)
+    for place, (exact, gradient) in enumerate(pairs):
+        if exact.shape != gradient.shape:
+            wrong.append(place)
+            continue
+        error = abs(exact - gradient).max()
+        if not error <= 1e-9 * abs(exact).max():  # nan is wrong, too
             wrong.append(place)
     return wrong
 
