@@ -190,7 +190,7 @@ def test_every_option_of_a_run_has_a_flag():
     assert fields - set(vars(parse())) == {"bias_correction", "google_decay"}  # both are --optimizer
 
 
-def test_nothing_said_leaves_everything_to_the_recipe():
+def test_without_flags_the_recipe_decides_everything():
     assert given_fields(PretrainOptions, parse()) == {}
 
 

@@ -182,7 +182,7 @@ def test_bytes_are_texts_as_well(model, tokenizer):
         ({"max_length": 65}, "max_length=65 is not possible; give 2, .* up to the 64 positions"),
     ],
 )
-def test_what_cannot_be_had_is_told(model, tokenizer, arguments, message):
+def test_impossible_vectors_are_refused(model, tokenizer, arguments, message):
     with pytest.raises(InputError, match=message):
         vectors_of(model, **{"texts": TEXTS} | arguments)
 

@@ -189,7 +189,7 @@ CANNOT = [
 
 
 @pytest.mark.parametrize(("engine", "dtype", "isa"), CANNOT)
-def test_who_cannot_have_it_is_told_and_nothing_is_changed(engine, dtype, isa, monkeypatch):
+def test_unsupported_int8_is_refused_and_nothing_is_changed(engine, dtype, isa, monkeypatch):
     monkeypatch.setenv("MINIBERT_ISA", isa)
     model = Bert.from_pretrained(GOLDEN / "hf_tiny", engine, dtype=dtype)
     told = f"int8=True needs the engine cpp, .* leave it out with {engine} in {dtype} on this processor"
