@@ -78,7 +78,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     out: str | os.PathLike[str] | None = option(
         None, "folder for the files of the run", default="a temporary one, until `fit` is done"
     )
-    verbose: bool = option(False, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, otherwise lines")
     random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
         0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
     )

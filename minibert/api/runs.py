@@ -99,7 +99,7 @@ class Run(Generic[Report]):
         except MissingFile as error:
             raise absent from error
         if not all(fits(example, EXAMPLE) for example in report["examples"]):
-            raise InputError(f"{path} can't be read: its 'examples' are no guesses; {again}.")
+            raise InputError(f"{path} can't be read: its 'examples' are not guesses; {again}.")
         held_out = report.get("held_out", {})
         if held_out is not None:
             if wrong := schema_error(held_out, MEASURED):
@@ -169,7 +169,7 @@ class _Call:
 
     out: str | Path | None = option(None, "the run folder", default="a new one in `runs`")
     resume: bool = option(False, "go on with the run in that folder, exactly where it stopped")
-    show: bool = option(True, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    show: bool = option(True, "show progress: a bar in a notebook or terminal, otherwise lines")
     ops: Ops | None = option(
         None,
         "an engine object of your own, in place of `engine`",

@@ -65,7 +65,7 @@ def reproduce(
     minutes : float, default None
         The longest that this may take: InputError, before anything is trained, where more would be needed.
     show : bool, default True
-        Tell the person watching how it goes.
+        Log how it goes.
     write : callable
         Called with the results at the end, after Ctrl-C as well, before another process may write there.
 

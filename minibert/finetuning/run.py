@@ -65,7 +65,7 @@ def finetune(
         Go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The options
         have to agree with those stored there.
     show : bool, default True
-        Tell the person watching how it goes, on the error stream.
+        Log how it goes, and show progress bars on the error stream.
     began : float, optional
         `time.monotonic()` when the command began; now, when left out.
     ops : Ops, optional

@@ -55,7 +55,7 @@ class Run(ABC):
     peak : float or None
         GFLOP/s of the machine, if known.
     show : bool
-        Whether to tell the person watching how it goes.
+        Whether to log how it goes.
     on_log : callable or None
         Called with what is recorded.
     FILES : tuple of str
@@ -69,7 +69,7 @@ class Run(ABC):
     ops: Any
     folder: Path  # of the run
     peak: float | None = None  # GFLOP/s of the machine, if known
-    show: bool = True  # tell the person watching how it goes
+    show: bool = True  # log how it goes
     on_log: OnLog | None = None  # called with what is recorded
 
     FILES: ClassVar[tuple[str, ...]]  # of what is trained

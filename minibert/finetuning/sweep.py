@@ -40,7 +40,7 @@ def sweep(
     out : Path
         The folder of the sweep.
     show : bool
-        Whether to tell the person watching how it goes.
+        Whether to log how it goes.
     began : float
         `time.monotonic()` when the sweep began.
 

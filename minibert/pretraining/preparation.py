@@ -210,7 +210,7 @@ def prepare_text(
     run : Path
         Its folder.
     show : bool, default True
-        Tell how it goes.
+        Log how it goes.
     keeps_pairs : bool, default False
         Learn next sentences, if the options say so, even where hardly any document has two sentences: the
         run has begun so.

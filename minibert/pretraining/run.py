@@ -85,7 +85,7 @@ def pretrain(
         Go on from the last checkpoint of the folder, exactly. The options have to agree with those stored
         there, except for the length of the run.
     show : bool, default True
-        Tell the person watching how it goes, on the error stream.
+        Log how it goes, and show progress bars on the error stream.
     began : float, optional
         `time.monotonic()` when the command began, from where `minutes` count; now, when left out.
     trace : bool, default False

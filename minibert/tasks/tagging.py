@@ -182,7 +182,7 @@ class Tagging(Task):
         Raises
         ------
         InputError
-            When `training` and a tag is missing or is none of `labels`.
+            When `training` and a tag is missing or not one of `labels`.
         """
         before = 0  # sentences of the documents in front
         room = max_length - 2
@@ -591,7 +591,7 @@ def tag_numbers(
     Raises
     ------
     InputError
-        When `training` and a tag is missing or is none of `labels`.
+        When `training` and a tag is missing or not one of `labels`.
     """
     if not training and any(example.tags is None for example in examples):
         return None

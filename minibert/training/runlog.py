@@ -378,7 +378,7 @@ class Progress(AbstractContextManager["Progress"]):
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
-    """Return the lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out.
+    """Return the lines of `metrics.jsonl`; what is not one, such as a line cut short by a crash, is left out.
 
     Parameters
     ----------

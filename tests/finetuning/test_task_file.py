@@ -43,7 +43,7 @@ def test_what_was_written_is_read(tmp_path):
     [
         ([1], "it is [1], expected an object"),
         ({"task": "sst2"}, "'labels' is missing"),
-        (STORED | {"foo": 1}, "'foo' is none of its fields"),
+        (STORED | {"foo": 1}, "'foo' is not one of its fields"),
         (STORED | {"task": "nosuch"}, "task='nosuch' is not known; there are"),
         (STORED | {"task": ["sst2"]}, "'task' is ['sst2'], expected a string"),
         (STORED | {"labels": "ab"}, "'labels' is 'ab', expected a list of strings"),
@@ -90,7 +90,7 @@ def test_what_was_written_of_a_tagger_is_read(tmp_path):
     [
         (None, "it is None, expected an object"),
         ({"task": "ner"}, "'labels' is missing"),
-        (TAGGER | {"foo": 1}, "'foo' is none of its fields"),
+        (TAGGER | {"foo": 1}, "'foo' is not one of its fields"),
         (
             TAGGER | {"task": "rte", "columns": []},
             "'task' is 'rte', expected the name of a task that tags words",

@@ -126,7 +126,7 @@ def test_options_survive_json(tmp_path):
     ("fields", "said"),
     [
         ({"task": "rte"}, "'data' is missing, expected a string"),
-        ({"batchsize": 3}, "'batchsize' is none of its fields"),
+        ({"batchsize": 3}, "'batchsize' is not one of its fields"),
         (
             {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
             "'batch_size' is 'x', expected a whole number or a list of whole numbers or null",
