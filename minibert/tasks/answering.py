@@ -409,7 +409,7 @@ class TriviaQA(Answering):
         return trivia.read(find(data, patterns, self.name))
 
 
-class OwnQuestions(Answering):
+class CustomQuestions(Answering):
     """A custom table; where some of its questions have no answer, the rules of SQuAD 2.0 hold.
 
     Parameters
@@ -492,7 +492,7 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
     """
     task: Answering
     if name == "qa":
-        task = OwnQuestions(columns)
+        task = CustomQuestions(columns)
     elif name == "triviaqa":
         task = TriviaQA()
     else:

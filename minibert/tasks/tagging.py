@@ -138,9 +138,9 @@ class Tagging(Task):
             problem = f"All {len(tags)} tags are numbers, which don't say where entities begin and end"
             effect = "F1 is the accuracy of words"
             warn(f"{problem}: {effect}. Give tags with names to score and list entities.")
-        if odd := schemes.looks_odd(tags):
+        if unknown := schemes.tags_without_scheme(tags):
             effect = "each word that has one counts as an entity by itself"
-            warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
+            warn(f"{schemes.unknown_scheme(unknown)}; {effect}. Change them where they mark entities.")
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
             entity_tags = [f"{prefix}-{kind}" for kind in types for prefix in "BI"]
