@@ -371,21 +371,90 @@ def attention(
             lay_back(mixed, count, D, unit, y, first + low, head)
 
 
-# p dp (N,) -> dp becomes ds
+# x dm (N,)  keys (T,A,2) or none -> x becomes m, dm becomes ds
 @inline
-def softmax_backward(p: Any, dp: Any) -> None:
-    """Compute the gradient of a softmax in place, ds = p (dp - sum(dp p)).
+def row_backward(
+    x: Any, dm: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
+) -> None:
+    """Compute one row of probabilities anew, and the gradient of its scores, in place.
+
+    The probabilities are p = exp(x - top) share, dropout makes m of them, and ds = p (dp - sum(dp p)).
 
     Parameters
     ----------
-    p : (N,) array
-        The softmax.
-    dp : (N,) array
-        Its gradient, which becomes that of the scores.
+    x : (N,) array
+        The scores, which become m.
+    dm : (N,) array
+        Gradient of m, which becomes that of the scores.
+    top, share : float
+        The largest score, and 1 / the sum of exp(x - top).
+    keys : (T,A,2) uint32
+        Keys of dropout; an empty array for none.
+    t, head : int
+        Which row of `keys`.
+    threshold : uint32
+        The draw below which a probability is dropped.
+    kept_scale : float
+        The factor of those that are kept.
     """
-    level = dot(dp, p)
-    for j in range(p.size):
-        dp[j] = p[j] * (dp[j] - level)
+    for j in range(x.size):
+        x[j] = exp(x[j] - top) * share
+    if keys.size:
+        drop(dm, dm, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+    level = dot(dm, x)
+    for j in range(x.size):
+        dm[j] = x[j] * (dm[j] - level)
+    if keys.size:
+        drop(x, x, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+
+
+# scores d_scores (64,n) -> m and ds in their places, and transposed (n,64)
+@inline
+def block_backward(
+    scores: Any, d_scores: Any, count: int, low: int, n: int, first: int, head: int, causal: bool,
+    largest: Any, inverse: Any, keys: Any, threshold: Any, kept_scale: Any,
+    transposed_p: Any, transposed_ds: Any,
+) -> None:  # fmt: skip
+    """Compute the gradients of the scores of up to 64 queries, row by row, and transpose them.
+
+    Parameters
+    ----------
+    scores, d_scores : (64,n) arrays
+        Scores, which become multiplied probabilities, and gradients of these, which become those of the
+        scores; zeros follow, up to a multiple of `LANES` columns.
+    count : int
+        How many rows there are.
+    low : int
+        Which query of the sequence is the first.
+    n : int
+        Tokens of the sequence.
+    first : int
+        Which row of the batch the sequence begins with.
+    head : int
+        The head.
+    causal : bool
+        Whether a token sees only itself and what stands before it.
+    largest, inverse : (T,A) arrays
+        What the forward kept of each softmax.
+    keys, threshold, kept_scale : (T,A,2) uint32, uint32, float
+        As of `row_backward`.
+    transposed_p, transposed_ds : (n,64) arrays
+        Where both are written, transposed.
+    """
+    columns = up(n, LANES)
+    for i in range(count):
+        t = first + low + i
+        seen = low + i + 1 if causal else n
+        p = scores[i]
+        ds = d_scores[i]
+        top = largest[t, head]
+        share = inverse[t, head]
+        row_backward(p[:seen], ds[:seen], top, share, keys, t, head, threshold, kept_scale)
+        p[seen:columns] = ZERO
+        ds[seen:columns] = ZERO
+        for j in range(n):
+            transposed_p[j, i] = p[j]
+            transposed_ds[j, i] = ds[j]
 
 
 # By the formulas of core/ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries
@@ -471,25 +540,10 @@ def attention_backward(
             transposed_ds[:rows, count:padded] = ZERO
             products(queries[low:], sources, scores, count, n, depth, False)
             products(d_out[low:], values, d_scores, count, n, depth, False)
-            for i in range(count):
-                t = first + low + i
-                seen = low + i + 1 if causal else n
-                p = scores[i][:seen]
-                dp = d_scores[i][:seen]
-                top = largest[t, head]
-                share = inverse[t, head]
-                for j in range(seen):
-                    p[j] = exp(p[j] - top) * share
-                if keys.size:
-                    drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                softmax_backward(p, dp)  # from here on dp is ds
-                if keys.size:
-                    drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                scores[i][seen:columns] = ZERO
-                d_scores[i][seen:columns] = ZERO
-                for j in range(n):
-                    transposed_p[j, i] = scores[i, j]
-                    transposed_ds[j, i] = d_scores[i, j]
+            block_backward(
+                scores, d_scores, count, low, n, first, head, causal, largest, inverse,
+                keys, threshold, kept_scale, transposed_p, transposed_ds,
+            )  # fmt: skip
             products(d_scores, transposed_sources, mixed, count, D, columns, False)
             products(transposed_ds, transposed_queries, d_sources, n, D, padded, True)
             products(transposed_p, transposed_d_out, d_values, n, D, padded, True)
