@@ -295,10 +295,15 @@ def _of_an_import(imported: str, node: ast.stmt, every: list[Found]) -> str:
     """Say what an answer imports and may not, with the first line that uses it if that is minibert's."""
     if not imported.startswith("minibert"):
         return f"it imports {imported}."
-    bound = [name for name in _bound(node) if name in (imported.rpartition(".")[2], imported)]
-    lines = [line.strip() for one in every if one.node is not node for line in one.text.split("\n")]
-    using = [line for line in lines if any(re.search(rf"\b{re.escape(name)}\b", line) for name in bound)]
-    where = f": {using[0]}" if using else ""
+    last_part = imported.rpartition(".")[2]
+    names = [re.escape(name) for name in _bound(node) if name in (last_part, imported)]
+    uses = re.compile(rf"\b({'|'.join(names)})\b")
+    where = ""
+    if names:
+        lines = [line for found in every if found.node is not node for line in found.text.split("\n")]
+        first = next(filter(uses.search, lines), None)
+        if first is not None:
+            where = f": {first.strip()}"
     return f"it uses minibert's own {imported}{where}."
 
 

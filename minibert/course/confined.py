@@ -180,10 +180,15 @@ class Confined:
             again, more = made_again((args, kwargs), lambda one: one.run(one.args, one.kwargs))
             result = call(_Armed(self._own()), *again, **more)  # type: ignore[arg-type]
             here = list(leaves_of((again, more)))
-            found = packed(result, here if len(here) == len(given) else given)
+            are_the_same = len(here) == len(given)
+            answer = packed(result, here if are_the_same else given)
             after = packed((args, kwargs), others)
-            parts = [found, b"" if after == before else after]
-            return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+            changed = b"" if after == before else after
+            message = b""
+            for part in (answer, changed):
+                size = len(part).to_bytes(8, "little")
+                message += size + part
+            return message
 
         data = self._forked(work)
         try:

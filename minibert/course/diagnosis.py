@@ -88,7 +88,18 @@ def close(found: Any, expected: Any, tolerance: float = CLOSE) -> bool:
 
 
 def not_finite(parts: list[Part]) -> str:
-    """Name what is not a number."""
+    """Name what is not a number.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is not finite (nan or inf) everywhere"; "" where all numbers are finite.
+    """
     shares = [float(np.mean(~np.isfinite(part.found))) for part in parts]
     if not max(shares):
         return ""
@@ -97,29 +108,84 @@ def not_finite(parts: list[Part]) -> str:
 
 
 def zero(parts: list[Part]) -> str:
-    """Name what is zero everywhere."""
+    """Name what is zero everywhere.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        "is zero everywhere", or "".
+    """
     return "is zero everywhere" if _all(parts, lambda part: not np.any(part.found)) else ""
 
 
 def sign(parts: list[Part]) -> str:
-    """Name what has the other sign."""
+    """Name what has the other sign.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        "has the wrong sign", or "".
+    """
     return "has the wrong sign" if _all(parts, lambda part: close(-part.found, part.expected)) else ""
 
 
 def transposed(parts: list[Part]) -> str:
-    """Name what is the transpose."""
+    """Name what is the transpose.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        "is transposed", or "".
+    """
     if _all(parts, lambda part: part.expected.ndim == 2 and close(part.found.T, part.expected)):
         return "is transposed"
     return ""
 
 
 def absolute(parts: list[Part]) -> str:
-    """Name what has lost its signs."""
+    """Name what has lost its signs.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        "has lost its signs", or "".
+    """
     return "has lost its signs" if _all(parts, lambda part: close(part.found, abs(part.expected))) else ""
 
 
 def factor(parts: list[Part]) -> str:
-    """Name a constant factor, the same in every question or one of its sizes or numbers."""
+    """Name a constant factor, the same in every question or one of its sizes or numbers.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is 2 times what it should be"; "" where no factor fits.
+    """
     factors = _factors((part.found, part.expected) for part in parts)
     if not factors:
         return ""
@@ -138,7 +204,18 @@ def factor(parts: list[Part]) -> str:
 
 
 def itself(parts: list[Part]) -> str:
-    """Name an argument that is returned as it came."""
+    """Name an argument that is returned as it came.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is x itself", or "".
+    """
     for name in _common(parts):
         if _all(parts, lambda part, name=name: close(part.found, part.arguments[name])):
             return f"is {name} itself"
@@ -146,7 +223,18 @@ def itself(parts: list[Part]) -> str:
 
 
 def term(parts: list[Part]) -> str:
-    """Name an argument, or another part, that is missing as a term or too many."""
+    """Name an argument, or another part, that is missing as a term or too many.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "lacks the term x", or "".
+    """
     for name in _common(parts):
         terms = [_broadcast(part.arguments[name], part.expected) for part in parts]
         if any(one is None for one in terms):
@@ -163,7 +251,18 @@ def term(parts: list[Part]) -> str:
 
 
 def factor_of_argument(parts: list[Part]) -> str:
-    """Name an argument that is missing as a factor or too many."""
+    """Name an argument that is missing as a factor or too many.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "lacks the factor dy", or "".
+    """
     for name in _common(parts):
         for axis in (None, -1):
 
@@ -183,7 +282,18 @@ def factor_of_argument(parts: list[Part]) -> str:
 
 
 def added(parts: list[Part]) -> str:
-    """Name an added constant."""
+    """Name an added constant.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is off by an added constant, 1", or "".
+    """
     values = []
     for part in parts:
         difference = part.difference
@@ -196,7 +306,18 @@ def added(parts: list[Part]) -> str:
 
 
 def order(parts: list[Part]) -> str:
-    """Name the right numbers in another order."""
+    """Name the right numbers in another order.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is shifted by a row", or "".
+    """
     if not _all(parts, lambda part: part.found.shape == part.expected.shape and part.found.ndim):
         return ""
     if _all(parts, lambda part: close(part.found[::-1], part.expected)):
@@ -210,7 +331,18 @@ def order(parts: list[Part]) -> str:
 
 
 def function_of_right(parts: list[Part]) -> str:
-    """Name a simple function that was applied to the right answer, or not undone."""
+    """Name a simple function that was applied to the right answer, or not undone.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is the square of what it should be", or "".
+    """
     functions: dict[str, Callable[[Any], Any]] = {
         "is the square of what it should be": np.square,
         "is the square root of what it should be": np.sqrt,
@@ -228,7 +360,18 @@ def function_of_right(parts: list[Part]) -> str:
 
 
 def rounded(parts: list[Part]) -> str:
-    """Name the error of an approximation."""
+    """Name the error of an approximation.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        A phrase with the relative error; "" where it is above `SMALL`.
+    """
     errors = []
     for part in parts:
         if part.found.shape != part.expected.shape:
@@ -245,7 +388,18 @@ def rounded(parts: list[Part]) -> str:
 
 
 def by_rows(parts: list[Part]) -> str:
-    """Name rows that are wrong, where others are right."""
+    """Name rows that are wrong, where others are right.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is right in the first row only", or "".
+    """
     masks = _wrong_rows([part for part in parts if part.expected.ndim and len(part.expected) > 2])
     if not masks or all(mask.all() for mask in masks):
         return ""
@@ -262,7 +416,18 @@ def by_rows(parts: list[Part]) -> str:
 
 
 def large(parts: list[Part]) -> str:
-    """Name entries that are wrong because a number is large, small, positive or negative."""
+    """Name entries that are wrong because a number is large, small, positive or negative.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Such as "is off only where x is negative", or "".
+    """
     if any(part.found.shape != part.expected.shape or part.found.size < 8 for part in parts):
         return ""
     wrong = [_wrong(part) for part in parts]
@@ -302,7 +467,18 @@ def large(parts: list[Part]) -> str:
 
 
 def one_in_a_row(parts: list[Part]) -> str:
-    """Name an error of one entry in each row, or of none but the diagonal."""
+    """Name an error of one entry in each row, or of none but the diagonal.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Which entries they are, or "".
+    """
     if any(part.expected.ndim != 2 or part.found.shape != part.expected.shape for part in parts):
         return ""
     wrong = [_wrong(part) for part in parts if min(part.expected.shape) > 2]
@@ -316,7 +492,18 @@ def one_in_a_row(parts: list[Part]) -> str:
 
 
 def multiple_of_rows(parts: list[Part]) -> str:
-    """Name a factor or an added constant of each row, or of each column."""
+    """Name a factor or an added constant of each row, or of each column.
+
+    Parameters
+    ----------
+    parts : list of Part
+        The same part in every question in which it is wrong, at least one.
+
+    Returns
+    -------
+    str
+        Which of both it is, and whether by rows or columns, or "".
+    """
     if any(part.expected.ndim < 2 or part.found.shape != part.expected.shape for part in parts):
         return ""
     parts = [part for part in parts if min(part.expected.shape) > 2]

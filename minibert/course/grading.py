@@ -237,12 +237,17 @@ class _Grading(Lesson):
         confined = self.confined.get(name)
         if confined and confined.budget.ended:  # by another function of the exercise
             confined.budget = Budget(SECONDS)
-        digest = hashlib.sha256(f"{self._seed} {self.exercises[0].number} {name}".encode()).digest()
-        self.mine = {**self._others(), **{key: self.mine[key] for key in self.mine if key != name}}
-        super().check(function, seed=int.from_bytes(digest[:4], "little") % 10**6, **route)
-        if self.verdicts[-1].state == "passed" and is_operation(name):
+        number = self.exercises[0].number
+        digest = hashlib.sha256(f"{self._seed} {number} {name}".encode()).digest()
+        drawn_seed = int.from_bytes(digest[:4], "little") % 10**6
+        earlier = dict(self.mine)
+        earlier.pop(name, None)
+        self.mine = {**self._others(), **earlier}
+        super().check(function, seed=drawn_seed, **route)
+        state = self.verdicts[-1].state
+        if state == "passed" and is_operation(name):
             self._passed[name] = function
-        elif self.verdicts[-1].state == "failed":
+        elif state == "failed":
             self._passed.pop(name, None)
 
     def result(self, name: str) -> tuple[str, str]:

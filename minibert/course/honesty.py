@@ -137,13 +137,16 @@ def _captured(function: FunctionType, tree: ast.AST) -> Iterator[str]:
 
 def _held(function: FunctionType, tree: ast.AST) -> Iterator[tuple[str, Any]]:
     """List the values that a function uses: of global names, of a closure, of defaults."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for name in sorted(names & set(function.__globals__)):
-        yield name, function.__globals__[name]
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    namespace = function.__globals__
+    for name in sorted(used & namespace.keys()):
+        yield name, namespace[name]
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
         yield name, cell.cell_contents
-    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    for value in defaults:
+    by_position = function.__defaults__ or ()
+    by_name = function.__kwdefaults__ or {}
+    for value in (*by_position, *by_name.values()):
         yield "a default", value
 
 

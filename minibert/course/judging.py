@@ -632,14 +632,21 @@ def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Gene
 
     def below(path: str) -> dict[str, Any]:
         within = f"{path}."
-        return {name.removeprefix(within): one for name, one in parameters.items() if name.startswith(within)}
+        tensors = {}
+        for name, tensor in parameters.items():
+            if name.startswith(within):
+                tensors[name.removeprefix(within)] = tensor
+        return tensors
 
-    config = config_of(size, layer_norm_eps=float(rng.uniform(0.2, 0.6)))
+    eps = float(rng.uniform(0.2, 0.6))
+    config = config_of(size, layer_norm_eps=eps)
     x = {"x": rng.standard_normal((batch.T, size.H))}
-    scale = np.where(np.arange(batch.T) % 2, 1.0, 2000.0)[:, None]  # exp underflows to 0 in every other row
+    is_odd = np.arange(batch.T) % 2
+    scale = np.where(is_odd, 1.0, 2000.0)[:, None]  # exp underflows to 0 in every other row
     far = {"logits": scale * rng.standard_normal((batch.T, size.V))}
     labels = rng.integers(size.V, size=batch.T)
-    attention, feed_forward = (below(f"layers.1.{name}") for name in ("attention", "feed_forward"))
+    attention = below("layers.1.attention")
+    feed_forward = below("layers.1.feed_forward")
     options = batch.cu_seqlens, config, None, 1, None
     return [
         case_of("softmax_cross_entropy", "far apart", batch, far, {}, labels),

@@ -42,8 +42,8 @@ PLUMBING = (
 ).split()
 # What pre-training of the course never calls: other heads and optimizers, pictures, inference.
 NOT_CALLED = (
-    "attention_probabilities bilstm_block bilstm_block_backward keep lamb layer_mix layer_mix_backward lstm "
-    "lstm_backward muon pool_windows pool_windows_backward segment_softmax_cross_entropy "
+    "attention_probabilities bilstm_block bilstm_block_backward lamb layer_mix layer_mix_backward lstm "
+    "lstm_backward muon pool_windows pool_windows_backward prepack segment_softmax_cross_entropy "
     "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
     "squared_error squared_error_backward"
 ).split()
@@ -418,11 +418,14 @@ def _docstrings(code: str) -> dict[str, str]:
 
 def _changes_only(name: str, exercise: Exercise, mistaken: str) -> bool:
     """Tell whether a mistake is in this function and in no other that the exercise asks for."""
-    changed = []
-    for before, after in zip(ast.parse(exercise.solution).body, ast.parse(mistaken).body, strict=False):
+    right = ast.parse(exercise.solution).body
+    wrong = ast.parse(mistaken).body
+    changed = set()
+    for before, after in zip(right, wrong, strict=False):
         if ast.dump(before) != ast.dump(after):
-            changed.append(getattr(before, "name", ""))
-    return name in changed and not set(changed) & (set(exercise.functions) - {name})
+            changed.add(getattr(before, "name", ""))
+    others = set(exercise.functions) - {name}
+    return name in changed and changed.isdisjoint(others)
 
 
 def _fails(judge: Route | OnSheet, function: FunctionType, methods: dict[str, Any], seed: int) -> bool:

@@ -110,16 +110,23 @@ def plans(numbers: Iterable[str] = ()) -> list[Plan]:
 def _plan(path: Path) -> Plan:
     """Read the plan of a chapter from its source."""
     every = cells(path)
-    title = every[0].text.partition("\n")[0].lstrip("# ").partition("· ")[2]
+    heading, _, _ = every[0].text.partition("\n")
+    _, _, title = heading.lstrip("# ").partition("· ")
     prose = "\n".join(text for is_code, text in every if not is_code)
-    read = len(_DETAILS.sub("", prose).split())
+    without_details = _DETAILS.sub("", prose)
+    minutes = len(without_details.split()) / WORDS_A_MINUTE
+    rounded = max(5, 5 * round(minutes / 5))
     source = read_bytes(path).decode("utf-8")
-    headings = {number: (level, name) for number, level, name in _HEADING.findall(source)}
+    headings = {}
+    for number, level, name in _HEADING.findall(source):
+        headings[number] = level, name
     tasks = []
-    for one in exercises(path):
-        level, name = headings[one.number]
-        tasks.append(Task(one.number, name, level, MINUTES.get(one.number, USUAL[level]), one))
-    return Plan(path.name[:2], title, max(5, 5 * round(read / WORDS_A_MINUTE / 5)), tuple(tasks))
+    for exercise in exercises(path):
+        number = exercise.number
+        level, name = headings[number]
+        task_minutes = MINUTES.get(number, USUAL[level])
+        tasks.append(Task(number, name, level, task_minutes, exercise))
+    return Plan(path.name[:2], title, rounded, tuple(tasks))
 
 
 def instructors_notes(numbers: Iterable[str] = ()) -> str:

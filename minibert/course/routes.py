@@ -295,8 +295,13 @@ def _draw_suspects(rng: np.random.Generator) -> Arrays:
 
 def _by_entries(f: Any, arguments: Arrays, gradients: Arrays, rng: Any) -> list[int]:
     wrong = []
-    for place, (exact, one) in enumerate(zip(_elementwise(f, arguments), gradients, strict=True)):
-        if exact.shape != one.shape or not abs(exact - one).max() <= 1e-9 * abs(exact).max():
+    pairs = zip(_elementwise(f, arguments), gradients, strict=True)
+    for place, (exact, gradient) in enumerate(pairs):
+        if exact.shape != gradient.shape:
+            wrong.append(place)
+            continue
+        error = abs(exact - gradient).max()
+        if not error <= 1e-9 * abs(exact).max():  # nan is wrong, too
             wrong.append(place)
     return wrong
 
@@ -532,12 +537,14 @@ def _draw_step(rng: np.random.Generator) -> Arrays:
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = BertConfig.from_size("1-6-2", vocab_size=17, max_position_embeddings=LENGTH, **no_dropout)
     count = Parameters(config).count()
-    batch = Batch.pack([_small_sequence(rng) for _ in range(5)])
+    sequences = [_small_sequence(rng) for _ in range(5)]
+    batch = Batch.pack(sequences)
     deviations = np.array([[0.5], [0.05], [0.05]])  # of parameters, m, and the root of v
     flat, m, root = rng.standard_normal((3, count)) * deviations
+    v = root * root
     rate = float(10 ** rng.uniform(-3, -1))
     number = int(rng.integers(1, 9))
-    return Ops(), config, flat, m, root * root, batch, number, rate
+    return Ops(), config, flat, m, v, batch, number, rate
 
 
 def library_step(

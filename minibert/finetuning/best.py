@@ -20,7 +20,7 @@ FIELDS = {"step": int, "epoch": float, "scores": dict[str, float], "predictions"
 ADVICE = "put an intact copy there and continue with resume=True, or start again in another `out`"
 
 
-def keep(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
+def save_best(place: Path, epoch: dict[str, Any], save: Callable[[Path], None]) -> dict[str, int]:
     """Write the best epoch so far.
 
     Parameters
@@ -72,7 +72,7 @@ def check_resumed(
         else:
             best_epoch(folder, state, names)
     except InputError as error:
-        warn(f"{error} The run goes on, since a later epoch may be better.", **error.arguments)
+        warn(f"{error} The run goes on, since a later epoch may be better.")
 
 
 def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def best_epoch(folder: Path, state: State, names: Sequence[str]) -> dict[str, An
     Returns
     -------
     dict
-        As `keep` was given it.
+        As `save_best` was given it.
 
     Raises
     ------

@@ -248,14 +248,16 @@ class FeatureBasedRun(Run):
         data = self.prepared
         learnt = self._learnt
         vectors, _ = data.vectors
-        tags = np.split(tag_numbers(data.train, data.labels), vectors.bounds[1:-1])
-
-        def packed(sentences: list[int]) -> VectorBatch:
-            inputs = [vectors.sentence(number, *data.layers) for number in sentences]
-            return VectorBatch.pack_vectors(inputs, [tags[number] for number in sentences])
-
+        all_tags = tag_numbers(data.train, data.labels)
+        tags_of = np.split(all_tags, vectors.bounds[1:-1])
         order = drawn(len(learnt), self.batch_size, self.options.seed, state.position)
-        return ((packed(learnt[places].tolist()), after) for places, after in order)
+        for places, after in order:
+            inputs = []
+            tags = []
+            for number in learnt[places].tolist():
+                inputs.append(vectors.sentence(number, *data.layers))
+                tags.append(tags_of[number])
+            yield VectorBatch.pack_vectors(inputs, tags), after
 
     def objective(self, params: BilstmParameters) -> LstmObjective:
         """Return the loss of the LSTMs.

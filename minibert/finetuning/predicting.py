@@ -50,7 +50,7 @@ def predict_examples(
     tuned = {}
     for name in first.tuned:
         tuned[name] = sum(model.tuned[name] for model in models) / len(models)
-    size = len(examples) if first.task.together else CHUNK
+    size = len(examples) if first.task.needs_all_examples else CHUNK
     with Progress(len(examples), "examples", show) as progress:
         for part in chunks(examples, size):
             with naming(source):

@@ -37,7 +37,7 @@ from minibert.reports.results import Measured
 from minibert.tasks import registry, submissions
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
-from minibert.training.runlog import OnLog, say
+from minibert.training.runlog import OnLog, info_if
 
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
 
@@ -65,7 +65,7 @@ def finetune(
         Go on from the last checkpoint of the folder, exactly; of a sweep, finished runs are kept. The options
         have to agree with those stored there.
     show : bool, default True
-        Tell the person watching how it goes, on the error stream.
+        Log how it goes, and show progress bars on the error stream.
     began : float, optional
         `time.monotonic()` when the command began; now, when left out.
     ops : Ops, optional
@@ -115,8 +115,7 @@ def finetune(
             peak = None
             if run_class is WholeRun:  # of LSTMs nobody counts the operations
                 peak = engines.peak(options.threads or cores(), options.dtype, ops=ops)
-            if show:
-                say(f"Engine {engine}.")
+            info_if(show)(f"Engine {engine}.")
 
             def run(run_options: FinetuneOptions, folder: Path) -> Run:
                 return run_class(run_options, prepared, ops, folder, peak, show, on_log)

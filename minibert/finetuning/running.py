@@ -23,7 +23,7 @@ from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.core.optim import Optimizer, optimizer_for, warmup_linear
 from minibert.core.params import FlatParameters
-from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, keep
+from minibert.finetuning.best import BEST, CHECKSUMS, best_epoch, check_resumed, save_best
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.preparation import Prepared
 from minibert.hub.checkpoint import Checkpoint, latest
@@ -32,7 +32,7 @@ from minibert.reports.page import facts_of, page as page_of, save_report
 from minibert.reports.results import Measured, metrics_text, remove_spent, report_of, sweep_text
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.training.loop import Loop, State, train
-from minibert.training.runlog import OnLog, RunLog, say
+from minibert.training.runlog import OnLog, RunLog, info_if, logger
 
 CHECKPOINTS = "checkpoints"
 DEV_PREDICTIONS = "dev_predictions.json"
@@ -55,7 +55,7 @@ class Run(ABC):
     peak : float or None
         GFLOP/s of the machine, if known.
     show : bool
-        Whether to tell the person watching how it goes.
+        Whether to log how it goes.
     on_log : callable or None
         Called with what is recorded.
     FILES : tuple of str
@@ -69,7 +69,7 @@ class Run(ABC):
     ops: Any
     folder: Path  # of the run
     peak: float | None = None  # GFLOP/s of the machine, if known
-    show: bool = True  # tell the person watching how it goes
+    show: bool = True  # log how it goes
     on_log: OnLog | None = None  # called with what is recorded
 
     FILES: ClassVar[tuple[str, ...]]  # of what is trained
@@ -298,13 +298,12 @@ class Run(ABC):
         plan["looked"] = state.step
         if before is None or score > before:
             best = {"step": state.step, "epoch": epoch, "scores": scores} | predicted
-            plan[CHECKSUMS] = keep(self.folder / BEST, best, lambda place: self.save(place, state))
+            plan[CHECKSUMS] = save_best(self.folder / BEST, best, lambda place: self.save(place, state))
             plan["best"] = score
             plan["best_step"] = state.step
             if before is not None:
                 remark = ", the best so far"
-        if self.show:
-            say(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
+        info_if(self.show)(f"Epoch {epoch:g}: {metrics_text(scores)} on dev{remark}.")
         return {f"dev_{name}": value for name, value in scores.items()}
 
     def has_converged(self, state: State) -> bool:
@@ -335,14 +334,14 @@ class Run(ABC):
         o = self.options
         folder = self.folder
         remove_leftovers(folder, folder / CHECKPOINTS, folder / BEST)
-        state = self.start(latest(folder / CHECKPOINTS, self.config, say, numbers=2))
+        state = self.start(latest(folder / CHECKPOINTS, self.config, logger.warning, numbers=2))
         total = state.step if self.has_converged(state) else self.total_steps
         if state.step < total:
-            check_resumed(folder, state, self.FILES, say)
-        if self.show:
-            say(self.headline(state))
-            if state.step:
-                say(f"Going on from step {state.step:,}.")
+            check_resumed(folder, state, self.FILES, logger.warning)
+        info = info_if(self.show)
+        info(self.headline(state))
+        if state.step:
+            info(f"Going on from step {state.step:,}.")
         loop = Loop(
             total_steps=total,
             rate=self.rate,

@@ -14,7 +14,7 @@ from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.running import Run, run_once, write_sweep_page
 from minibert.reports.results import REPORT, RUN, SETTING, finished_report, remove_spent, settings
 from minibert.tasks.stored import OPTIONS_FILE
-from minibert.training.runlog import METRICS, say
+from minibert.training.runlog import METRICS, info_if
 
 FAILED = "failed.json"  # in the folder of a run that has diverged
 KEPT = (*SETTING, "seed", "scores", "best_epoch", "folder", "training_seconds", "failed")
@@ -40,7 +40,7 @@ def sweep(
     out : Path
         The folder of the sweep.
     show : bool
-        Whether to tell the person watching how it goes.
+        Whether to log how it goes.
     began : float
         `time.monotonic()` when the sweep began.
 
@@ -58,23 +58,22 @@ def sweep(
     """
     if not (out / OPTIONS_FILE).exists():
         options.save(out / OPTIONS_FILE)
+    info = info_if(show)
     runs = options.runs()
     reports = []
     for number, (name, run_options) in enumerate(runs.items(), start=1):
         folder = out / name
         report = finished_report(folder) or _failure(folder)
-        if show:
-            before = ""
-            if report is not None:
-                before = ": failed before" if "failed" in report else ": finished before"
-            say(f"Run {number} of {len(runs)}, {name}{before}.")
+        before = ""
+        if report is not None:
+            before = ": failed before" if "failed" in report else ": finished before"
+        info(f"Run {number} of {len(runs)}, {name}{before}.")
         if report is None:
             try:
                 report = run_once(run(run_options, folder), time.monotonic())
             except DivergedError as error:
                 report = _given_up(run_options, folder, error)
-                if show:
-                    say(f"Given up: {error}")
+                info(f"Given up: {error}")
         varied = {name: getattr(run_options, name) for name in options.varied}
         reports.append(report | varied)
     finished = [report for report in reports if "failed" not in report]

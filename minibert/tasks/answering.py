@@ -290,7 +290,7 @@ class Answering(Task):
                     text=f"{question.question}\n{around}",
                     expected=" | ".join(gold) or NO_ANSWER,
                     found=prediction["text"] or NO_ANSWER,
-                    badness=(1.0 - f1) * prediction["probability"],
+                    severity=(1.0 - f1) * prediction["probability"],
                     example=number,
                 )
 
@@ -409,7 +409,7 @@ class TriviaQA(Answering):
         return trivia.read(find(data, patterns, self.name))
 
 
-class OwnQuestions(Answering):
+class CustomQuestions(Answering):
     """A custom table; where some of its questions have no answer, the rules of SQuAD 2.0 hold.
 
     Parameters
@@ -492,7 +492,7 @@ def create(name: str, title: str, columns: Mapping[str, Any]) -> Answering:
     """
     task: Answering
     if name == "qa":
-        task = OwnQuestions(columns)
+        task = CustomQuestions(columns)
     elif name == "triviaqa":
         task = TriviaQA()
     else:

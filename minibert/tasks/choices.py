@@ -290,7 +290,7 @@ class Choices(Task):
                     text=f"{example.context} {example.start}".strip(),
                     expected=example.endings[example.label],
                     found=example.endings[prediction["choice"]],
-                    badness=-math.log(max(probability, 1e-300)),
+                    severity=-math.log(max(probability, 1e-300)),
                     example=number,
                 )
 

@@ -312,7 +312,7 @@ class ManyLabels(CustomTexts):
                 text="\n".join(filter(None, (example.first, example.second))),
                 expected=shown(sorted(expected)),
                 found=shown(prediction["labels"]),
-                badness=-sum(logarithms),
+                severity=-sum(logarithms),
                 example=number,
             )
 

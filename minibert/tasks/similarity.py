@@ -243,7 +243,7 @@ class SimilarPairs(Similarity):
 
     kind = "contrastive"
     scored = ("accuracy", "mrr")
-    together = True
+    needs_all_examples = True
     known = tuple(column for column in COLUMNS if column != "label")
 
     def read(self, data: Path, split: str) -> list[TextExample]:

@@ -149,8 +149,10 @@ def majority(examples: Sequence[TextExample], count: int) -> list[dict[str, Any]
     InputError
         When a label is a number or is not known.
     """
-    labels = Counter(example.label for example in examples)
-    if None in labels or any(isinstance(label, float) for label in labels):
+    counts = Counter(example.label for example in examples)
+    has_scores = any(isinstance(label, float) for label in counts)
+    if has_scores or None in counts:
         raise InputError("There is no most frequent class where examples have scores or no labels at all.")
-    label = min(labels, key=lambda name: (-labels[name], name))
-    return [{"label": label, "probabilities": {label: 1.0}}] * count
+    label = min(counts, key=lambda name: (-counts[name], name))
+    prediction = {"label": label, "probabilities": {label: 1.0}}
+    return [prediction] * count

@@ -138,9 +138,9 @@ class Tagging(Task):
             problem = f"All {len(tags)} tags are numbers, which don't say where entities begin and end"
             effect = "F1 is the accuracy of words"
             warn(f"{problem}: {effect}. Give tags with names to score and list entities.")
-        if odd := schemes.looks_odd(tags):
+        if unknown := schemes.tags_without_scheme(tags):
             effect = "each word that has one counts as an entity by itself"
-            warn(f"{schemes.unknown_scheme(odd)}; {effect}. Change them where they mark entities.")
+            warn(f"{schemes.unknown_scheme(unknown)}; {effect}. Change them where they mark entities.")
         if all(map(ner.is_entity_tag, tags)):
             types = sorted({tag[2:] for tag in tags} - {""})
             entity_tags = [f"{prefix}-{kind}" for kind in types for prefix in "BI"]
@@ -182,7 +182,7 @@ class Tagging(Task):
         Raises
         ------
         InputError
-            When `training` and a tag is missing or is none of `labels`.
+            When `training` and a tag is missing or not one of `labels`.
         """
         before = 0  # sentences of the documents in front
         room = max_length - 2
@@ -402,7 +402,7 @@ class Tagging(Task):
                     text=" ".join(example.words),
                     expected=entities_text(example.words, gold),
                     found=entities_text(example.words, predicted),
-                    badness=float(len(wrong)),
+                    severity=float(len(wrong)),
                     example=number,
                 )
 
@@ -591,7 +591,7 @@ def tag_numbers(
     Raises
     ------
     InputError
-        When `training` and a tag is missing or is none of `labels`.
+        When `training` and a tag is missing or not one of `labels`.
     """
     if not training and any(example.tags is None for example in examples):
         return None

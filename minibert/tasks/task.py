@@ -57,7 +57,7 @@ class Mistake(NamedTuple):
     text: str  # what was asked, as a person reads it
     expected: str
     found: str
-    badness: float  # larger is worse: what the mistakes are ordered by
+    severity: float  # larger is worse: what the mistakes are ordered by
     example: int = 0  # its number
 
 
@@ -79,7 +79,7 @@ class Task(ABC):
     long: LongTexts | None = None  # how long texts become windows; None: as the task has them, or cut
     standardise: bool = False  # whether numbers are learnt at mean 0 and standard deviation 1
     rows: Mapping[str, Examples] = {}  # those in memory, by what errors call them; {}: they are from files
-    together: bool = False  # whether a prediction depends on the other examples
+    needs_all_examples: bool = False  # whether a prediction depends on the other examples
 
     @abstractmethod
     def read(self, data: Path, split: str) -> list[Any]:
@@ -387,9 +387,9 @@ class Task(ABC):
         Returns
         -------
         list of Mistake
-            Ordered by `badness`; those that are equally bad stay in the order of the examples.
+            Ordered by `severity`; those that are equally bad stay in the order of the examples.
         """
-        return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.badness)
+        return sorted(self._mistakes(examples, predictions), key=lambda mistake: -mistake.severity)
 
     @abstractmethod
     def _mistakes(self, examples: Examples, predictions: Predictions) -> Iterator[Mistake]:

@@ -9,7 +9,7 @@ import numpy as np
 from minibert.base.errors import warn
 from minibert.data.ner import TaggedSentence
 from minibert.tasks.metrics.entities import Chunk, chunks
-from minibert.tasks.metrics.schemes import entity_scheme, looks_odd, unknown_scheme
+from minibert.tasks.metrics.schemes import entity_scheme, tags_without_scheme, unknown_scheme
 
 WITHIN = "-./&@_+"  # marks that stand within a word, as in all-rounder, U.S. or AT&T
 IN_NUMBERS = ",:"  # and those that do between digits
@@ -114,8 +114,8 @@ def tag_texts(model: Any, texts: Iterable[str]) -> Iterator[dict[str, Any]]:
         entities.
     """
     scheme = entity_scheme(model.labels)
-    if odd := looks_odd(model.labels):
-        warn(f"{unknown_scheme(odd)}; no entities are listed.")
+    if unknown := tags_without_scheme(model.labels):
+        warn(f"{unknown_scheme(unknown)}; no entities are listed.")
     source = iter(texts)
     while group := list(islice(source, TEXTS_AT_ONCE)):
         spans = [word_spans(model.tokenizer, text) for text in group]

@@ -24,7 +24,7 @@ from minibert.core.params import FlatParameters
 from minibert.core.step import Objective
 from minibert.engines.runtime import runtime_of
 from minibert.hub.checkpoint import STATE, Checkpoint, checkpoint_path, prune, save_checkpoint
-from minibert.training.runlog import Log, say
+from minibert.training.runlog import Log, logger
 from minibert.training.step import Steps, start
 
 Batches = Iterable[tuple[Batch, Any]]  # with the position in the data after each
@@ -159,7 +159,7 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
             compiling = steps.needs_compiling(micro_batches)
             if compiling:
                 unread.read(loop)
-                log.tell(compiling_text(batch))
+                log.info(compiling_text(batch))
 
             # The step.
             rate = loop.rate(state.step)
@@ -202,7 +202,8 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                 saved_at = time.monotonic()
             if stops:
                 if runtime.is_main_process:
-                    say(f"Stopped after step {state.step:,} of {loop.total_steps:,}; a checkpoint is saved.")
+                    stopped = f"Stopped after step {state.step:,} of {loop.total_steps:,}"
+                    logger.info(f"{stopped}; a checkpoint is saved.")
                 raise Stopped(interrupt.signal_name)
 
 
@@ -282,7 +283,7 @@ def _prepared_ahead(
 def _ended_early(state: State, loop: Loop, log: Log) -> Loop:
     """Return the loop with the step just taken as its last."""
     if state.step < loop.total_steps:
-        log.tell(f"Ended early, after step {state.step:,} of {loop.total_steps:,}.")
+        log.info(f"Ended early, after step {state.step:,} of {loop.total_steps:,}.")
         log.end_at(state.step)
     return dataclasses.replace(loop, total_steps=state.step, replan=None)
 

@@ -1,6 +1,7 @@
 """The record of a run: lines in `metrics.jsonl`, TensorBoard events, what the person watching sees."""
 
 import json
+import logging
 import os
 import socket
 import sys
@@ -32,6 +33,7 @@ BAR = "{n_fmt}/{total_fmt}  {remaining} left{postfix}"
 PROGRESS_BAR = "{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} {}, {{rate_fmt}}, {{remaining}} left"
 MEASURED = ("held_out_", "dev_")  # how names of what was measured begin
 OnLog: TypeAlias = Callable[[int, dict[str, float]], Any]
+LogMessage: TypeAlias = Callable[[str], None]
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal, and two flushes for TensorBoard
 tqdm.set_lock(threading.RLock())  # its own is made at the first line, and Ctrl-C then leaves none
 
@@ -85,7 +87,7 @@ class RunLog(AbstractContextManager["RunLog"]):
         self._bar = bar(show, total=total, initial=step, bar_format=BAR)
         self._lines = show and self._bar.disable  # no terminal: lines, now and then
         self._peak = peak
-        self._show = show
+        self._info = info_if(show)
         self._on_log = on_log
         self.stop_requested = False  # by `on_log`
         self._first = step  # from which on the time that is left is estimated
@@ -142,16 +144,15 @@ class RunLog(AbstractContextManager["RunLog"]):
         """
         self._bar.total = total
 
-    def tell(self, text: str) -> None:
-        """Show a sentence to the person watching, if there is one.
+    def info(self, text: str) -> None:
+        """Log a message.
 
         Parameters
         ----------
         text : str
-            The sentence.
+            A sentence.
         """
-        if self._show:
-            say(text)
+        self._info(text)
 
     def step(
         self, step: int, tokens: int, values: dict[str, float], seconds: float = 0.0, operations: float = 0.0
@@ -192,7 +193,7 @@ class RunLog(AbstractContextManager["RunLog"]):
                 seconds_a_step = (self._shown - self._began) / (step - self._first)
                 rest = seconds_a_step * (self._bar.total - step)
                 left = f"  {tqdm.format_interval(rest)} left"
-            say(f"step {step:,}/{self._bar.total:,}  {self._values_text()}{left}")
+            logger.info(f"step {step:,}/{self._bar.total:,}  {self._values_text()}{left}")
 
     def _values_text(self) -> str:
         """Format losses (accuracies), speed and rate in one line; a narrow terminal cuts off the rate."""
@@ -278,17 +279,52 @@ def bar(show: bool, **options: Any) -> Any:
     return kind(disable=disable, leave=False, **options)
 
 
-def say(text: str) -> None:
-    """Write a sentence for the person watching to the error stream, above a progress bar if there is one.
+class DefaultHandler(logging.Handler):
+    """Write messages to the error stream, above a progress bar if there is one.
+
+    Where a program has handlers of its own, of the root logger or of "minibert", they get every message, and
+    this one writes nothing: no message is shown twice.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one message; what can't be read on a terminal is escaped, as `printable_text` does.
+
+        Parameters
+        ----------
+        record : LogRecord
+            The message.
+        """
+        others = [handler for handler in logger.handlers if handler is not self]
+        if logger.propagate:
+            others += logging.getLogger().handlers
+        if others:
+            return
+        with suppress(OSError):  # of a terminal that was closed: nobody is watching
+            tqdm.write(printable_text(self.format(record)), file=sys.stderr)
+            sys.stderr.flush()
+
+
+# All messages about progress: where they go, and which, is the caller's choice by the means of `logging`.
+logger = logging.getLogger("minibert")
+logger.addHandler(DefaultHandler())
+if logger.level == logging.NOTSET:  # nobody has chosen one; that of the root shows warnings only
+    logger.setLevel(logging.INFO)
+
+
+def info_if(show: bool) -> LogMessage:
+    """Return the function that logs the messages of a run.
 
     Parameters
     ----------
-    text : str
-        The sentence; what can't be read there is escaped, as `printable_text` does.
+    show : bool
+        Whether somebody watches. Otherwise the messages have the level DEBUG, which is not shown by default.
+
+    Returns
+    -------
+    callable
+        Called with a sentence.
     """
-    with suppress(OSError):  # of a terminal that was closed: nobody is watching
-        tqdm.write(printable_text(text), file=sys.stderr)
-        sys.stderr.flush()
+    return logger.info if show else logger.debug
 
 
 class Progress(AbstractContextManager["Progress"]):
@@ -338,11 +374,11 @@ class Progress(AbstractContextManager["Progress"]):
                 share = f" of {self._total:,}"
                 rest = (self._total - self._done) / rate
                 left = f", {tqdm.format_interval(rest)} left"
-            say(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")
+            logger.info(f"{self._done:,}{share} {self._unit}, {rate:,.0f} a second{left}")
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, float]]:
-    """Return the lines of `metrics.jsonl`; one that a crash cut short, or that is none of ours, is left out.
+    """Return the lines of `metrics.jsonl`; what is not one, such as a line cut short by a crash, is left out.
 
     Parameters
     ----------
@@ -433,7 +469,7 @@ class NoLog:
 
     def _nothing(self, *_: Any) -> None: ...
 
-    tell = step = record = sync = end_at = _nothing
+    info = step = record = sync = end_at = _nothing
     stop_requested = False
 
 

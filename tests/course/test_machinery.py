@@ -117,7 +117,7 @@ def test_a_right_backward_passes_and_becomes_part_of_the_engine(lesson):
         (["return np.nan * dy @ saved.weight.T, saved.x.T @ dy, dy.sum(0)"], "is off by nan"),
     ],
 )
-def test_wrong_answers_are_told_in_a_sentence(lesson, lines, told):
+def test_wrong_answers_get_a_sentence(lesson, lines, told):
     state, text = said(lesson, linear_backward(*lines))
     assert state == ("open" if lines == ["..."] else "failed")
     assert told in text
@@ -146,7 +146,7 @@ def test_single_precision_and_derivatives_have_to_come_through(lesson):
     assert "its derivative" in lesson.verdicts[-2].text
 
 
-def test_other_parameters_and_a_lone_result_are_told(lesson):
+def test_other_parameters_and_a_lone_result_are_named(lesson):
     other = defined("def linear_backward(self, dy, kept):\n    return dy\n")
     assert "its parameters are (self, dy, kept); expected (self, dy, saved)" in said(lesson, other)[1]
     lone = defined("def linear(self, x, weight, bias):\n    return x @ weight + bias\n")
@@ -357,7 +357,7 @@ def test_what_cannot_be_kept_is_named(lesson, capsys):
         ('"""minibert course, version 1"""\n1 / 0\n', "ZeroDivisionError"),
     ],
 )
-def test_a_broken_file_is_told_and_kept(lesson, capsys, tmp_path, text, told):
+def test_a_broken_file_is_reported_and_kept(lesson, capsys, tmp_path, text, told):
     (tmp_path / "mine.py").write_text(text, "utf-8")
     again = course.begin("05")
     printed = capsys.readouterr().out

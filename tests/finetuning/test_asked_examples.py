@@ -50,7 +50,7 @@ def parts(run):
 
 
 @pytest.mark.thorough
-def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, table):
+def test_the_parts_of_a_divided_file_are_distinguished(of_a_file, of_a_folder, table):
     for run, data in ((of_a_file, table), (of_a_folder, table.parent), (of_a_folder, table)):
         train, dev = parts(run)
         assert (len(train), len(dev)) == (80, 20)

@@ -266,7 +266,7 @@ def test_a_model_that_is_fine_tuned_can_be_fine_tuned_for_something_else(run, rt
     ]
 
 
-def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
+def test_a_custom_table_is_split_learnt_and_asked(model, tmp_path):
     rows = [(text, "liked" if label == "1" else "hated") for text, label in reviews(200, 9)]
     data = write_table(tmp_path / "all.tsv", ("review", "verdict"), rows)
     other = write_table(tmp_path / "other.tsv", ("review", "verdict"), rows[:50])

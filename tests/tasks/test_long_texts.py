@@ -236,7 +236,7 @@ def test_an_estimator_windows_after_saving_and_loading_too(run, tmp_path):
 # What is told.
 
 
-def test_texts_of_too_many_windows_are_told(model, data, tmp_path):
+def test_texts_of_too_many_windows_are_warned_of(model, data, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         prepared = prepare(options(model, data, most_windows=2))
@@ -246,7 +246,7 @@ def test_texts_of_too_many_windows_are_told(model, data, tmp_path):
     assert prepared.truncated["train"]["cut"] > 0
 
 
-def test_a_single_text_of_too_many_windows_is_told(model, data, tmp_path):
+def test_a_single_text_of_too_many_windows_is_warned_of(model, data, tmp_path):
     with pytest.warns(UserWarning, match="lose their ends"):
         finetune(options(model, data, most_windows=2, max_steps=1), tmp_path / "run", show=False)
     with pytest.warns(

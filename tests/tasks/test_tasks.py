@@ -43,7 +43,7 @@ def model(tmp_path_factory):
 # the options
 
 
-def test_what_is_not_said_follows_the_paper():
+def test_options_left_out_follow_the_paper():
     def recipe(task):
         options = FinetuneOptions(task, "d", "m").resolved()
         return options.epochs, options.batch_size, options.learning_rates
@@ -59,7 +59,7 @@ def test_what_is_not_said_follows_the_paper():
     assert (squad.n_best, squad.longest) == (20, 30)
 
 
-def test_what_is_said_wins_over_the_recipe():
+def test_given_options_win_over_the_recipe():
     options = FinetuneOptions("swag", "d", "m", epochs=1.5, learning_rates=3e-5).resolved()
     assert (options.epochs, options.batch_size, options.learning_rate) == (1.5, 16, 3e-5)
 
@@ -126,7 +126,7 @@ def test_options_survive_json(tmp_path):
     ("fields", "said"),
     [
         ({"task": "rte"}, "'data' is missing, expected a string"),
-        ({"batchsize": 3}, "'batchsize' is none of its fields"),
+        ({"batchsize": 3}, "'batchsize' is not one of its fields"),
         (
             {"task": "rte", "data": "d", "model": "m", "batch_size": "x"},
             "'batch_size' is 'x', expected a whole number or a list of whole numbers or null",
@@ -142,7 +142,7 @@ def test_options_survive_json(tmp_path):
         ),
     ],
 )
-def test_options_that_were_damaged_are_told(tmp_path, fields, said):
+def test_damaged_options_are_refused(tmp_path, fields, said):
     (tmp_path / "finetune.json").write_text(json.dumps(fields))
     with pytest.raises(
         InputError, match=rf"finetune.json does not hold the options of a run \({said}\); name"
@@ -381,7 +381,7 @@ def test_a_run_that_was_divided_without_regard_to_classes_keeps_its_parts(tmp_pa
 
 @pytest.mark.parametrize("damaged", ["train", "dev"])
 @pytest.mark.parametrize("other", [False, True])
-def test_a_damaged_file_is_told_and_not_passed_over_for_another_one(tmp_path, damaged, other):
+def test_a_damaged_file_is_refused_and_not_passed_over_for_another(tmp_path, damaged, other):
     rows = [(f"text {number}", "ab"[number % 2]) for number in range(10)]
     if other:
         write_table(tmp_path / f"{'dev' if damaged == 'train' else 'train'}.tsv", ("text", "label"), rows)
@@ -442,7 +442,7 @@ def test_a_mask_in_a_text_is_one_unless_split(tokenizer, name, split, recwarn):
     assert len(recwarn) == (not split)
 
 
-def test_classes_of_ones_own_are_in_natural_order():
+def test_custom_classes_are_in_natural_order():
     def labels(*names):
         return a_task().labels([TextExample("0", "x", None, name) for name in names])
 
@@ -714,7 +714,7 @@ def test_an_unknown_task_suggests_names():
         registry.create("classify", {"header": "maybe"})
 
 
-def test_blank_sentences_of_official_files_are_told_of(model, tmp_path, tokenizer):
+def test_blank_sentences_of_official_files_are_warned_of(model, tmp_path, tokenizer):
     task = registry.create("sst2")
     examples = [TextExample("4", "", None, "1"), TextExample("5", "warm", None, "1")]
     with pytest.warns(UserWarning, match="1 of 2 examples have an empty text, the first is 4"):

@@ -21,7 +21,7 @@ from minibert.core.batch import Batch, Feature
 from minibert.finetuning.frozen.features import TOKEN_BUDGET, write_header
 from minibert.tasks.batches import Done, lengths, nothing, token_budget_batches
 from minibert.tasks.tagging import NO_PIECE
-from minibert.training.runlog import Progress, say
+from minibert.training.runlog import Progress, info_if
 
 MOST_MEMORY = 1 << 30  # bytes; more goes to the disk
 FILE = "layer-{:02d}.npy"  # of a hidden state, by its number
@@ -281,10 +281,9 @@ def activations(
     words = sum(int(ends[-1]) for ends in bounds)
     size = words * H * len(numbers) * model.params.flat.itemsize
     is_stored = size > MOST_MEMORY
-    if show:
-        what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
-        place = f"in {folder}" if is_stored else "in memory"
-        say(f"{what}: {size / 1e6:,.0f} MB {place}.")
+    what = f"Activations of {words:,} words, {len(numbers)} x {H} numbers each"
+    place = f"in {folder}" if is_stored else "in memory"
+    info_if(show)(f"{what}: {size / 1e6:,.0f} MB {place}.")
     tokens = sum(int(lengths(part).sum()) for part in parts)
     vectors = []
     with Progress(tokens, "tokens", show) as progress:

@@ -294,6 +294,10 @@ class FeatureTagger:
         numbers = self.layers.numbers
         vectors = word_vectors(self.model, features, features.bounds, numbers, done=done)
         scores = scores_of(self.ops, self.params, vectors, self.layers)
-        counts = [0 if feature.rows is None else len(feature.rows) for feature in features]
+        counts = []
+        for feature in features:
+            n_words = 0 if feature.rows is None else len(feature.rows)
+            counts.append(n_words)
         ends = np.cumsum(counts, dtype=np.int64)
-        return np.split(scores, ends)[:-1]
+        *by_window, _ = np.split(scores, ends)
+        return by_window

@@ -23,9 +23,10 @@ from minibert.ask.inference import (
     layer_numbers,
     prompt_tokens_of,
     unit_rows,
+    warn_of_cut_texts,
     with_prompt,
 )
-from minibert.base.errors import InputError, warn
+from minibert.base.errors import InputError
 from minibert.base.files import write_atomically
 from minibert.core.batch import Batch, Sequence
 from minibert.model.pools import POOLS
@@ -257,8 +258,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
         ends = np.cumsum(np.array(lengths, np.int64))
         borders = np.concatenate([[0], ends])
         write_atomically(borders_file(out), lambda path: _write_rows(path, [borders], (), borders.dtype))
-    if extractor.cut:
-        warn(f"{extractor.cut:,} texts are longer than {extractor.max_length} pieces; their ends were cut.")
+    warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
     return {
         "texts": len(lengths),
         "tokens": sum(lengths),

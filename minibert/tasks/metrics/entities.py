@@ -22,10 +22,10 @@ from minibert.tasks.metrics.schemes import (
     as_kept,
     kept,
     letter_of,
-    looks_odd,
     read_chunks,
     scheme_named,
     scheme_of,
+    tags_without_scheme,
     unknown_scheme,
 )
 
@@ -122,11 +122,11 @@ def both_schemes(
 
 def _warn_of_tags(gold: Sentences, predicted: Sentences, gold_scheme: Scheme) -> None:
     """Name tags that may be meant as those of entities, and count gold tags of no complete entity."""
-    odd: set[str] = set()
+    unknown: set[str] = set()
     for sentences in (gold, predicted):
-        odd.update(looks_odd({tag for tags in sentences for tag in tags}))
-    if odd:
-        warn(f"{unknown_scheme(sorted(odd))}; they count as outside. Rename them if they mark entities.")
+        unknown.update(tags_without_scheme({tag for tags in sentences for tag in tags}))
+    if unknown:
+        warn(f"{unknown_scheme(sorted(unknown))}; they count as outside. Rename them if they mark entities.")
     scheme = next(known for known in SCHEMES if known.name == gold_scheme.name)
     if not scheme.is_strict:  # entities of IOB and IOE are whole, whatever stands beside them
         return

@@ -257,7 +257,7 @@ def entity_scheme(tags: Iterable[str]) -> Scheme | None:
     return scheme
 
 
-def looks_odd(tags: Iterable[str]) -> list[str]:
+def tags_without_scheme(tags: Iterable[str]) -> list[str]:
     """Return the tags that may be meant as those of entities, but are of no scheme.
 
     Tags such as `B_PER`, `b-PER`, `PER-B` and `X-PER` are, where O is a tag as well: without it, they may be
