@@ -1,8 +1,8 @@
 """Judge an answer: by the complex step, by a second route to the same value, or by a law.
 
 There are two judges with the same methods, which `Judge` documents. `OnSheet` judges an operation that the
-gradient check covers, with the cases of `minibert gradcheck`. `Route` judges any other function, with questions
-and criteria of its own.
+gradient check covers, with the cases of `minibert gradcheck`. `Route` judges any other function, with
+questions and criteria of its own.
 """
 
 import inspect
@@ -235,7 +235,7 @@ class Route(NamedTuple):
     def _answers(self, function: FunctionType, mine: Methods, seed: int) -> Iterator[tuple[Any, Any]]:
         """Ask the questions of a seed, and yield the arguments of each with its answer.
 
-        An operation of `Ops` is called as a method of an engine, and may change its arguments, as an update of
+        An operation of `Ops` is called as a method of an engine, and may change its arguments: an update of
         the optimizer does. While the reader's function runs, minibert's own answer to the question is barred.
         """
         name = function.__name__
@@ -728,8 +728,8 @@ def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
 def _watched(function: FunctionType) -> Callable[..., Any]:
     """Wrap a method of the reader's: bar minibert's own while it runs, and check its arguments and result.
 
-    During a backward, minibert's forward is barred as well as minibert's backward: its complex step would give
-    gradients that are exact to the last digit, and nothing would have been derived.
+    During a backward, minibert's forward is barred as well as its backward: the forward's complex step would
+    give gradients that are exact to the last digit, and nothing would have been derived.
     """
     name, signature = function.__name__, inspect.signature(function)
     saves = hasattr(Ops, f"{name}{BACKWARD}")
