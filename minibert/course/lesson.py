@@ -73,9 +73,7 @@ class Lesson:
         self.claims: list[Claim] = []  # in the order in which they were made
         self.mine: dict[str, FunctionType] = {}  # the reader's operations that have passed, by name
         self.tools: dict[str, FunctionType] = {}  # the functions of `mine.TOOLS` that have passed, by name
-        self._set_aside = (
-            False  # whether to rename mine.py before it is written: something in it would be lost
-        )
+        self._set_aside = False  # whether to rename mine.py before the first write, which would lose code
         try:
             for name, function in mine.read().items():
                 kept = self.mine if is_operation(name) else self.tools
