@@ -299,7 +299,7 @@ def test_a_pass_is_saved_at_once_and_a_helper_of_the_same_name_does_not_take_ano
     assert "def linear_backward" in first and list(course.begin("05").mine) == ["linear_backward"]
     capsys.readouterr()
     assert said(lesson, using("tanh_backward", 4))[0] == "passed"
-    told = "tanh_backward uses twice, which is another one than that of an operation before it"
+    told = "tanh_backward uses twice, which differs from the twice of an earlier operation"
     assert told in capsys.readouterr().out
     assert open("mine.py", encoding="utf-8").read() == first
     assert said(lesson, using("tanh_backward", 2))[0] == "passed"  # the same helper is shared
