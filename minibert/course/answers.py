@@ -303,7 +303,7 @@ def _reasons_against(node: ast.stmt, name: str, statements: list[Found], given: 
     reasons = []
     bases = {ast.unparse(base) for base in node.bases}
     if bases - {"NamedTuple"}:
-        reasons.append(f"it uses a class, {node.name}, that is made of another.")
+        reasons.append(f"it uses a class, {node.name}, that inherits from another one.")
     return [*reasons, *refused(ast.Module(node.body, []), name)]
 
 
@@ -370,7 +370,7 @@ class _WithoutAnnotations(ast.NodeTransformer):
 
 
 def _imported(node: ast.Import | ast.ImportFrom, used: set[str]) -> list[str]:
-    """List the dotted names that a statement imports and of which the bound names are used."""
+    """List the dotted names that a statement imports, if the names that it binds to them are used."""
     imported = []
     for alias in node.names:
         bound = alias.asname or alias.name.partition(".")[0]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 NUMBERS = "biufcSUmM"  # kinds of dtypes whose arrays are fully described by their bytes
-_LENGTH_BYTES = 8  # of the length of the tree, little-endian, with which packed data begins
+_LENGTH_BYTES = 8  # size of the number, little-endian, with which packed data begins: the length of the tree
 
 # Packed data is the length of a tree, the tree as JSON, and the bytes of all arrays and `bytes` in the order
 # in which the tree names them. In the tree None, truth values, integers and texts stand for themselves; every
@@ -188,7 +188,7 @@ class _Reader:
 
     def __init__(self, data: bytes, begin: int, given: list[Any], call: Any) -> None:
         self._data = data
-        self._begin = begin  # of the bytes that have not been used
+        self._begin = begin  # offset of the bytes that have not been used yet
         self._given = given
         self._call = call
         self._by_tag: dict[str, Callable[[Any], Any]] = {

@@ -52,7 +52,7 @@ _WRONG_MESSAGE = b"-"
 _FORBIDDEN_MESSAGE = b"!"
 _MEMORY_MESSAGE = b"m"
 _TOO_SLOW, _TOO_LONG = "time", "size"  # why the judge stopped reading
-_LENGTH_BYTES = 8  # of the length, little-endian, that precedes each part of a call's result
+_LENGTH_BYTES = 8  # size of the length, little-endian, that precedes each part of a call's result
 
 # Prefixes of the events that Python reports to audit hooks (PEP 578), each with what it means in words.
 FORBIDDEN = {
@@ -128,7 +128,7 @@ class Budget:
 
 
 class _ThisProcess:
-    """Flags of the current process, of which each child has its own copy."""
+    """Flags of the current process; each child has its own copy."""
 
     is_child = False  # in a child, a stand-in calls the student's function directly
     is_audited = False  # whether the student's code is running, so that the audit hook has to look
@@ -221,7 +221,8 @@ class Confined:
             complete_args, complete_kwargs = made_again((args, kwargs), _repeat)
             function = _Audited(self._student_function())
             result = call(function, *complete_args, **complete_kwargs)  # type: ignore[arg-type]
-            # A result that is one of the arguments is sent as a reference: the judge uses its own object.
+            # A result that is one of the arguments is sent as a reference, so the judge gets its own object. The
+            # index of a leaf means the same to both, unless a value that was made again has other leaves.
             complete_leaves = list(leaves_of((complete_args, complete_kwargs)))
             correspond = len(complete_leaves) == len(leaves)
             packed_result = packed(result, complete_leaves if correspond else leaves)
@@ -320,14 +321,14 @@ def _with_length(part: bytes) -> bytes:
 
 
 def _first_part(data: bytes) -> tuple[bytes, bytes]:
-    """Split data into the part whose length is in front of it, and the rest."""
+    """Split data after its first part, which begins with its length; return the part and the rest."""
     end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
     return data[_LENGTH_BYTES:end], data[end:]
 
 
 def _timeout_sentence(budget: Budget) -> str:
     """Write what to say of a function that ran out of time."""
-    return f"it has no end after {budget.seconds:g} seconds; is there an endless loop?"
+    return f"it does not end within {budget.seconds:g} seconds; is there an endless loop?"
 
 
 def _signal_of(status: int) -> int:
@@ -403,7 +404,7 @@ def defined_alone(answer: Answer) -> FunctionType:
 
 
 class _Audited:
-    """A function during whose calls the audit hook looks for forbidden events."""
+    """Wrap a function, so that the audit hook looks for forbidden events while it runs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -518,7 +519,7 @@ def _forbidden_reason(event: str, arguments: tuple[Any, ...], file: str) -> str:
 
 
 def _by_prefix(reasons: dict[str, str], event: str) -> str:
-    """Return the first reason whose key an event begins with, or ""."""
+    """Return the first reason with a key that an event begins with, or ""."""
     return next((reason for prefix, reason in reasons.items() if event.startswith(prefix)), "")
 
 

@@ -407,20 +407,23 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
     has_other_parts = any(set(question.found) != set(names) for question in asked)
     if not wrong or has_other_parts:
         return ""
+    # What says most: a law of a whole part.
     phrases = _whole_phrases(asked, wrong)
     explained = {name for name, phrase in phrases if not phrase.startswith(NOT_FINITE)}
     unexplained = [name for name in wrong if name not in explained]
+    # Next: under which condition the answer is wrong, and where in the part.
     conditions = _by_variant(asked, wrong)
     if unexplained and not conditions:
         conditions = _by_probe([probe for probe in probes if probe.tells_much], wrong)
     phrases += _where_phrases(asked, unexplained)
     if unexplained and not (conditions or phrases):
         conditions = _by_probe([probe for probe in probes if not probe.tells_much], wrong)
+    # What says least: that a part is wrong, or right.
     described = {name for name, _ in phrases}
-    silent = [name for name in unexplained if name not in described]
+    undescribed = [name for name in unexplained if name not in described]
     sentences = _sentences_of(phrases, label)
-    if silent and (len(names) > 1 or not (sentences or conditions)):
-        sentences.append(_sentence(silent, f"is wrong{_share(asked, silent)}", label))
+    if undescribed and (len(names) > 1 or not (sentences or conditions)):
+        sentences.append(_sentence(undescribed, f"is wrong{_share(asked, undescribed)}", label))
     right = [name for name in names if name not in wrong]
     if right:
         sentences.append(_sentence(right, "is right", label))
@@ -428,14 +431,14 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
 
 
 def _whole_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]]:
-    """Return each part that a law of a whole part describes, with the phrase of the law."""
+    """Return the parts that a law of a whole part describes, each with the law's phrase."""
     exchanged = _exchanged(asked, names)
     phrases = [(name, exchanged.get(name) or _first(WHOLE, _parts(asked, name))) for name in names]
     return [(name, phrase) for name, phrase in phrases if phrase]
 
 
 def _where_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]]:
-    """Return each part for which it can be told where it is wrong, with the phrase that tells it."""
+    """Return the parts of which it is known where they are wrong, each with a phrase that says where."""
     phrases = [(name, _first(WHERE, _parts(asked, name)) or _items(asked, name)) for name in names]
     return [(name, phrase) for name, phrase in phrases if phrase]
 

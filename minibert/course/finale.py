@@ -10,7 +10,7 @@ import numpy as np
 from minibert.core.batch import Batch
 from minibert.core.wordpiece import ROUNDING, SPECIAL_TOKENS, join
 
-ASKED = 64  # most frequent pairs whose gains are compared before each join: the gain grows with the frequency
+ASKED = 64  # pairs compared before each join, the most frequent ones: the gain grows with the frequency
 LEAST = 2  # times that a pair has to occur to be joined
 Pair = tuple[str, str]
 

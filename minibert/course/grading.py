@@ -75,8 +75,8 @@ def chapters() -> list[str]:
     list of str
         Their numbers.
     """
-    every = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
-    return [path.name[:2] for path in every if exercises(path) and path.name[:2] not in UNGRADED]
+    paths = sorted(notebook_folder().glob("[0-9][0-9]_*.py"))
+    return [path.name[:2] for path in paths if exercises(path) and path.name[:2] not in UNGRADED]
 
 
 def count_exercises() -> int:
@@ -97,8 +97,8 @@ def _chapter(number: str) -> Chapter:
             ImportError,
         ):  # it needs what the notebook computes, or a plotting library
             continue
-    bare = tuple(one._replace(solution="", mistakes=()) for one in exercises(path))
-    return Chapter(number, bare, names, given_by(number))
+    unsolved = tuple(exercise._replace(solution="", mistakes=()) for exercise in exercises(path))
+    return Chapter(number, unsolved, names, given_by(number))
 
 
 def _run(text: str, names: dict[str, Any], about: str) -> None:
@@ -289,7 +289,7 @@ class _Grading(Lesson):
         if failed:
             return Result("wrong", failed[0])
         if self.astray or not verdicts:
-            return Result("crashed", self.astray or "the check does not come to it.")
+            return Result("crashed", self.astray or "the check does not reach it.")
         return Result("right", "")
 
     def _save(self) -> bool:

@@ -115,10 +115,11 @@ def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[s
         if isinstance(node, ast.Name) and node.id in REFUSED:
             yield f"it uses {node.id}."
         if isinstance(node, ast.Import):
-            yield from (f"it imports {one.name}." for one in node.names if not is_allowed_import(one.name))
+            names = [alias.name for alias in node.names]
+            yield from (f"it imports {imported}." for imported in names if not is_allowed_import(imported))
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            if not all(is_allowed_import(f"{module}.{one.name}") for one in node.names):
+            if not all(is_allowed_import(f"{module}.{alias.name}") for alias in node.names):
                 yield f"it imports {module}."
         if isinstance(node, ast.Attribute):
             if node.attr in _INSIDE or (node.attr in REFUSED and node.attr.startswith("__")):

@@ -118,7 +118,7 @@ class Judge(Protocol):
         Returns
         -------
         list of Asked
-            Answers beside the right ones; empty where nothing says what is right.
+            Answers with the right ones; empty where nothing says what is right.
         """
         ...
 
@@ -154,7 +154,7 @@ class Route(NamedTuple):
     gradient_of: Callable[..., Any] | None = None  # takes the arguments, returns the scalar to differentiate
     wrt: tuple[int, ...] = (0,)  # indices of the arguments with respect to which the answer is a gradient
     times: int = 5  # questions of a seed
-    tolerance: float = BOUND  # of the largest error, relative to the largest value
+    tolerance: float = BOUND  # largest error that is allowed, relative to the largest value
 
     def judge(self, function: FunctionType, mine: Methods, seed: int) -> tuple[float, str]:
         """Judge the answers to all the questions of a seed; see `Judge`."""
@@ -196,7 +196,8 @@ class Route(NamedTuple):
         if not right:
             return []
         name = function.__name__
-        parameters = [one for one in inspect.signature(function).parameters if one != "self"]
+        signature = inspect.signature(function)
+        parameters = [parameter for parameter in signature.parameters if parameter != "self"]
         part_names = names_in(function.__doc__) or names_in(solution.__doc__ if solution else "")
         saves = is_operation(name) and hasattr(Ops, f"{name}{BACKWARD}")
 
@@ -479,9 +480,9 @@ def keeps_reference_residual(function: FunctionType) -> bool:
     """
     name = function.__name__
     case = _cases(name, np.random.default_rng(0))[0]
-    _, ours = _run_forward(Ops(), case)
-    _, theirs = _run_forward(engine_of({name: function}), case)
-    return type(ours) is type(theirs)
+    _, reference = _run_forward(Ops(), case)
+    _, saved = _run_forward(engine_of({name: function}), case)
+    return type(saved) is type(reference)
 
 
 def _run_forward(engine: Ops, case: Case, arguments: Any = None) -> tuple[Any, Any]:
@@ -705,7 +706,7 @@ def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
         try:
             _backward_error(engine, case, name, seed)
         except Rejected as wrong:
-            raise Rejected(f"the result is right, but what is saved serves no backward: {wrong}") from None
+            raise Rejected(f"the result is right, but no backward can use what is saved: {wrong}") from None
     return error
 
 
@@ -763,6 +764,6 @@ def _within(error: float, bound: float, what: str = "the answer") -> float:
     """Return an error, or raise Rejected if it is not within its bound; NaN is not."""
     if error <= bound:
         return error
-    rejected = Rejected(f"{what} is off by {error:.0e}, relative; allowed are {bound:.0e}.")
+    rejected = Rejected(f"{what} is off by {error:.0e}, relative; at most {bound:.0e} is allowed.")
     rejected.error = error
     raise rejected

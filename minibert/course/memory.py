@@ -142,7 +142,7 @@ class Traced:
         are_integers = all(isinstance(along_axis, int | np.integer) for along_axis in indices)
         if len(indices) != self.values.ndim or not are_integers:
             axes = "one whole number" if self.values.ndim == 1 else "two whole numbers"
-            raise IndexError(f"index {index!r}: a number of this array is asked for with {axes}")
+            raise IndexError(f"index {index!r} does not name a single number of this array; give {axes}")
         flat = 0
         for along_axis, length in zip(indices, self.values.shape, strict=True):
             if not 0 <= along_axis < length:

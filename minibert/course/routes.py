@@ -52,8 +52,8 @@ def jacobian(function: Callable[[Any], Any], x: Any) -> Any:
     (outputs, inputs) float64
     """
     columns = []
-    for one in np.eye(x.size):
-        moved = function(x + STEP * 1j * one.reshape(x.shape))
+    for direction in np.eye(x.size):
+        moved = function(x + STEP * 1j * direction.reshape(x.shape))
         columns.append(np.imag(moved).ravel() / STEP)
     return np.array(columns).T
 

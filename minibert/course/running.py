@@ -15,7 +15,7 @@ import numpy as np
 
 from minibert.base.terminal import counted
 
-SECONDS = 10.0  # of processor time that one check may take
+SECONDS = 10.0  # limit of processor time for one check
 LATER = 0.01  # seconds between two looks at whether Numba is still compiling
 SHOWN = 1_000  # characters that are shown of what a function prints
 
@@ -76,7 +76,7 @@ def limits() -> Iterator[None]:
                 signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
             yield
     except _TimeOver:
-        raise Plain(f"it has no end after {SECONDS:g} seconds; is there an endless loop?") from None
+        raise Plain(f"it does not end within {SECONDS:g} seconds; is there an endless loop?") from None
     finally:
         if is_timed:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -20,15 +20,15 @@ LEFT = 390.0  # width of the labels
 TOP = 44.0  # height of what is above the rows
 ROW = 16.0  # height of a row
 GAP = 34.0  # between two axes
-MOST_TICKS = 6  # of an axis
-RADIUS, FAILED_RADIUS = 3.5, 7  # of a dot
+MOST_TICKS = 6  # labels of an axis
+RADIUS, FAILED_RADIUS = 3.5, 7  # radius of a dot
 CROSS = 5  # half the size of the cross on a check that fails
 DISTRIBUTION = "minibert-scratch"
 URL_NAME = "Repository"  # in [project.urls] of pyproject.toml
 
 
 def proof_page(rows: Sequence[Row], engines: Iterable[Ops]) -> str:
-    """Write rows of the proof sheet as one HTML document.
+    """Write the proof sheet as one HTML document.
 
     Parameters
     ----------
