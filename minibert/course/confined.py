@@ -221,8 +221,8 @@ class Confined:
             complete_args, complete_kwargs = made_again((args, kwargs), _repeat)
             function = _Audited(self._student_function())
             result = call(function, *complete_args, **complete_kwargs)  # type: ignore[arg-type]
-            # A result that is one of the arguments is sent as a reference, so the judge gets its own object. The
-            # index of a leaf means the same to both, unless a value that was made again has other leaves.
+            # A result that is one of the arguments is sent as a reference, so the judge gets its own object.
+            # The index of a leaf means the same to both, unless a value that was made again has other leaves.
             complete_leaves = list(leaves_of((complete_args, complete_kwargs)))
             correspond = len(complete_leaves) == len(leaves)
             packed_result = packed(result, complete_leaves if correspond else leaves)
