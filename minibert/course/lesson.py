@@ -98,7 +98,7 @@ class Lesson:
             The reader's. If it has the name of an operation of `Ops`, or one of `mine.TOOLS`, and passes, it
             is kept, and `mine.py` is written at once. `minibert.course.honesty` says what it may be made of.
         seed : int, default None
-            Seed of the questions. A verdict names it, which repeats the check; None: a random one.
+            Seed of the questions, to repeat an earlier check: its verdict names it. None: a random one.
         **route
             Fields of `Route`, for a function that neither the gradient check nor `minibert.course.routes`
             covers.
