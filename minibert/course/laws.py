@@ -362,6 +362,7 @@ WHOLE: tuple[Law, ...] = (
     rounded,
 )
 WHERE: tuple[Law, ...] = (by_rows, one_in_a_row, large, multiple_of_rows)
+# Powers of a size or a number that a factor may be, with their names.
 _POWERS = {1: "{}", -1: "1/{}", 0.5: "√{}", -0.5: "1/√{}", 2: "{}²", -2: "1/{}²"}
 
 
