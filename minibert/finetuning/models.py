@@ -200,7 +200,7 @@ class Finetuned:
         if theirs is not None:
             asked = foreign.task_for(theirs, task)
             stored = theirs.stored
-            config, params, report = theirs.loaded
+            config, params, report = theirs.config, theirs.params, theirs.report
         else:
             stored = TaskFile.load(folder)
             asked = _task_for(folder, stored, task)

@@ -616,7 +616,6 @@ class CustomTexts(Sentences):
 
     refuses_blanks = True
     known: tuple[str, ...] = COLUMNS  # which there may be
-    second_is_optional = False  # whether a column "second" is read where a table has one, and not missed
 
     def __init__(self, name: str, title: str, columns: Mapping[str, Any]) -> None:
         check_columns(name, columns, self.known)
