@@ -64,8 +64,8 @@ class Mistake(NamedTuple):
 class Task(ABC):
     """One downstream task: how to read its files, what to feed the model, and how to score its answers.
 
-    A subclass sets the attributes `name`, `kind`, `metric` and `title`, and implements the abstract methods. The
-    other methods have a default that suits most tasks.
+    A subclass sets the attributes `name`, `kind`, `metric` and `title`, and implements the abstract methods.
+    The other methods have a default that suits most tasks.
 
     The docstrings here are the contract. That of an overriding method describes only what is specific to the
     subclass: a section that it leaves out is as documented here.
@@ -335,7 +335,7 @@ class Task(ABC):
 
     @abstractmethod
     def statistic(self, examples: Examples, predictions: Predictions) -> Statistic:
-        """Return the metric by which models are chosen as a function of examples, for bootstrapping.
+        """Return the metric that selects models as a function of examples, for its confidence interval.
 
         Parameters
         ----------
