@@ -22,11 +22,12 @@ from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_
 from minibert.base.machine import cores
 from minibert.base.terminal import counted, printable
 from minibert.data.glue import TextExample
+from minibert.finetuning.examples import Rows, asked_examples, source_of
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import check_ensemble, predict_examples
-from minibert.finetuning.preparation import Rows, asked_examples, bag_of_words_in, source_of
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.running import Run, run_once
 from minibert.finetuning.sweep import sweep
 from minibert.finetuning.whole_model import WholeRun

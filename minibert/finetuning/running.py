@@ -253,7 +253,7 @@ class Run(ABC):
             return State(params, self.optimizer(params), plan=plan)
         state = State(checkpoint.params, self.optimizer(checkpoint.params))
         state.restore(checkpoint)
-        now = self.prepared.fingerprint
+        now = self.prepared.data.fingerprint
         if state.plan.get("data", now) != now:  # runs that began before there were fingerprints have none
             raise self.other_data("there were other examples or labels")
         return state
@@ -287,10 +287,10 @@ class Run(ABC):
         dict
             The scores, by their names with "dev_" in front.
         """
-        task = self.prepared.task
+        task = self.prepared.data.task
         plan = state.plan
         predicted = self.predict(state)
-        scores = task.score(self.prepared.dev_examples, predicted["predictions"])
+        scores = task.score(self.prepared.data.dev_examples, predicted["predictions"])
         score = scores[task.metric]
         epoch = round(state.step / self.epoch_steps, 2)
         before = plan.get("best")
@@ -384,7 +384,8 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         The report.
     """
     folder = run.folder
-    data = run.prepared
+    prepared = run.prepared
+    data = prepared.data
     if not (folder / OPTIONS_FILE).exists():
         run.options.save(folder / OPTIONS_FILE)
     state, best = run.fit()
@@ -392,9 +393,9 @@ def run_once(run: Run, began: float) -> dict[str, Any]:
         if (folder / BEST / name).exists():  # else it was moved before this was cut off
             os.replace(folder / BEST / name, folder / name)
     of_approach = run.deliver(state, best)
-    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], data.bag_of_words)
+    measured = Measured(data.task, data.labels, data.dev_examples, best["predictions"], prepared.bag_of_words)
     atomic_json(folder / DEV_PREDICTIONS, measured.predictions, indent=None)
-    mistakes = measured.mistakes(data.tokenizer, data.max_length)
+    mistakes = measured.mistakes(prepared.tokenizer, prepared.max_length)
     report: dict[str, Any] = {**report_of(measured, mistakes, best["scores"])}
     baselines = of_approach.pop("baselines", {})
     if baselines:
@@ -432,10 +433,11 @@ def write_sweep_page(best: Run, report: dict[str, Any], page: Path) -> None:
     page : Path
         The file to write.
     """
-    data = best.prepared
+    prepared = best.prepared
+    data = prepared.data
     predictions = stored_predictions(best.folder, len(data.dev_examples))
     measured = Measured(data.task, data.labels, data.dev_examples, predictions)
-    mistakes = measured.mistakes(data.tokenizer, data.max_length)
+    mistakes = measured.mistakes(prepared.tokenizer, prepared.max_length)
     facts = facts_of(best.folder, best.options, measured, mistakes, report)
     facts = dataclasses.replace(facts, sweep=sweep_text(report))
     atomic_text(page, page_of(facts))

@@ -15,9 +15,10 @@ from minibert.core.head_kinds import LABELS, SEQUENCES, TOKENS
 from minibert.core.optim import Optimizer, optimizer_for
 from minibert.engines.flops import task_operations
 from minibert.engines.runtime import runtime_of
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.models import OUTPUT_LAYER, start_from
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import Prepared, Rows, prepare
+from minibert.finetuning.preparation import Prepared, prepare
 from minibert.finetuning.running import Run
 from minibert.hub.checkpoint import Checkpoint
 from minibert.hub.sentence_transformers import write_modules
@@ -161,7 +162,7 @@ class WholeRun(Run):
             When model or data can't be used, or a batch of pairs would have only one of them, or be divided.
         """
         prepared = prepare(options, rows)
-        if prepared.head.kind == "contrastive":
+        if prepared.data.head.kind == "contrastive":
             _require_whole_batches(options, ops, prepared)
         return prepared
 
@@ -174,14 +175,15 @@ class WholeRun(Run):
         """Return the model with the task's head, and the plan: what is new, and how numbers are brought to
         scale.
         """
-        data = self.prepared
+        prepared = self.prepared
+        data = prepared.data
         params, fresh = start_from(self.options, data.head, data.labels)
-        plan = {"features": len(data.train), "data": data.fingerprint, "fresh": fresh}
-        if data.targets is None:
+        plan = {"features": len(prepared.train), "data": data.fingerprint, "fresh": fresh}
+        if prepared.targets is None:
             return params, plan
         if OUTPUT_LAYER not in fresh:
-            data.targets.unfold(params)
-        return params, plan | {TARGETS: list(data.targets)}
+            prepared.targets.unfold(params)
+        return params, plan | {TARGETS: list(prepared.targets)}
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
         """Return a checkpoint's state, or a new one, whose plan has the scores of vectors before training.
@@ -202,13 +204,13 @@ class WholeRun(Run):
             params: Any = checkpoint.params
             if then != now:
                 raise self.other_data(f"there were {then:,} training features, now there are {now:,}")
-            if params.head != self.prepared.head:
+            if params.head != self.prepared.data.head:
                 raise self.other_data("there were other labels")
         state = super().start(checkpoint)
-        if checkpoint is None and not self.prepared.head.outputs:  # vectors need no training to be compared
-            task, examples = self.prepared.task, self.prepared.dev_examples
+        data = self.prepared.data
+        if checkpoint is None and not data.head.outputs:  # vectors can be compared without any training
             predictions = self.predict(state)["predictions"]
-            state.plan["before"] = task.score(examples, predictions)
+            state.plan["before"] = data.task.score(data.dev_examples, predictions)
         return state
 
     def optimizer(self, params: Parameters) -> Optimizer:
@@ -230,8 +232,9 @@ class WholeRun(Run):
         state : State
             Where the run stands.
         """
-        data = self.prepared
-        train = data.train
+        prepared = self.prepared
+        data = prepared.data
+        train = prepared.train
         targets = targets_of(state.plan)
         if targets:
             train = [feature._replace(label=targets.standardised(feature.label)) for feature in train]
@@ -241,8 +244,8 @@ class WholeRun(Run):
             self.batch_size,
             self.options.seed,
             state.position,
-            data.groups,
-            data.class_weights,
+            prepared.groups,
+            prepared.class_weights,
         )
 
     def objective(self, params: Parameters) -> HeadObjective:
@@ -284,17 +287,19 @@ class WholeRun(Run):
         state : State
             With the parameters to predict with.
         """
-        data, examples = self.prepared, self.prepared.dev_examples
+        prepared = self.prepared
+        data = prepared.data
+        examples = data.dev_examples
         params: Any = state.params
-        tokens = int(lengths(data.dev).sum())
+        tokens = int(lengths(prepared.dev).sum())
         with Progress(tokens, "tokens of dev", self.show) as progress:
-            scores = outputs(self.ops, params, data.dev, self.options.token_budget, progress.add)
+            scores = outputs(self.ops, params, prepared.dev, self.options.token_budget, progress.add)
         require_finite_outputs(scores, state.step, self.options.learning_rate)
         targets = targets_of(state.plan)
         if targets:
             scores = [targets.restored(standardised) for standardised in scores]
-        tuned = data.task.tune(examples, data.dev, scores, data.labels)
-        predictions = data.task.predict(examples, data.dev, scores, data.labels, tuned)
+        tuned = data.task.tune(examples, prepared.dev, scores, data.labels)
+        predictions = data.task.predict(examples, prepared.dev, scores, data.labels, tuned)
         return {"tuned": tuned, "predictions": predictions}
 
     def save(self, folder: Path, state: State) -> None:
@@ -311,7 +316,7 @@ class WholeRun(Run):
         targets = targets_of(state.plan)
         if targets:
             params = targets.folded(params)
-        hub.save_hf(folder, params.config, params, self.prepared.labels)
+        hub.save_hf(folder, params.config, params, self.prepared.data.labels)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
         """Write tokenizer, `task.json` and, of vectors, the files of sentence-transformers.
@@ -328,19 +333,20 @@ class WholeRun(Run):
         dict
             "fresh", "train_classes", and where there are such "baselines" and "truncated".
         """
-        data = self.prepared
-        data.tokenizer.save_pretrained(self.folder, state.params.config.P)
+        prepared = self.prepared
+        data = prepared.data
+        prepared.tokenizer.save_pretrained(self.folder, state.params.config.P)
         columns = dict(self.options.columns)
         tuned = best.get("tuned", {})
         long = data.task.long._asdict() if data.task.long else {}
-        stored = TaskFile(data.task.name, data.labels, data.max_length, columns, tuned, long)
+        stored = TaskFile(data.task.name, data.labels, prepared.max_length, columns, tuned, long)
         stored.save(self.folder)
-        report = {"fresh": state.plan["fresh"], "train_classes": data.train_classes}
+        report = {"fresh": state.plan["fresh"], "train_classes": prepared.train_classes}
         if not data.head.outputs:
-            write_modules(self.folder, data.max_length)
+            write_modules(self.folder, prepared.max_length)
             report["baselines"] = {"before training": state.plan["before"]}
-        if data.truncated:
-            report["truncated"] = data.truncated
+        if prepared.truncated:
+            report["truncated"] = prepared.truncated
         return report
 
     def headline(self, state: State) -> str:
@@ -351,16 +357,17 @@ class WholeRun(Run):
         state : State
             State of the run, before its first or next step.
         """
-        data = self.prepared
+        prepared = self.prepared
+        data = prepared.data
         window = " in a window" if data.task.long else ""
         of_task = (
             f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} in dev, "
-            f"at most {data.max_length} tokens{window}."
+            f"at most {prepared.max_length} tokens{window}."
         )
         lines = [of_task, self._model_text(state), self.plan_text]
         evaluations = -(-self.total_steps // self.epoch_steps)
-        dev = int(lengths(data.dev).sum())
-        learnt = round(self.total_steps * self.batch_size * lengths(data.train).mean())
+        dev = int(lengths(prepared.dev).sum())
+        learnt = round(self.total_steps * self.batch_size * lengths(prepared.train).mean())
         if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
             often = f", {evaluations} times," if evaluations > 1 else ""
             costs = f"{dev:,} tokens of dev{often} beside {learnt:,} of train"
@@ -369,7 +376,7 @@ class WholeRun(Run):
 
     def _model_text(self, state: State) -> str:
         """Describe what is trained: the model, its head, and which parts are new."""
-        o, head, config = self.options, self.prepared.head, state.params.config
+        o, head, config = self.options, self.prepared.data.head, state.params.config
         frozen = "" if o.freeze is None else f", the embeddings and {o.freeze} of them frozen"
         millions = state.params.count() / 1e6
         parts = [f"{o.model}: {config.L} layers of {config.H}{frozen}, {millions:.1f}M parameters"]
