@@ -321,9 +321,10 @@ class FeatureBasedRun(Run):
         o = self.options
         prepared = self.prepared
         data = prepared.data
+        model = prepared.model
         folder = self.folder
-        hub.save_hf(folder, prepared.model.config, prepared.model.params, omit=prepared.lacking)
-        prepared.tokenizer.save_pretrained(folder, prepared.model.config.P)
+        hub.save_hf(folder, model.config, model.params, omit=prepared.lacking)
+        prepared.tokenizer.save_pretrained(folder, model.config.P)
         stored = TaggerFile(
             data.task.name,
             data.labels,

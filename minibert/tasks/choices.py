@@ -3,7 +3,6 @@
 Each ending makes a sequence with the context, `[CLS] context [SEP] start ending [SEP]`, and gets one score.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -21,7 +20,17 @@ from minibert.data.stand_ins import divided
 from minibert.tasks import metrics
 from minibert.tasks.custom_files import matching
 from minibert.tasks.metrics.intervals import Statistic, mean_of
-from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Task, Tuned, softmax
+from minibert.tasks.task import (
+    Examples,
+    Labels,
+    Mistake,
+    Outputs,
+    Predictions,
+    Task,
+    Tuned,
+    softmax,
+    surprise,
+)
 from minibert.tasks.truncation import with_marks
 from minibert.tokenizer.written import WrittenTokens
 
@@ -290,7 +299,7 @@ class Choices(Task):
                     text=f"{example.context} {example.start}".strip(),
                     expected=example.endings[example.label],
                     found=example.endings[prediction["choice"]],
-                    badness=-math.log(max(probability, 1e-300)),
+                    badness=surprise(probability),
                     example=number,
                 )
 

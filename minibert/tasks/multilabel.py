@@ -19,7 +19,7 @@ from minibert.data.tables import SEPARATOR
 from minibert.tasks import metrics
 from minibert.tasks.metrics.intervals import Statistic
 from minibert.tasks.sentences import CustomTexts, in_order
-from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned
+from minibert.tasks.task import Examples, Labels, Mistake, Outputs, Predictions, Tuned, surprise
 
 HALF = 0.5  # threshold of a class for which none was chosen
 
@@ -243,15 +243,15 @@ class ManyLabels(CustomTexts):
             if not wrong:
                 continue
             probabilities = prediction["probabilities"]
-            logarithms = []
+            surprises = []
             for name in wrong:
                 right = probabilities.get(name, 0.0) if name in expected else 1 - probabilities[name]
-                logarithms.append(math.log(max(right, 1e-300)))
+                surprises.append(surprise(right))
             yield Mistake(
                 text="\n".join(filter(None, (example.first, example.second))),
                 expected=shown(sorted(expected)),
                 found=shown(prediction["labels"]),
-                badness=-sum(logarithms),
+                badness=sum(surprises),
                 example=index,
             )
 

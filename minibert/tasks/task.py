@@ -6,6 +6,7 @@ Everything that is specific to a task is a method of its `Task`; the code that t
 treats all tasks alike.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -49,6 +50,22 @@ def softmax(scores: Any) -> np.ndarray:
     wide = np.asarray(scores, np.float64)
     exponentials = np.exp(wide - wide.max(initial=-np.inf))
     return exponentials / exponentials.sum()
+
+
+def surprise(probability: float) -> float:
+    """Return -log p, which orders mistakes: the less likely the right answer was, the worse.
+
+    Parameters
+    ----------
+    probability : float
+        Probability p of the right answer, from 0 to 1.
+
+    Returns
+    -------
+    float
+        In nats; finite for p = 0, too.
+    """
+    return -math.log(max(probability, 1e-300))
 
 
 class Mistake(NamedTuple):
