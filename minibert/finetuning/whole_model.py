@@ -32,6 +32,8 @@ from minibert.tasks.stored import TaskFile
 from minibert.training.loop import State
 from minibert.training.runlog import Progress
 
+TRAINING_COST = 3  # a token takes about three times as long in training as in prediction
+
 
 @dataclass(frozen=True)
 class HeadObjective:
@@ -40,22 +42,22 @@ class HeadObjective:
     Attributes
     ----------
     config : BertConfig
-        The shape of the encoder, and its rates of dropout.
+        Shape of the encoder, and its rates of dropout.
     head : Head
-        What stands on it.
+        The output layer.
     seed : int
         Seed of dropout.
     span_weight : float
-        Of each of the losses of start and end.
+        Weight of each of the losses of start and end.
     frozen : int or None
-        How many layers, and the embeddings with them, stay as they are; None: none.
+        Number of lowest layers that, with the embeddings, are not trained; None to train everything.
     """
 
     config: BertConfig
     head: Head
-    seed: int  # of dropout
-    span_weight: float  # of each of the losses of start and end
-    frozen: int | None  # how many layers, and the embeddings with them, stay as they are; None: none
+    seed: int
+    span_weight: float
+    frozen: int | None
 
     def forward(
         self,
@@ -64,7 +66,7 @@ class HeadObjective:
         batch: Any,
         step: Any,
     ) -> tuple[dict[str, Any], Saved]:
-        """Return the loss, the accuracy where outputs are classes, and what `backward` needs.
+        """Return the loss, the accuracy if there is a single class, and what `backward` needs.
 
         Parameters
         ----------
@@ -73,14 +75,14 @@ class HeadObjective:
         params : dict
             The parameters, as a tree.
         batch : TaskBatch
-            As the engine takes it.
+            A batch in the engine's form.
         step : int
-            Which dropout is drawn for.
+            Index of the training step: every step draws its own dropout mask.
 
         Returns
         -------
         metrics : dict
-            "loss", and "accuracy".
+            "loss", and perhaps "accuracy".
         saved : Saved
         """
         rates = self.config.hidden_dropout_prob, self.config.attention_probs_dropout_prob
@@ -109,11 +111,11 @@ class HeadObjective:
         ops : Ops
             The engine.
         saved : Saved
-            What `forward` kept.
+            What `forward` saved.
         params : dict
             The parameters, as a tree.
         grads : dict
-            The accumulators, consumed.
+            The accumulators, which may be overwritten.
 
         Returns
         -------
@@ -125,7 +127,7 @@ class HeadObjective:
 
 
 class WholeRun(Run):
-    """A run whose folder becomes one that Hugging Face reads, with `task.json` beside it."""
+    """A run whose folder becomes a model that Hugging Face reads, with `task.json` next to it."""
 
     FILES = (hub.CONFIG_FILE, hub.WEIGHTS_FILE)
 
@@ -137,7 +139,7 @@ class WholeRun(Run):
         show: bool,
         rows: Rows | None = None,
     ) -> Prepared:
-        """Read model and data; check that pairs that are told from the others of their batch have such.
+        """Read model and data; for pairs that are contrasted within a batch, check that batches can be whole.
 
         Parameters
         ----------
@@ -148,9 +150,9 @@ class WholeRun(Run):
         folder : Path
             Folder of the run; not used here.
         show : bool
-            Likewise.
+            Whether to show progress; not used here.
         rows : Rows, optional
-            The examples, where they are in memory.
+            The examples, if they are in memory.
 
         Returns
         -------
@@ -159,7 +161,7 @@ class WholeRun(Run):
         Raises
         ------
         InputError
-            When model or data can't be used, or a batch of pairs would have only one of them, or be divided.
+            When model or data can't be used, or a batch of pairs would hold only one of them, or be split.
         """
         prepared = prepare(options, rows)
         if prepared.data.head.kind == "contrastive":
@@ -168,12 +170,13 @@ class WholeRun(Run):
 
     @property
     def epoch_size(self) -> int:
-        """Return the number of features, which an epoch shows once each."""
+        """Return the number of features; an epoch shows each once."""
         return len(self.prepared.train)
 
     def initial(self) -> tuple[Parameters, dict[str, Any]]:
-        """Return the model with the task's head, and the plan: what is new, and how numbers are brought to
-        scale.
+        """Return the model with the task's head, and the plan.
+
+        The plan says which parts are new, and how numeric labels are standardised.
         """
         prepared = self.prepared
         data = prepared.data
@@ -186,24 +189,26 @@ class WholeRun(Run):
         return params, plan | {TARGETS: list(prepared.targets)}
 
     def start(self, checkpoint: Checkpoint | None = None) -> State:
-        """Return a checkpoint's state, or a new one, whose plan has the scores of vectors before training.
+        """Return the state of a checkpoint or, without one, that of a new run.
+
+        If the task compares vectors, the plan of a new run holds their scores before training.
 
         Parameters
         ----------
         checkpoint : Checkpoint, optional
-            To go on from.
+            The checkpoint to go on from.
 
         Raises
         ------
         InputError
-            When the data are others than the run began with.
+            When the run began with other data.
         """
         if checkpoint is not None:
-            then = checkpoint.state["plan"]["features"]
+            before = checkpoint.state["plan"]["features"]
             now = len(self.prepared.train)
             params: Any = checkpoint.params
-            if then != now:
-                raise self.other_data(f"there were {then:,} training features, now there are {now:,}")
+            if before != now:
+                raise self.other_data(f"there were {before:,} training features, now there are {now:,}")
             if params.head != self.prepared.data.head:
                 raise self.other_data("there were other labels")
         state = super().start(checkpoint)
@@ -225,12 +230,12 @@ class WholeRun(Run):
         return optimizer_for(params, **o.update_rule, begin=params.trained_from(o.freeze))
 
     def batches(self, state: State) -> Iterator[tuple[TaskBatch, list[int]]]:
-        """Yield endless batches, every epoch in another order, with the position after each.
+        """Yield endless batches, each epoch in another order, with the position after each batch.
 
         Parameters
         ----------
         state : State
-            Where the run stands.
+            The state to go on from.
         """
         prepared = self.prepared
         data = prepared.data
@@ -280,12 +285,12 @@ class WholeRun(Run):
         return count
 
     def predict(self, state: State) -> dict[str, Any]:
-        """Return the predictions of dev, and the values that were tuned on it, such as a threshold.
+        """Return the predictions for dev, and the values that were tuned on it, such as a threshold.
 
         Parameters
         ----------
         state : State
-            With the parameters to predict with.
+            The state whose parameters predict.
         """
         prepared = self.prepared
         data = prepared.data
@@ -303,14 +308,14 @@ class WholeRun(Run):
         return {"tuned": tuned, "predictions": predictions}
 
     def save(self, folder: Path, state: State) -> None:
-        """Write configuration and weights as Hugging Face reads them; numbers in their own scale.
+        """Write configuration and weights as Hugging Face reads them. Numbers are predicted unscaled.
 
         Parameters
         ----------
         folder : Path
             Where to write.
         state : State
-            With the parameters.
+            The state with these weights.
         """
         params: Any = state.params
         targets = targets_of(state.plan)
@@ -319,19 +324,19 @@ class WholeRun(Run):
         hub.save_hf(folder, params.config, params, self.prepared.data.labels)
 
     def deliver(self, state: State, best: dict[str, Any]) -> dict[str, Any]:
-        """Write tokenizer, `task.json` and, of vectors, the files of sentence-transformers.
+        """Write tokenizer and `task.json`, and for a model of vectors the files of sentence-transformers.
 
         Parameters
         ----------
         state : State
-            The last one.
+            The last state of the run.
         best : dict
-            What was kept of the best epoch.
+            What was stored for the best epoch.
 
         Returns
         -------
         dict
-            "fresh", "train_classes", and where there are such "baselines" and "truncated".
+            "fresh" and "train_classes"; "baselines" and "truncated" if there are any.
         """
         prepared = self.prepared
         data = prepared.data
@@ -360,17 +365,17 @@ class WholeRun(Run):
         prepared = self.prepared
         data = prepared.data
         window = " in a window" if data.task.long else ""
-        of_task = (
+        task_text = (
             f"{data.task.title}; {learnt_text(data.train_tasks)}, {len(data.dev_examples):,} in dev, "
             f"at most {prepared.max_length} tokens{window}."
         )
-        lines = [of_task, self._model_text(state), self.plan_text]
+        lines = [task_text, self._model_text(state), self.plan_text]
         evaluations = -(-self.total_steps // self.epoch_steps)
-        dev = int(lengths(prepared.dev).sum())
-        learnt = round(self.total_steps * self.batch_size * lengths(prepared.train).mean())
-        if evaluations * dev > 3 * learnt:  # for each token, training costs about three times as much
+        dev_tokens = int(lengths(prepared.dev).sum())
+        train_tokens = round(self.total_steps * self.batch_size * lengths(prepared.train).mean())
+        if evaluations * dev_tokens > TRAINING_COST * train_tokens:
             often = f", {evaluations} times," if evaluations > 1 else ""
-            costs = f"{dev:,} tokens of dev{often} beside {learnt:,} of train"
+            costs = f"{dev_tokens:,} tokens of dev{often} beside {train_tokens:,} of train"
             lines.append(f"Measuring takes most of the time: {costs}. Fewer dev examples would take less.")
         return "\n".join(lines)
 
@@ -395,18 +400,17 @@ class WholeRun(Run):
 
 
 def _require_whole_batches(options: FinetuneOptions, ops: Any, prepared: Prepared) -> None:
-    """Raise InputError when batches of pairs, of which each is contrasted with all others, can't be whole."""
+    """Raise InputError if a pair would not be contrasted with all others of its batch."""
     mesh: Any = getattr(runtime_of(ops), "mesh", None)
-    # A pair is told from the others of its batch: there have to be some, and all of them in one place.
     if len(prepared.train) < 2:
-        what = "has one training pair, and no other to compare it with; give more."
-        raise InputError(f"'{options.data}' {what}")
+        problem = f"'{options.data}' has one training pair, and no other to compare it with"
+        raise InputError(f"{problem}; give more.")
     if options.batch_size == 1 or 1 in options.varied.get("batch_size", ()):
-        why = "batch_size=1 leaves a pair no other to be compared with; give 2 or more."
-        raise InputError(why, batch_size=1)
+        message = "batch_size=1 leaves a pair no other to be compared with; give 2 or more."
+        raise InputError(message, batch_size=1)
     splits = {"accumulate": options.accumulate > 1, "devices": mesh is not None}
     for name, does_split in splits.items():
         if does_split:
             value = getattr(options, name) or mesh.size
-            why = f"{name}={value!r} would split the pairs of a batch, each contrasted with all others"
-            raise InputError(f"{why}; give 1.", **{name: value})
+            problem = f"{name}={value!r} would split the pairs of a batch, each contrasted with all others"
+            raise InputError(f"{problem}; give 1.", **{name: value})
