@@ -191,8 +191,8 @@ def train(ops: Any, state: State, batches: Batches, objective: Objective, loop: 
                 if loop.converged and loop.converged(state):
                     loop = _ended_early(state, loop, log)
 
-            # The checkpoint: by the number of steps, by the clock, or because the run stops. All processes have
-            # to agree, since their clocks differ and a signal may reach only one of them.
+            # The checkpoint: by the number of steps, by the clock, or because the run stops. All processes
+            # have to agree, since their clocks differ and a signal may reach only one of them.
             stops = runtime.any_rank(bool(interrupt.signal_name))
             is_due = _is_saved(state.step, loop) or unread.last_read - saved_at >= loop.save_seconds
             if runtime.any_rank(bool(stops or is_due)):
