@@ -49,7 +49,9 @@ def best_spans(
     count: int,
     longest: int,
 ) -> tuple[np.ndarray, ...]:
-    """Find the spans with the highest scores, the best first; among equal ones the first and shortest.
+    """Find the spans with the highest scores, the best first.
+
+    Of spans with equal scores, the one that begins first comes first, then the shortest.
 
     Parameters
     ----------
