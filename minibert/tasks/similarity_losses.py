@@ -33,7 +33,7 @@ PairLossSaved = namedtuple("PairLossSaved", "encoder mean unit loss dnll compare
 
 # x (T,H) -> (S,H)
 def mean_pool(ops: Ops, x: Array, batch: TaskBatch) -> tuple[Array, Saved]:
-    """Return the mean of each sequence's rows. Padding, which some engines have between sequences, is left out.
+    """Return the mean of each sequence's rows, without the padding that some engines have between them.
 
     Parameters
     ----------
