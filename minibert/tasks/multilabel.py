@@ -52,12 +52,12 @@ class ManyLabels(CustomTexts):
         return in_order(classes)
 
     # -> (K,)
-    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
+    def _label(self, example: TextExample, indices: dict[str, int], training: bool) -> Any:
         if example.label is None:
-            return super()._label(example, numbers, training)
+            return super()._label(example, indices, training)
         if training:
-            self._require_known(example, numbers)
-        return np.array([float(name in self.names(example)) for name in numbers])
+            self._require_known(example, indices)
+        return np.array([float(name in self.names(example)) for name in indices])
 
     def tune(
         self,

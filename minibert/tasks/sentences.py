@@ -133,7 +133,7 @@ class Sentences(Task):
             When only some examples of a block have a second text; when a text is empty and the task does not
             allow that; when `training` and a label is missing or not in `labels`.
         """
-        numbers = {label: number for number, label in enumerate(labels)}
+        indices = {label: index for index, label in enumerate(labels)}
         source = iter(examples)
         done = 0
         blank = []  # ids of examples with an empty text
@@ -149,7 +149,7 @@ class Sentences(Task):
             encoded = tokenizer.encode_batch(first, None if None in second else second, max_length=limit)
             written.add(encoded)
             encodings = zip(block, encoded, encoded.n_cut.tolist(), strict=True)
-            for number, (example, encoding, cut) in enumerate(encodings, start=done):
+            for index, (example, encoding, cut) in enumerate(encodings, start=done):
                 # One of the texts has no piece, although there is room for some.
                 is_blank = encoding.n_first == 2 or len(encoding) - encoding.n_first == 1
                 if is_blank and (self.long or len(encoding) < max_length):
@@ -159,8 +159,8 @@ class Sentences(Task):
                     sequences = self.long.sequences(encoding, max_length)
                 else:
                     sequences = (Sequence(encoding.ids, encoding.token_type_ids, cut=cut),)
-                label = self._label(example, numbers, training)
-                yield Feature(sequences, label, None, number)
+                label = self._label(example, indices, training)
+                yield Feature(sequences, label, None, index)
             done += len(block)
         written.warn()
         if blank:
@@ -246,7 +246,7 @@ class Sentences(Task):
                     return f"row {row:,} of {name}"
         return f"example {example.id}"
 
-    def _label(self, example: TextExample, numbers: dict[str, int], training: bool) -> Any:
+    def _label(self, example: TextExample, indices: dict[str, int], training: bool) -> Any:
         """Return the label of an example as the loss needs it: the index of a class, or a number."""
         if example.label is None:
             if training:
@@ -257,8 +257,8 @@ class Sentences(Task):
         if self.numeric:
             return float(example.label)
         if training:
-            self._require_known(example, numbers)
-        return numbers.get(example.label)  # None: the model does not know it, and scores compare names
+            self._require_known(example, indices)
+        return indices.get(example.label)  # None: the model does not know it, and scores compare names
 
     def _require_known(self, example: TextExample, labels: Iterable[str]) -> None:
         """Raise InputError for a label that no training example has."""
@@ -350,10 +350,10 @@ class Sentences(Task):
         predicted = [prediction["label"] for prediction in predictions]
         names = list(self.official)
         names += sorted({*gold, *predicted} - {*names})
-        numbers = {name: number for number, name in enumerate(names)}
-        gold_numbers = [numbers[name] for name in gold]
-        predicted_numbers = [numbers[name] for name in predicted]
-        return np.array(gold_numbers), np.array(predicted_numbers)
+        indices = {name: index for index, name in enumerate(names)}
+        gold_indices = [indices[name] for name in gold]
+        predicted_indices = [indices[name] for name in predicted]
+        return np.array(gold_indices), np.array(predicted_indices)
 
     def write(
         self,

@@ -527,13 +527,13 @@ def tag_numbers(
     """
     if not training and any(example.tags is None for example in examples):
         return None
-    numbers = {label: number for number, label in enumerate(labels)}
+    indices = {label: index for index, label in enumerate(labels)}
     tags = [tag for example in examples for tag in _tags_of(example)]
-    unknown = next((tag for tag in tags if tag not in numbers), None)
+    unknown = next((tag for tag in tags if tag not in indices), None)
     if unknown is None:
-        return np.array([numbers[tag] for tag in tags], np.int32)
+        return np.array([indices[tag] for tag in tags], np.int32)
     if training:
         place = f"between sentences {before + 1} and {before + len(examples)}"
-        known = f"the model's {len(numbers)}, {', '.join(numbers)}; learn from files with the same tags."
+        known = f"the model's {len(indices)}, {', '.join(indices)}; learn from files with the same tags."
         raise InputError(f"The tag {unknown!r} {place} is not one of {known}")
     return None

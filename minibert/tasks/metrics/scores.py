@@ -169,14 +169,14 @@ def confusion(gold: Labels, predicted: Labels, labels: Labels | None = None) -> 
     if labels is not None:
         occurring = unique.tolist()
         wanted = np.asarray(labels).tolist()
-        numbers = {label: number for number, label in enumerate(wanted)}
-        unknown = [label for label in occurring if label not in numbers]
+        indices = {label: index for index, label in enumerate(wanted)}
+        unknown = [label for label in occurring if label not in indices]
         if unknown:
-            problem = f"{unknown[0]!r} is not among the labels {', '.join(map(str, numbers))}"
+            problem = f"{unknown[0]!r} is not among the labels {', '.join(map(str, indices))}"
             raise InputError(f"{problem}; give all labels that occur.")
-        new_codes = np.array([numbers[label] for label in occurring])
+        new_codes = np.array([indices[label] for label in occurring])
         codes = new_codes[codes]
-        K = len(numbers)
+        K = len(indices)
     rows = codes[: len(gold)]
     columns = codes[len(gold) :]
     counts = np.bincount(rows * K + columns, minlength=K * K)
