@@ -31,10 +31,11 @@ from minibert.base.files import atomic_json, atomic_text, sole_writer
 from minibert.base.json_files import read_json
 from minibert.base.options import option
 from minibert.base.reading import byte_pieces
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import Rows, bag_of_words_in
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
 from minibert.model.ops import Ops
 from minibert.reports.contents import Evaluation, FinetuneReport

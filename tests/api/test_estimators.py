@@ -20,8 +20,8 @@ from minibert.api.base import Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
 from minibert.base.errors import DivergedError, InputError
 from minibert.base.files import sole_writer
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import classify
 from minibert.model.ops import Ops
 from minibert.tasks import registry
