@@ -100,7 +100,7 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         Parameters
         ----------
         x : (T,H) array
-            What leaves the encoder.
+            The output of the encoder.
         rows, labels : (M,) arrays
             The rows whose token is to be predicted, and the id of the right token.
         params : dict
