@@ -254,7 +254,7 @@ def _trial(threads: int | None, dtype: str) -> dict[str, float]:
 
 
 def resolve_auto(options: Any) -> Any:
-    """Decide the options that depend on this machine, before they are stored: a resumed run computes as before.
+    """Decide the options that depend on this machine before they are stored, so that resumed runs agree.
 
     They are `dtype="auto"` and, where it needs a trial of two engines, `engine="auto"`.
 
