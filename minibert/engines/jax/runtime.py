@@ -68,7 +68,7 @@ class JaxRuntime(Runtime):
 
     @property
     def partition(self) -> P:
-        """Return the placement of buffers: row d of a sharded one is on device d, others are on all devices."""
+        """Return the placement of buffers: row d of a sharded one is on device d, others are on all."""
         return P(DATA) if self.shard else P()
 
     def any_rank(self, flag: bool) -> bool:
