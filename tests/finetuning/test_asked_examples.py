@@ -10,8 +10,8 @@ from small_tasks import reviews, write_model, write_table
 from minibert.base.errors import InputError
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
+from minibert.finetuning.examples import asked_examples, read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples, read_examples
 from minibert.finetuning.run import evaluate, finetune, predict
 from minibert.tasks import registry
 

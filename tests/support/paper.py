@@ -740,8 +740,8 @@ ROWS = (
         "“extracting the activations from one or more layers without fine-tuning any parameters of BERT”",
         "finetuning/feature_based.py:FeatureBasedRun.deliver",
         "finetuning/test_feature_based.py::test_a_tagger_on_frozen_layers_learns_who_and_where",
-        "hub.save_hf(folder, data.model.config, data.model.params, ...)",
-        "hub.save_hf(folder, data.model.config, data.model.params.like(1.01 * data.model.params.flat), ...)",
+        "hub.save_hf(folder, model.config, model.params, ...)",
+        "hub.save_hf(folder, model.config, model.params.like(1.01 * model.params.flat), ...)",
     ),
     Row(
         "5.3-f", "“a randomly initialized two-layer 768-dimensional BiLSTM before the classification layer”",

@@ -379,21 +379,90 @@ def attention(
             lay_back(mixed, count, D, unit, y, first + low, head)
 
 
-# p dp (N,) -> dp becomes ds
+# x dm (N,)  keys (T,A,2) or none -> x becomes m, dm becomes ds
 @inline
-def softmax_backward(p: Any, dp: Any) -> None:
-    """Compute the gradient of a softmax in place, ds = p (dp - sum(dp p)).
+def row_backward(
+    x: Any, dm: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
+) -> None:
+    """Compute one row of probabilities anew, and the gradient of its scores, in place.
+
+    The probabilities are p = exp(x - top) share, dropout makes m of them, and ds = p (dp - sum(dp p)).
 
     Parameters
     ----------
-    p : (N,) array
-        The softmax.
-    dp : (N,) array
-        Its gradient, overwritten with that of the scores.
+    x : (N,) array
+        The scores, overwritten with m.
+    dm : (N,) array
+        Gradient of m, overwritten with that of the scores.
+    top, share : float
+        The largest score, and 1 / the sum of exp(x - top).
+    keys : (T,A,2) uint32
+        The keys of dropout; an empty array for no dropout.
+    t, head : int
+        The indices of the key in `keys`.
+    threshold : uint32
+        The draw below which a probability is dropped.
+    kept_scale : float
+        The factor of the probabilities that are kept.
     """
-    mean_dp = dot(dp, p)
-    for j in range(p.size):
-        dp[j] = p[j] * (dp[j] - mean_dp)
+    for j in range(x.size):
+        x[j] = exp(x[j] - top) * share
+    if keys.size:
+        drop(dm, dm, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+    mean_dp = dot(dm, x)
+    for j in range(x.size):
+        dm[j] = x[j] * (dm[j] - mean_dp)
+    if keys.size:
+        drop(x, x, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+
+
+# scores d_scores (64,n) -> m and ds in their places, and transposed (n,64)
+@inline
+def block_backward(
+    scores: Any, d_scores: Any, count: int, low: int, n: int, first: int, head: int, causal: bool,
+    largest: Any, inverse: Any, keys: Any, threshold: Any, kept_scale: Any,
+    transposed_p: Any, transposed_ds: Any,
+) -> None:  # fmt: skip
+    """Compute the gradients of the scores of up to 64 queries, row by row, and transpose them.
+
+    Parameters
+    ----------
+    scores, d_scores : (64,n) arrays
+        The scores, overwritten with the probabilities after dropout; the gradients of these, overwritten with
+        those of the scores. Zeros follow in both, up to a multiple of `LANES` columns.
+    count : int
+        The number of queries.
+    low : int
+        The index of the first query in the sequence.
+    n : int
+        Tokens of the sequence.
+    first : int
+        The row of the batch where the sequence begins.
+    head : int
+        The index of the head.
+    causal : bool
+        Whether a token attends only to itself and the tokens before it.
+    largest, inverse : (T,A) arrays
+        What the forward pass saved for each softmax.
+    keys, threshold, kept_scale : (T,A,2) uint32, uint32, float
+        As for `row_backward`.
+    transposed_p, transposed_ds : (n,64) arrays
+        Where both are also written, transposed.
+    """
+    columns = up(n, LANES)
+    for i in range(count):
+        t = first + low + i
+        seen = low + i + 1 if causal else n
+        p = scores[i]
+        ds = d_scores[i]
+        top = largest[t, head]
+        share = inverse[t, head]
+        row_backward(p[:seen], ds[:seen], top, share, keys, t, head, threshold, kept_scale)
+        p[seen:columns] = ZERO
+        ds[seen:columns] = ZERO
+        for j in range(n):
+            transposed_p[j, i] = p[j]
+            transposed_ds[j, i] = ds[j]
 
 
 # Follows the formulas of core/ops/attention.py. The probabilities p are computed again from the scores, and
@@ -479,25 +548,10 @@ def attention_backward(
             transposed_ds[:rows, count:padded] = ZERO
             products(queries[low:], sources, scores, count, n, depth, False)
             products(d_out[low:], values, d_scores, count, n, depth, False)
-            for i in range(count):
-                t = first + low + i
-                seen = low + i + 1 if causal else n
-                p = scores[i][:seen]
-                dp = d_scores[i][:seen]
-                top = largest[t, head]
-                share = inverse[t, head]
-                for j in range(seen):
-                    p[j] = exp(p[j] - top) * share
-                if keys.size:
-                    drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                softmax_backward(p, dp)  # from here on dp is ds
-                if keys.size:
-                    drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                scores[i][seen:columns] = ZERO
-                d_scores[i][seen:columns] = ZERO
-                for j in range(n):
-                    transposed_p[j, i] = scores[i, j]
-                    transposed_ds[j, i] = d_scores[i, j]
+            block_backward(
+                scores, d_scores, count, low, n, first, head, causal, largest, inverse,
+                keys, threshold, kept_scale, transposed_p, transposed_ds,
+            )  # fmt: skip
             products(d_scores, transposed_sources, mixed, count, D, columns, False)
             products(transposed_ds, transposed_queries, d_sources, n, D, padded, True)
             products(transposed_p, transposed_d_out, d_values, n, D, padded, True)
