@@ -30,6 +30,7 @@ from minibert.base.errors import (
 from minibert.base.files import atomic_json, atomic_text, sole_writer
 from minibert.base.json_files import read_json
 from minibert.base.options import option
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
@@ -262,7 +263,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         out = self.out
         if out == "":
             raise InputError(f"{out=} names no folder; give one, or leave it out.", out=out)
-        folder = Path(out or ".")
+        folder = Path(".") if out is None else path_of(out, "out")
         if scratch and out is None:
             folder = Path(scratch.name)
         has_folder = scratch is not None or out is not None
@@ -372,7 +373,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         folder : str or path
             Made if it is not there. One with a run or another fine-tuned model is refused.
         """
-        folder = Path(folder)
+        folder = path_of(folder)
         model = self._model
         is_its_folder = model.folder.name and folder.resolve() == model.folder.resolve()
         require_no_other(folder, () if is_its_folder else (RUN, TAGGER_FILE, OPTIONS_FILE))
@@ -424,7 +425,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         Estimator
             Fitted, of this class.
         """
-        fitted = Finetuned.from_pretrained(Path(folder), engine, threads=threads, dtype=dtype)
+        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
         return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
 
     @classmethod

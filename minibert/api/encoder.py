@@ -15,6 +15,7 @@ from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, warn
+from minibert.base.model_names import on_disk
 from minibert.base.options import option
 from minibert.finetuning.frozen.features import TEXTS_AT_ONCE, Extractor, Texts
 from minibert.training.runlog import Progress
@@ -227,8 +228,8 @@ class TextEncoder(Parameterised):
         if getattr(self, "_loaded", (None, None))[0] != wanted:
             model = self.model
             if not isinstance(model, Bert):
-                name = os.fspath(model)
-                model = Bert.from_pretrained(name, self.engine, threads=self.threads, dtype=self.dtype)
+                folder = on_disk(model, "model")
+                model = Bert.from_pretrained(folder, self.engine, threads=self.threads, dtype=self.dtype)
             self._loaded = wanted, model
         model = self._loaded[1]
         return Extractor(model, self.layers, self._pool(), self.max_length, self.normalize)

@@ -18,6 +18,7 @@ from minibert.base.errors import InputError, warn
 from minibert.base.files import write_atomically
 from minibert.base.foreign_names import answers_foreign_arguments
 from minibert.base.model_names import folder_of, on_disk
+from minibert.base.paths import path_of
 from minibert.base.terminal import some_of
 from minibert.core import bert
 from minibert.core.arrays import Array, Floats, Params
@@ -348,6 +349,7 @@ class Bert:
         RunError
             When a file can't be written.
         """
+        folder = path_of(folder)
         require_no_other(folder, (*FINETUNED, RUN))
         save_hf(folder, self.config, self.params, omit=self.missing)
         if self._tokenizer or self._folder:
@@ -359,7 +361,7 @@ class Bert:
             return
         for name, data in module_files(self._source).items():
             write = partial(_write, data=data)
-            write_atomically(Path(folder) / name, write)
+            write_atomically(folder / name, write)
 
     def optimize_for_inference(self, int8: bool = False) -> Self:
         """Prepare fast inference on short texts, with read-only parameters; return the model.

@@ -331,8 +331,8 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def _normalise(self) -> None:
         """Normalise values that may be given in several forms: to absolute paths, tuples, strings."""
         # Whole paths, for a run is asked from anywhere.
-        object.__setattr__(self, "data", os.path.abspath(self.data))
-        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model)))
+        object.__setattr__(self, "data", os.path.abspath(os.path.expanduser(self.data)))
+        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
             given = getattr(self, name)
             pairs = given.items() if isinstance(given, dict) else given
@@ -341,7 +341,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path)) for name, path in vars(self)["also"])
+        also = tuple((name, os.path.abspath(os.path.expanduser(path))) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
         names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]

@@ -20,6 +20,7 @@ from minibert import engines, hub
 from minibert.base.errors import InputError
 from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_writer, write_atomically
 from minibert.base.machine import cores
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.data.glue import TextExample
 from minibert.finetuning.feature_based import FeatureBasedRun
@@ -90,7 +91,7 @@ def finetune(
     KeyboardInterrupt
         After Ctrl-C. What was finished is kept; `resume` goes on from there.
     """
-    out = Path(out)
+    out = path_of(out, "out")
     began = time.monotonic() if began is None else began
     options = resolved(options, out / OPTIONS_FILE if resume else None)
     run_class = FeatureBasedRun if options.feature_based else WholeRun
@@ -302,7 +303,7 @@ def predict(
     RunError
         When the disk is full; each file is whole or not there.
     """
-    out = Path(out)
+    out = path_of(out, "out")
     require_folder(out)
     asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first = asked.first

@@ -169,7 +169,11 @@ class PretrainOptions(RunOptions):
         self._make_plain()
         several = isinstance(self.corpus, Iterable) and not isinstance(self.corpus, str)
         paths: Iterable[Any] = self.corpus if several else [self.corpus]
-        object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
+        object.__setattr__(self, "corpus", tuple(os.path.expanduser(str(path)) for path in paths))
+        for name in ("vocab", "model", "shards"):
+            path = getattr(self, name)
+            if path is not None:
+                object.__setattr__(self, name, os.path.expanduser(path))
         if isinstance(self.mask_rates, list):  # as JSON has it
             object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_what_others_bring()

@@ -25,6 +25,7 @@ from minibert.base.errors import InputError, RunError
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
 from minibert.base.machine import cores
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
@@ -116,7 +117,7 @@ def pretrain(
     KeyboardInterrupt
         After Ctrl-C: what was finished is kept, and `resume` goes on from there.
     """
-    run = Path(out)
+    run = path_of(out, "out")
     began = time.monotonic() if began is None else began
     options = _completed(options, run, resume)
     ops, engine = engines.choose_for(options, ops)

@@ -15,6 +15,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
 from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
@@ -483,7 +484,7 @@ class Tokenizer(FamiliarNames):
         InputError
             When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
         """
-        stored = formats.read(Path(path))
+        stored = formats.read(path_of(path, "path"))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
             warn(f"{what}: words with capitals become [UNK]. Leave out lower_case=False, or take another.")
@@ -503,7 +504,7 @@ class Tokenizer(FamiliarNames):
         model_max_length : int, default 512
             The number of positions P of the model that goes with this vocabulary.
         """
-        formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
+        formats.write(path_of(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
         """Return every argument of `Tokenizer` other than the vocabulary."""
