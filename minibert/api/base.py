@@ -174,6 +174,9 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         if dev is None:
             if len(train) < 2:
                 raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+            if self.split_dev is None:
+                advice = "give a share, such as 0.1, or fit(X, y, dev=(X_dev, y_dev))."
+                raise InputError(f"split_dev=None leaves nothing to measure on; {advice}", split_dev=None)
             return Rows(train)
         if not isinstance(dev, tuple) or len(dev) != 2:
             raise InputError("dev is not X and y; give a tuple of the two.")

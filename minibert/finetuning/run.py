@@ -22,6 +22,7 @@ from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_
 from minibert.base.machine import cores
 from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
+from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
@@ -401,8 +402,7 @@ def classify(
     examples = []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
-        if not first.strip() or (second is not None and not second.strip()):
-            raise InputError("A text is empty; give one with words in it.")
+        refuse_empty(first, second)
         if pair is not None and pair != (second is not None):
             wanted = "single texts; leave the second one out"
             if pair:

@@ -4,6 +4,7 @@ The one to read is `GreedyCore` in greedy.py; the one for speed is in C, behind 
 made of their pieces, sequences for the model, is in encoding.py; files are in formats.py.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import index
@@ -459,6 +460,7 @@ class Tokenizer(FamiliarNames):
         return " ".join(self.vocab[number] for number in numbers).replace(" ##", "")
 
     @classmethod
+    @answers_foreign_arguments
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
@@ -484,6 +486,7 @@ class Tokenizer(FamiliarNames):
         InputError
             When a file is missing, is not UTF-8 or JSON, or does not hold a BERT vocabulary.
         """
+        inspect.signature(cls).bind([], **overrides)  # TypeError for what is not an argument
         stored = formats.read(path_of(path, "path"))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
@@ -617,5 +620,9 @@ def _unzip_pairs(pairs: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _no_string(name: str, value: Any) -> InputError:
-    hint = "encode_batch reads bytes" if isinstance(value, bytes) else "encode_batch takes a list of texts"
+    hint = "give a text"
+    if isinstance(value, Iterable):
+        hint = "encode_batch takes a list of texts"
+    if isinstance(value, bytes):
+        hint = "encode_batch reads bytes"
     return InputError(f"{name}={short(value)} is not a string; {hint}.")
