@@ -244,10 +244,16 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         metadata={"help": "the task, such as sst2, or classify, regress, tag or qa for your own table"}
     )
     data: str = field(
-        metadata={"help": "folder of the task's official files or of your own tables, or one table"}
+        metadata={
+            "help": "folder of the task's official files or of your own tables, or one table",
+            "rules": (("a file or a folder, or what is in memory to TextClassifier('MODEL').fit", bool),),
+        }
     )
     model: str = field(
-        metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
+        metadata={
+            "help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further",
+            "rules": (("the folder of a model", bool),),
+        }
     )
     _: KW_ONLY
     # data
@@ -287,6 +293,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     )
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
 
+    COMMAND = "finetune"
     BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from minibert import hub
 from minibert.base.errors import InputError, MissingFile, naming
+from minibert.base.reading import suffix_of
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.balance import check_balance, class_weights, groups, strata
 from minibert.finetuning.models import as_sequence, keeps_head
@@ -29,6 +30,16 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Features, Labels, Task
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.tokenizer import Tokenizer
+
+# The task of a person's own table, by the kind of an official one, and how the names of tables end.
+OWN_TABLES = {
+    "classify": "classify",
+    "regress": "regress",
+    "tag": "tag",
+    "span": "qa",
+    "cosine": "similarity",
+}
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson")
 
 # Which examples are chosen does not depend on the seed of a run: runs with other seeds learn from the same.
 SUBSET_SEED, SPLIT_SEED = 0x5B5E7, 0x5917
@@ -274,7 +285,10 @@ def _of_other(
     if other is None or other.kind != task.kind:
         also = {name: folder}
         what = f"{task.name} can be trained together only with tasks that have the same answers"
-        raise InputError(f"{also=}: {what}; name one of {', '.join(alike)}.", also=also)
+        advice = f"name one of {', '.join(alike)}"
+        if alike == [task.name]:
+            advice = f"there is none but itself, so name {task.name} again or leave it out"
+        raise InputError(f"{also=}: {what}; {advice}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     examples = subset(other.read(Path(folder), "train"), options.also_examples)
@@ -338,6 +352,8 @@ def read_examples(
         When the files can't be read, or one file is to be both train and dev without `split_dev`.
     """
     data = Path(options.data)
+    if rows is None:
+        _refuse_one_table(task, data)
     if rows is not None:
         task.rows = {"X": rows.train, "dev": rows.dev or []}
     if rows is not None and rows.dev is not None:
@@ -364,6 +380,14 @@ def read_examples(
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
     return train, dev
+
+
+def _refuse_one_table(task: Task, data: Path) -> None:
+    """Raise InputError for a table as the data of a task that reads official files of its own."""
+    own = OWN_TABLES.get(task.kind)
+    if own and task.name not in registry.CUSTOM_TABLES and data.is_file() and suffix_of(data) in TABLES:
+        what = f"'{data}' is a file, and {task.name} reads a folder of its official files"
+        raise InputError(f"{what}; for a table of your own choose the task {own}.")
 
 
 def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
@@ -429,7 +453,8 @@ def asked_examples(
         return _asked(task, folder, data, split, same_task)
     except MissingColumn as error:
         if labelled or error.role not in ANSWERS:
-            raise
+            message = error.renaming or error.message  # columns are those of the training
+            raise MissingColumn(message, error.role, error.path, error.header, error.where) from error
         return task.read(error.path, "test")  # which may lack it
 
 

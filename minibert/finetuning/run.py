@@ -20,6 +20,8 @@ from minibert import engines, hub
 from minibert.base.errors import InputError
 from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_writer, write_atomically
 from minibert.base.machine import cores
+from minibert.base.model_names import CONFIG_FILE
+from minibert.base.options import STORED, other_command
 from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.base.texts import refuse_empty
@@ -41,6 +43,7 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, say
 
+FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".tsv", ".txt", ".zip")  # of what people take for a file
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # of one model, or of several that are averaged
 
 
@@ -133,6 +136,8 @@ def _require_unused(out: Path, places: Sequence[Path]) -> None:
     if (out / OPTIONS_FILE).exists():
         advice = "resume it with resume=True, or choose another `out`."
         raise InputError(f"'{out}' already holds a run; {advice}")
+    if command := other_command(out / OPTIONS_FILE):
+        raise InputError(f"'{out}' holds a run of minibert {command}; choose another `out`.")
     for place in places:
         present = [name for name in RUN_FILES if (place / name).exists()]
         if present:
@@ -300,11 +305,15 @@ def predict(
     Raises
     ------
     InputError
-        As in `evaluate`; when `out` is not a folder to write into.
+        As in `evaluate`; when `out` is not a folder to write into, that of a run, or holds such predictions.
     RunError
         When the disk is full; each file is whole or not there.
     """
     out = path_of(out, "out")
+    if out.suffix.lower() in FILE_SUFFIXES and not out.exists():
+        raise InputError(f"out={str(out)!r} looks like a file; name a folder.", out=str(out))
+    if any((out / name).exists() for name in (CONFIG_FILE, *STORED)):
+        raise InputError(f"out={str(out)!r} is the folder of a model; choose another.", out=str(out))
     require_folder(out)
     asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
@@ -314,6 +323,8 @@ def predict(
     else:
         answers = asked.predictions(show)
     lines = out / f"{first.task.name}-{split}.jsonl"
+    if lines.exists():
+        raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
 
     def write_lines(temporary: Path) -> None:

@@ -26,6 +26,7 @@ from minibert.base.errors import InputError, RunError, warn
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
 from minibert.base.machine import cores
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from minibert.base.options import other_command
 from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
@@ -203,7 +204,10 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
             raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
-    if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
+    stored = run / "training.json"
+    if command := other_command(stored):
+        raise InputError(f"'{run}' holds a run of minibert {command}; choose another `out`.")
+    if checkpoints(run / "checkpoints") or (stored.exists() and (run / WEIGHTS_FILE).exists()):
         raise InputError(f"'{run}' already holds a run; resume it with resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:

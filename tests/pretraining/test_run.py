@@ -1023,6 +1023,16 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(run, corpus):
     assert (run / "training.json").read_bytes() == before
 
 
+def test_a_folder_with_a_fine_tuning_or_a_model_in_it_is_told_as_what_it_is(run, corpus, tmp_path):
+    (tmp_path / "finetune.json").write_text('{"task": "rte"}')
+    with pytest.raises(InputError, match="' holds a run of minibert finetune; choose another `out`"):
+        pretrain(small_options(corpus), tmp_path, show=False)
+    (tmp_path / "finetune.json").unlink()
+    shutil.copy(run / "model.safetensors", tmp_path)
+    with pytest.raises(InputError, match="holds model.safetensors of something that is not a run"):
+        pretrain(small_options(corpus), tmp_path, show=False)
+
+
 def test_a_vocabulary_of_ones_own_in_the_folder_is_left_alone(run, corpus, tmp_path):
     Tokenizer.from_pretrained(run).save_pretrained(tmp_path / "mine")
     before = (tmp_path / "mine" / "vocab.txt").read_bytes()
