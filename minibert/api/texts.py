@@ -46,8 +46,9 @@ class _OfTexts(Estimator, WindowArguments):
         learnt = (y or self.label) if y is None or isinstance(y, str) else None
         for role, name in (("second", self.second), ("text", self.text)):
             if labelled and name == learnt and column_names(X) is not None:
+                named: dict[str, Any] = {role: name}
                 what = f"{role}={name!r} is the column that is to be learnt"
-                raise InputError(f"{what}; name another, or leave it out.", **{role: name})
+                raise InputError(f"{what}; name another, or leave it out.", **named)
         if getattr(self, "_pairs", None) not in (None, are_pairs):  # None: either will do
             such = "single texts" if are_pairs else "pairs of texts"
             raise InputError(f"This {type(self).__name__} was trained on {such}; give it those.")

@@ -246,7 +246,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     data: str = field(
         metadata={
             "help": "folder of the task's official files or of your own tables, or one table",
-            "rules": (("a file or a folder, or what is in memory to TextClassifier('MODEL').fit", bool),),
+            "rules": (("a file or a folder; for data in memory there is TextClassifier('MODEL').fit", bool),),
         }
     )
     model: str = field(

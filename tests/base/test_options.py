@@ -163,7 +163,7 @@ def test_a_table_in_memory_is_named_by_its_type_alone():
     with pytest.raises(InputError) as raised:
         FinetuneOptions("classify", {"text": ["a"] * 99}, "model")
     assert str(raised.value).startswith(
-        "data is a dict; give a file or a folder, or what is in memory to Text"
+        "data is a dict; give a file or a folder; for data in memory there is Te"
     )
     with pytest.raises(InputError, match="^model is a list; give the folder of a model"):
         FinetuneOptions("classify", "data", ["a"] * 99)
