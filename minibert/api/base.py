@@ -32,10 +32,11 @@ from minibert.base.json_files import read_json
 from minibert.base.options import option
 from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import Rows, bag_of_words_in
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
 from minibert.model.ops import Ops
 from minibert.reports.contents import Evaluation, FinetuneReport
@@ -49,8 +50,8 @@ ESTIMATOR_FILE = "estimator.json"  # parameters and classes, beside a model
 Metrics = TypeVar("Metrics", bound=Evaluation)
 
 
-class Figures(dict[str, Any]):
-    """Metrics of a model, which show themselves as a person reads them."""
+class ReadableMetrics(dict[str, Any]):
+    """Metrics of a model, printed as a table."""
 
     def __repr__(self) -> str:
         return measured_text(self)
@@ -58,7 +59,7 @@ class Figures(dict[str, Any]):
 
 def _readable(metrics: Metrics) -> Metrics:
     """Return metrics as a dictionary that shows them as a person reads them."""
-    return cast(Metrics, Figures(metrics))
+    return cast(Metrics, ReadableMetrics(metrics))
 
 
 class NotFitted(InputError, AttributeError):
@@ -80,7 +81,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
     out: str | os.PathLike[str] | None = option(
         None, "folder for the files of the run", default="a temporary one, until `fit` is done"
     )
-    verbose: bool = option(False, "tell how it goes: a bar in a notebook or terminal, otherwise lines")
+    verbose: bool = option(False, "show progress: a bar in a notebook or terminal, otherwise lines")
     random_state: int | np.integer[Any] | np.random.Generator | np.random.RandomState | None = option(
         0, "a whole number; or a generator of NumPy's, which it is drawn from. None is 0"
     )

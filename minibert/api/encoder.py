@@ -14,8 +14,8 @@ from minibert import engines
 from minibert.api.calls import documented
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
-from minibert.ask.inference import Bert
-from minibert.base.errors import InputError, warn
+from minibert.ask.inference import Bert, warn_of_cut_texts
+from minibert.base.errors import InputError
 from minibert.base.model_names import on_disk
 from minibert.base.options import option
 from minibert.base.texts import refuse_empty
@@ -155,7 +155,7 @@ class TextEncoder(Parameterised):
             for number, (_, vector) in enumerate(extractor.stream(texts)):
                 vectors[number] = vector
                 progress.add(1)
-        _warn_of_cuts(extractor)
+        warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
         if self._output == "default":
             return vectors
         names = list(self.get_feature_names_out())
@@ -214,7 +214,7 @@ class TextEncoder(Parameterised):
                     break
                 progress.add(len(group))
                 yield from group
-        _warn_of_cuts(extractor)
+        warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Name the columns of what `transform` returns: textencoder0, textencoder1, …
@@ -274,10 +274,3 @@ def _with_words(text: Texts) -> Texts:
     """Return a text, or a pair of texts; raise InputError when one is empty."""
     refuse_empty(text)
     return text
-
-
-def _warn_of_cuts(extractor: Extractor) -> None:
-    """Warn of texts that have lost their ends, if there are any."""
-    if extractor.cut:
-        have = "text has" if extractor.cut == 1 else "texts have"
-        warn(f"{extractor.cut:,} {have} more than {extractor.max_length} tokens; the ends were cut.")

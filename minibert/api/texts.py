@@ -287,8 +287,10 @@ class TextClassifier(_OfTexts, BalanceArguments):
         """
         examples = self._examples(X, y, labelled=True)
         predictions = self._predictions(examples)
-        pairs = zip(examples, predictions, strict=True)
-        return float(np.mean([example.label == prediction["label"] for example, prediction in pairs]))
+        is_right = []
+        for example, prediction in zip(examples, predictions, strict=True):
+            is_right.append(example.label == prediction["label"])
+        return float(np.mean(is_right))
 
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}

@@ -16,8 +16,8 @@ from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
 from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
+from minibert.finetuning.examples import asked_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import framed, rendered, shown

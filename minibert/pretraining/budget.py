@@ -18,13 +18,13 @@ What was decided stands in `training.json` and in every checkpoint, and nothing 
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted
@@ -34,6 +34,7 @@ from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
+from minibert.training.runlog import LogMessage
 from minibert.training.step import start
 
 REHEARSAL, MOST_REHEARSAL = 0.03, 20.0  # share of the minutes that measuring may take, and seconds
@@ -43,7 +44,6 @@ CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule, after w
 NO_CHANGE = 0.01  # of the steps left, for which the schedule stays as it is
 FINISHING_SECONDS = 5.0  # for the page and the files
 REHEARSED_RATE = 1e-6  # so that a rehearsal hardly changes the numbers that it computes with
-Tell: TypeAlias = Callable[[str], None]
 
 
 class Afforded(NamedTuple):
@@ -59,7 +59,7 @@ def resolve_auto(
     task: Pretraining,
     state: State,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Pretraining:
     """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
 
@@ -71,8 +71,8 @@ def resolve_auto(
         Whose plan says whether the masked-LM head is new.
     began : float
         `time.monotonic()` from where the minutes count.
-    tell : callable
-        Given a line for the person watching, where something is measured.
+    info : callable
+        Logs a message, where something is measured.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def resolve_auto(
     rate = options.rate_from(state.plan.get("new_head", False))
     lengths = options.seq_length
     if lengths is None:
-        (per_step,) = _step_seconds(task, state, [options.longest], tell)  # its throughput stands for all
+        (per_step,) = _step_seconds(task, state, [options.longest], info)  # its throughput stands for all
         left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
@@ -104,7 +104,7 @@ def _step_seconds(
     task: Pretraining,
     state: State,
     lengths: Iterable[int],
-    tell: Tell,
+    info: LogMessage,
 ) -> list[float]:
     """Return the seconds of a step at each of some lengths; what is not known yet is measured."""
     measured = task.seconds_per_step
@@ -113,9 +113,9 @@ def _step_seconds(
         rehearsal = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL)
         seconds = rehearsal / len(task.options.lengths)
         shown = ", ".join(map(str, missing))
-        tell(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
+        info(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
         for length in missing:
-            measured[length] = seconds_per_step(task, state, length, seconds, tell)
+            measured[length] = seconds_per_step(task, state, length, seconds, info)
     return [measured[length] for length in lengths]
 
 
@@ -124,7 +124,7 @@ def plan_steps(
     state: State,
     folder: Path,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Timetable:
     """Count out the steps of the whole run, and write into a checkpoint what was decided.
 
@@ -140,8 +140,8 @@ def plan_steps(
         Folder of the checkpoints.
     began : float
         `time.monotonic()` from where the minutes count.
-    tell : callable
-        Given a line for the person watching.
+    info : callable
+        Logs a message.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def plan_steps(
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
-            afforded = affordable_steps(task, state, began, tell)
+            afforded = affordable_steps(task, state, began, info)
             timetable = Timetable.of(state.step + afforded.steps)
             state.plan["until_seconds"] = state.seconds + afforded.seconds
             state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
@@ -272,7 +272,7 @@ def affordable_steps(
     task: Pretraining,
     state: State,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Afforded:
     """Return how many steps fit into what is left of the minutes, the last evaluation included.
 
@@ -284,12 +284,12 @@ def affordable_steps(
         The model to rehearse with; it is not changed.
     began : float
         `time.monotonic()` from where the minutes count.
-    tell : callable
-        Given a line for the person watching.
+    info : callable
+        Logs a message.
     """
     minutes = _minutes(task)
     lengths, shares = zip(*task.options.lengths, strict=True)
-    seconds = _step_seconds(task, state, lengths, tell)
+    seconds = _step_seconds(task, state, lengths, info)
     per_step = sum(part * at_length for part, at_length in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
@@ -303,7 +303,7 @@ def affordable_steps(
         fit += f"; {share * measuring:.0f} s of these are for measuring held-out text"
         if share < 1:
             fit += f", on {share:.0%} of the usual targets"
-    tell(f"{fit}.")
+    info(f"{fit}.")
     return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
@@ -312,7 +312,7 @@ def seconds_per_step(
     state: State,
     seq_length: int,
     seconds: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> float:
     """Rehearse steps of one length for about so many seconds, on copies that are thrown away.
 
@@ -326,8 +326,8 @@ def seconds_per_step(
         Tokens of a sequence.
     seconds : float
         How long to rehearse, at least three steps.
-    tell : callable
-        Given a line for the person watching, where something is compiled.
+    info : callable
+        Logs a message, where something is compiled.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def seconds_per_step(
         while len(times) < 4 or times[-1] - times[0] < seconds:
             batch, micro_batches = next(ahead)
             if steps.needs_compiling(micro_batches):
-                tell(compiling_text(batch))
+                info(compiling_text(batch))
             unread.append(steps.step(micro_batches, len(times) - 1, REHEARSED_RATE))
             if len(unread) > steps.max_unread:  # as in a training
                 with memory_explained(batch, loop):

@@ -34,7 +34,7 @@ from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS
 from minibert.tokenizer.unicode import IDEOGRAPH, flags
 from minibert.tokenizer.wordpiece import can_be_special
-from minibert.training.runlog import bar, say
+from minibert.training.runlog import bar, info_if
 
 HELD_OUT_SEED = 20181011  # of every held-out masking, whatever the run's seed: the day the paper came out
 SEEN_OF_BLOCK = 1 << 16  # bytes of a block of text, by which marks are counted
@@ -210,7 +210,7 @@ def prepare_text(
     run : Path
         Its folder.
     show : bool, default True
-        Tell how it goes.
+        Log how it goes.
     keeps_pairs : bool, default False
         Learn next sentences, if the options say so, even where hardly any document has two sentences: the
         run has begun so.
@@ -232,8 +232,9 @@ def prepare_text(
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.layouts_read and files[0].name != TEXTS:
-            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.layouts_read)}")
+        if stream.layouts_read and files[0].name != TEXTS:
+            documents = counted(shards.n_documents, "document")
+            info_if(show)(f"{documents}. {layouts_text(stream.layouts_read)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:
@@ -539,7 +540,7 @@ def watched(
     stream: SentenceStream,
     what: str,
     show: bool,
-    tell: Callable[[float], object] = float,
+    on_repeated: Callable[[float], object] = float,
     marks: MarkCounts | None = None,
 ) -> Iterator[str | None]:
     """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates.
@@ -552,7 +553,7 @@ def watched(
         What the progress bar calls the work.
     show : bool
         Whether there is a progress bar, on the error stream.
-    tell : callable
+    on_repeated : callable
         Given, at the end, the share of the text that are lines that stood before, or less in a long one.
     marks : MarkCounts, optional
         Counts the marks that the tokenizer strips, and warns of them at the end.
@@ -589,4 +590,4 @@ def watched(
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Remove them: they teach nothing new.")
     if marks is not None:
         marks.warn()
-    tell(repeated / max(1, characters))
+    on_repeated(repeated / max(1, characters))
