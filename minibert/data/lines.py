@@ -15,6 +15,7 @@ from minibert.base.json_files import parse_json
 from minibert.base.reading import Progress, byte_pieces, not_utf8, whole_lines
 from minibert.base.terminal import counted
 
+OPENING = re.compile(r"\[\s*(\{.*)?")  # of an array of objects
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 DELIMITERS = ";,\t|"  # of tables
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
@@ -322,12 +323,16 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
     InputError
         When the file can't be read, or a line is not an object of JSON.
     """
+    is_first = True
     for number, line in numbered_lines(file, **reading):
         if not line.strip():
             continue
         try:
             value = parse_json(line)
         except ValueError as error:
+            if is_first and OPENING.fullmatch(line.strip()):
+                advice = "write each object on a line of its own, without brackets and commas."
+                raise InputError(f"{file} is one JSON array over several lines; {advice}") from error
             raise InputError(
                 f"not JSON ({error}); each line has to be a JSON object.", where=f"{file}, line {number}"
             ) from error
@@ -336,6 +341,7 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
             raise InputError(
                 f"a JSON {kind}; each line has to be a JSON object.", where=f"{file}, line {number}"
             )
+        is_first = False
         yield number, value
 
 

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from minibert.base.errors import InputError
+from minibert.base.errors import InputError, warn
 from minibert.base.model_names import folder_of
 from minibert.core.config import BertConfig
 from minibert.tokenizer import Tokenizer
+
+FEWEST = 0.9  # of the pieces of a model; a matrix may be padded to a round number of rows
 
 
 def read_tokenizer(
@@ -44,7 +46,7 @@ def read_tokenizer(
 
 
 def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Path = "") -> None:
-    """Refuse a tokenizer with pieces that the model has never seen.
+    """Refuse a tokenizer with pieces that the model has never seen; warn of one with far fewer.
 
     Parameters
     ----------
@@ -66,3 +68,7 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
             f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces, but the model was trained with "
             f"{config.V:,}; use the vocabulary that it came with."
         )
+    if tokenizer.vocab_size < FEWEST * config.V:
+        place = f" in '{folder}'" if folder else ""
+        has = f"The vocabulary{place} has {tokenizer.vocab_size:,} pieces and the model {config.V:,}"
+        warn(f"{has}; is it another model's?")

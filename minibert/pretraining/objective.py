@@ -19,7 +19,7 @@ from minibert.model.batch import BatchPart
 from minibert.model.params import PRETRAINING, Parameters, initialise
 from minibert.model.positions import copy_trained_positions, with_positions
 from minibert.pretraining.evaluation import TARGETS, HeldOut, evaluation_batches, score
-from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.options import POSITIONS, PretrainOptions
 from minibert.pretraining.preparation import Text, require_segments
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import State
@@ -442,7 +442,8 @@ def _loaded(source: str, options: PretrainOptions, text: Text) -> tuple[Paramete
         raise InputError(message, seq_length=options.longest, extend_positions=options.longest)
     for name, stored_value in (("hidden_act", stored.hidden_act), ("max_positions", positions_before)):
         given = getattr(options, name)
-        if given not in (stored_value, getattr(PretrainOptions, name)):
+        usual = {"hidden_act": PretrainOptions.hidden_act, "max_positions": POSITIONS}[name]
+        if given not in (stored_value, usual):
             more = ""
             if name == "max_positions":
                 more = " or give more positions with `extend_positions`"

@@ -28,7 +28,7 @@ from minibert.data.marks import MUCH as MANY_MARKED, MarkCounts
 from minibert.data.shards.joined import link_shards, open_shards, vocabulary_of
 from minibert.data.shards.store import TokenShards, write_shards
 from minibert.hub.loading import read_config
-from minibert.pretraining.options import PretrainOptions
+from minibert.pretraining.options import POSITIONS, PretrainOptions
 from minibert.tokenizer import BasicTokenizer, Tokenizer, learn_vocab, text_rules
 from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS
@@ -268,7 +268,7 @@ def _vocabulary(options: PretrainOptions, run: Path, show: bool) -> Tokenizer:
     # tokenizer_config.json is written last: where it stands, the vocabulary is complete.
     if (run / TOKENIZER_CONFIG_FILE).exists():
         return Tokenizer.from_pretrained(run)
-    positions = max(options.max_positions, options.longest)
+    positions = max(options.max_positions or POSITIONS, options.longest)
     if options.model:
         positions = configuration(options.model).get("max_position_embeddings", positions)
         positions = options.extend_positions or positions

@@ -9,6 +9,7 @@ what Hugging Face reads besides (`config.json`, `model.safetensors`, `tokenizer_
 """
 
 import dataclasses
+import math
 import shlex
 import shutil
 import time
@@ -21,10 +22,12 @@ from typing import Any
 
 from minibert import engines
 from minibert.ask.inference import Bert
-from minibert.base.errors import InputError, RunError
+from minibert.base.errors import InputError, RunError, warn
 from minibert.base.files import RUN_FILES, atomic_json, remove_leftovers, require_inside, sole_writer
 from minibert.base.machine import cores
 from minibert.base.model_names import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE
+from minibert.base.options import other_command
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.engines.flops import step_operations
 from minibert.engines.runtime import runtime_of
@@ -52,6 +55,7 @@ from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
+DIVERGED = 2.0  # times the loss of guessing at random
 REPEATED = 0.001  # a share of repeated lines worth telling
 N_EXAMPLES = 3  # of gaps in held-out sentences
 WORTH_TELLING = 0.1  # a change of the number of steps that the report mentions, as a share of them
@@ -115,7 +119,7 @@ def pretrain(
     KeyboardInterrupt
         After Ctrl-C: what was finished is kept, and `resume` goes on from there.
     """
-    run = Path(out)
+    run = path_of(out, "out")
     began = time.monotonic() if began is None else began
     options = _completed(options, run, resume)
     ops, engine = engines.choose_for(options, ops)
@@ -167,6 +171,7 @@ def _completed(options: PretrainOptions, run: Path, resume: bool) -> PretrainOpt
     options = engines.resolve_auto(options.resolved())
     if not resume:  # earlier versions raised the number
         options.check_positions()
+        options.check_masking()
         require_segments(options)
     return options
 
@@ -198,7 +203,10 @@ def _claim_folder(options: PretrainOptions, run: Path, resume: bool) -> None:
             raise InputError(f"'{run}' holds a model but no checkpoint to resume from; {advice}")
         remove_leftovers(run, run / "checkpoints")
         return
-    if checkpoints(run / "checkpoints") or (run / WEIGHTS_FILE).exists():
+    stored = run / "training.json"
+    if command := other_command(stored):
+        raise InputError(f"'{run}' holds a run of minibert {command}; choose another `out`.")
+    if checkpoints(run / "checkpoints") or (stored.exists() and (run / WEIGHTS_FILE).exists()):
         raise InputError(f"'{run}' already holds a run; resume it with resume=True, or choose another `out`.")
     present = [name for name in RUN_FILES if (run / name).exists()]
     if present:
@@ -427,6 +435,7 @@ def _finish(
             info("Measuring the held-out loss.")
             held_out = _measured(task, state, timetable, show)
             held_out["text_unigram"] = page.text_unigram
+            _warn_of_divergence(held_out["loss"], config.vocab_size)
         model = Bert(config, params, task.ops, task.text.tokenizer)
         examples = _examples(task, model)
     report = {
@@ -451,6 +460,14 @@ def _finish(
     report["page"] = str(page.write("finished", report))
     atomic_json(run / "report.json", report)
     return report
+
+
+def _warn_of_divergence(loss: float, n_pieces: int) -> None:
+    """Warn of a loss far above that of a model that finds all pieces equally likely."""
+    chance = math.log(n_pieces)
+    if loss > DIVERGED * chance:
+        what = f"The held-out loss of {loss:,.1f} nats is far above the {chance:.1f} of guessing at random"
+        warn(f"{what}: the run has diverged; start it again with a lower `learning_rate`.")
 
 
 def _measured(
