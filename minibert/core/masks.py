@@ -1,4 +1,4 @@
-"""Choose the tokens to predict in a sequence, and what the model sees in their place (the paper's section 3.1).
+"""Choose the tokens to predict in a sequence, and what the model sees instead (section 3.1 of the paper).
 
 data/masking.py does the same to a hundred thousand sequences at once, and a test holds it against this file.
 

@@ -188,8 +188,8 @@ class SentenceStream:
         What is read.
     layout : str
         As it was given.
-    found : Counter of str
-        Layouts of the files that are read so far, as "auto" found them, each with how many have it.
+    layouts_read : Counter of str
+        Layouts of the files read so far, as "auto" recognised them, with the number of files of each.
     """
 
     def __init__(self, paths: str | Path | Iterable[str | Path], layout: str = "auto", column: str = "text"):
