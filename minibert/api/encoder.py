@@ -13,8 +13,8 @@ from minibert import engines
 from minibert.api.calls import documented
 from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
-from minibert.ask.inference import Bert
-from minibert.base.errors import InputError, warn
+from minibert.ask.inference import Bert, warn_of_cut_texts
+from minibert.base.errors import InputError
 from minibert.base.options import option
 from minibert.finetuning.frozen.features import TEXTS_AT_ONCE, Extractor, Texts
 from minibert.training.runlog import Progress
@@ -152,7 +152,7 @@ class TextEncoder(Parameterised):
             for number, (_, vector) in enumerate(extractor.stream(texts)):
                 vectors[number] = vector
                 progress.add(1)
-        _warn_of_cuts(extractor)
+        warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
         if self._output == "default":
             return vectors
         names = list(self.get_feature_names_out())
@@ -203,7 +203,7 @@ class TextEncoder(Parameterised):
                     break
                 progress.add(len(group))
                 yield from group
-        _warn_of_cuts(extractor)
+        warn_of_cut_texts(extractor.cut, f"{extractor.max_length} tokens")
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Name the columns of what `transform` returns: textencoder0, textencoder1, …
@@ -257,10 +257,3 @@ class TextEncoder(Parameterised):
             input_tags=utils.InputTags(one_d_array=True, two_d_array=False, string=True),
             requires_fit=False,
         )
-
-
-def _warn_of_cuts(extractor: Extractor) -> None:
-    """Warn of texts that have lost their ends, if there are any."""
-    if extractor.cut:
-        have = "text has" if extractor.cut == 1 else "texts have"
-        warn(f"{extractor.cut:,} {have} more than {extractor.max_length} tokens; the ends were cut.")

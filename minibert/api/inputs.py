@@ -17,7 +17,7 @@ GENERATORS = np.random.Generator | np.random.RandomState
 
 
 def column_names(data: Any) -> dict[str, Any] | None:
-    """Return the names of the columns of a table, each with what it is there; None for what is no table.
+    """Return the names of the columns of a table, each with what it is there; None for what is not a table.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class _OfTexts(Estimator, WindowArguments):
         return row
 
     def _learn_stored(self, stored: dict[str, Any]) -> None:
-        self._pairs = self._model.pair
+        self._pairs = self.model_.pair
 
     def explain(self, text: str | tuple[str, str], answer: Any = None) -> Explanation:
         """Compute what each word of a text speaks for an answer: the gradient of its score times the input.
@@ -96,7 +96,7 @@ class _OfTexts(Estimator, WindowArguments):
         >>> classifier.explain("a fine film").top(1)  # doctest: +SKIP
         [Word(word='fine', score=1.84)]
         """
-        model = self._model
+        model = self.model_
         if not isinstance(text, str | tuple):
             raise InputError(f"text={short(text)} is several; give one text, or a pair as a tuple.")
         [example] = self._examples([text])
@@ -274,8 +274,10 @@ class TextClassifier(_OfTexts, BalanceArguments):
         """
         examples = self._examples(X, y, labelled=True)
         predictions = self._predictions(examples)
-        pairs = zip(examples, predictions, strict=True)
-        return float(np.mean([example.label == prediction["label"] for example, prediction in pairs]))
+        is_right = []
+        for example, prediction in zip(examples, predictions, strict=True):
+            is_right.append(example.label == prediction["label"])
+        return float(np.mean(is_right))
 
     def _stored(self) -> dict[str, Any]:
         return super()._stored() | {"classes": self.classes_.tolist()}
@@ -286,8 +288,8 @@ class TextClassifier(_OfTexts, BalanceArguments):
         if not isinstance(classes, list) or not all(isinstance(name, str | int | float) for name in classes):
             classes = []
         self.classes_ = np.array(classes)
-        if not set(self._model.labels) <= set(self._labels):
-            self.classes_ = np.array(self._model.labels)
+        if not set(self.model_.labels) <= set(self._labels):
+            self.classes_ = np.array(self.model_.labels)
 
 
 @documented
@@ -361,7 +363,7 @@ class MultilabelClassifier(TextClassifier):
     @property
     def thresholds_(self) -> NDArray[np.float64]:
         """The probability from which on each class applies, (K,): chosen for the best F1 on dev."""
-        tuned = self._model.tuned
+        tuned = self.model_.tuned
         return np.array([tuned.get(name, HALF) for name in self._labels])
 
     def predict(self, X: Any) -> NDArray[np.int64]:

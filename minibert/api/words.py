@@ -98,7 +98,7 @@ class TokenTagger(Estimator):
         >>> tagger.tag(["Call me Ishmael."])[0]["entities"]  # doctest: +SKIP
         [{'type': 'PER', 'text': 'Ishmael', 'begin': 8, 'end': 15}]
         """
-        model = self._model
+        model = self.model_
         rows = listed(texts, "texts")
         for number, text in enumerate(rows):
             if not isinstance(text, str):

@@ -64,10 +64,10 @@ def lay_out(ops: Any, params: Parameters, int8: bool = False) -> None:
         is_embedding = name.startswith("embeddings.")
         is_layer = name.startswith("layers.")
         if weight.ndim == 2 and not is_embedding:
-            ops.keep(weight, int8 and is_layer)
+            ops.prepack(weight, int8 and is_layer)
     if params.head.kind == "pretraining":
         decoder = params["embeddings.word"] if params.decoder is None else params.decoder
-        ops.keep(decoder.T)
+        ops.prepack(decoder.T)
 
 
 # x (n,H) -> (n,H)
@@ -686,11 +686,23 @@ class Bert:
         max_length = self.modules.max_length
         encoded = self.tokenizer(prompted, max_length=max_length, special=True)
         n_cut = int((encoded.n_cut > 0).sum())
-        if n_cut:
-            have = "has" if n_cut == 1 else "have"
-            were = f"{n_cut:,} of {len(texts):,} texts {have} more than the {max_length} tokens"
-            warn(f"{were} that the model's folder reads, as its max_seq_length says; the ends were cut.")
+        warn_of_cut_texts(n_cut, f"{max_length} tokens, the max_seq_length of the model's folder")
         return encoded, prompt_tokens_of(self.tokenizer, self.modules, special=True)
+
+
+def warn_of_cut_texts(n_cut: int, limit: str) -> None:
+    """Warn of texts that have lost their ends, if there are any.
+
+    Parameters
+    ----------
+    n_cut : int
+        How many.
+    limit : str
+        What they are longer than, such as "128 tokens".
+    """
+    if n_cut:
+        texts = "1 text has" if n_cut == 1 else f"{n_cut:,} texts have"
+        warn(f"{texts} more than {limit}; the ends were cut.")
 
 
 def with_prompt(prompt: str, text: Any) -> Any:

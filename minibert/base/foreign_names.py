@@ -198,7 +198,12 @@ def answering_unknown(
     Returns
     -------
     callable
-        The same with the same signature. It raises TypeError for the first such argument, as Python does.
+        The same with the same signature.
+
+    Raises
+    ------
+    TypeError
+        By what is returned: for the first argument that is not known, with the advice.
     """
     known = inspect.signature(function).parameters
 

@@ -223,7 +223,7 @@ class SentenceStream:
         def progress(position: int) -> None:
             self.bytes_read = finished + position
 
-        pieces = decoded(text_of(file, progress=progress, column=self.column, tells=True), file)
+        pieces = decoded(text_of(file, progress=progress, column=self.column, warns=True), file)
         layout = self.layout
         if form := format_of(file):  # which tells itself where documents end
             self.layouts_read[form] += 1

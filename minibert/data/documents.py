@@ -42,7 +42,7 @@ def format_of(file: Path) -> str:
 
 
 def text_of(
-    file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", tells: bool = False
+    file: Path, size: int = PIECE_BYTES, progress: Progress = None, column: str = "text", warns: bool = False
 ) -> Iterator[bytes]:
     """Yield text as `byte_pieces`; other formats as a paragraph per line, with blank lines between documents.
 
@@ -57,7 +57,7 @@ def text_of(
     column : str, default "text"
         Where JSON lines and tables have their text. Of a table it may be a number, from 1, where no column
         has that name: the table then has no header.
-    tells : bool, default False
+    warns : bool, default False
         Warn of articles that are left out.
 
     Yields
@@ -74,7 +74,7 @@ def text_of(
         yield from byte_pieces(file, size, progress)
         return
     if form == "wikipedia":
-        texts = articles(file, progress, tells)
+        texts = articles(file, progress, warns)
     elif form == "table":
         texts = _cells(file, column, progress)
     else:

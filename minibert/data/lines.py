@@ -348,7 +348,7 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
     Parameters
     ----------
     thing : Any
-        Read from JSON, which may be no object.
+        Read from JSON, which may not be an object.
     key : str
         What is looked up.
     kind : type or tuple of types

@@ -35,8 +35,8 @@ _LEFT = re.compile(r"\{[{|]|[|}]\}|\[\[|\]\]")  # markup that is broken
 _STYLE = re.compile(r"''+|__[A-Z]+__|\([\s,;]*\)|(?<=\()[\s,;]+")  # and what templates leave in parentheses
 
 
-def articles(file: Path, progress: Callable[[int], None] | None = None, tells: bool = False) -> Iterator[str]:
-    """Yield the passages of each article, one per line; with `tells`, warn of articles that can't be parsed.
+def articles(file: Path, progress: Callable[[int], None] | None = None, warns: bool = False) -> Iterator[str]:
+    """Yield the passages of each article, one per line; with `warns`, warn of articles that can't be parsed.
 
     Redirects, disambiguations and pages that are not in namespace 0 are none.
 
@@ -46,7 +46,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
         A dump in XML, which may be compressed.
     progress : callable, optional
         Hears how many bytes of the file on the disk have been read.
-    tells : bool, default False
+    warns : bool, default False
         Whether to warn.
 
     Yields
@@ -78,7 +78,7 @@ def articles(file: Path, progress: Callable[[int], None] | None = None, tells: b
         except Exception as error:  # whatever a parser makes of one article among millions
             broken += 1
             first = first or f"{page.get('title', '')!r} ({error or type(error).__name__})"
-    if broken and tells:
+    if broken and warns:
         warn(f"{file}: left out {counted(broken, 'article')} that could not be parsed, first {first}.")
 
 

@@ -98,7 +98,7 @@ class Row:
     """One operation in one direction, all its calls together."""
 
     op: str
-    direction: str = ""  # forward, backward or update, or "" for what is none of these
+    direction: str = ""  # forward, backward or update, or "" for none of these
     calls: int = 0
     seconds: float = 0.0  # in it, without those of other operations that it called
     operations: int = 0  # floating-point operations of matrix products, the useful ones

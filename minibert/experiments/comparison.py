@@ -15,8 +15,8 @@ from minibert.api.runs import PRETRAINING_FILE, Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
 from minibert.base.terminal import aligned, counted, printable
+from minibert.finetuning.examples import asked_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import framed, rendered, shown

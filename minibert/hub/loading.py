@@ -242,7 +242,8 @@ def _choose_head(
         if stored is None:
             what = f"problem_type={source.fields.get('problem_type')!r} with several outputs"
             advice = "only its encoder can be used: fine-tune from it, or load it with Bert.from_pretrained."
-            raise InputError(f"{what} is none of minibert's tasks; {advice}", where=str(source.config_path))
+            place = str(source.config_path)
+            raise InputError(f"{what} is not one of minibert's tasks; {advice}", where=place)
         return stored, {}
     check_head(wanted)
     if stored is not None and wanted.pool in ("mean", "max"):  # these pools have no tensors to recognise

@@ -18,13 +18,13 @@ The decisions are stored in `training.json` and in every checkpoint, and nothing
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from minibert.base.errors import InputError
 from minibert.base.terminal import counted
@@ -34,6 +34,7 @@ from minibert.pretraining.evaluation import TARGETS
 from minibert.pretraining.objective import PREVIEW_TARGETS, Pretraining
 from minibert.pretraining.recipes import Stage, Timetable
 from minibert.training.loop import Loop, State, compiling_text, memory_explained, prefetch, require_finite
+from minibert.training.runlog import LogMessage
 from minibert.training.step import start
 
 REHEARSAL = 0.03  # share of the minutes that a rehearsal may take
@@ -44,7 +45,6 @@ CORRECTIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.96)  # shares of the schedule after wh
 NO_CHANGE = 0.01  # the schedule stays as it is if a smaller share of the remaining steps would change
 FINISHING_SECONDS = 5.0  # for writing the page and the files
 REHEARSED_RATE = 1e-6  # so low that a rehearsal hardly changes the numbers that it computes with
-Tell: TypeAlias = Callable[[str], None]
 
 
 class Afforded(NamedTuple):
@@ -60,7 +60,7 @@ def resolve_auto(
     task: Pretraining,
     state: State,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Pretraining:
     """Decide what the options have left open: the learning rate, and the lengths that the minutes pay for.
 
@@ -72,8 +72,8 @@ def resolve_auto(
         State of the run; its plan says whether the masked-LM head is new.
     began : float
         `time.monotonic()` when the minutes began.
-    tell : callable
-        Called with a line for the user when something is measured.
+    info : callable
+        Logs a message when something is measured.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def resolve_auto(
     rate = options.rate_from(state.plan.get("new_head", False))
     lengths = options.seq_length
     if lengths is None:
-        (per_step,) = _step_seconds(task, state, [options.longest], tell)  # its throughput stands for all
+        (per_step,) = _step_seconds(task, state, [options.longest], info)  # its throughput stands for all
         left = MARGIN * (60 * _minutes(task) - (time.monotonic() - began))
         tokens = left / per_step * options.tokens_per_step
         lengths = options.schedule_for(lambda longest: tokens)
@@ -105,7 +105,7 @@ def _step_seconds(
     task: Pretraining,
     state: State,
     lengths: Iterable[int],
-    tell: Tell,
+    info: LogMessage,
 ) -> list[float]:
     """Return the seconds of a step at each of some lengths, measuring those that are not known yet."""
     measured = task.seconds_per_step
@@ -114,9 +114,9 @@ def _step_seconds(
         rehearsal = min(REHEARSAL * 60 * _minutes(task), MOST_REHEARSAL)
         seconds = rehearsal / len(task.options.lengths)
         shown = ", ".join(map(str, missing))
-        tell(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
+        info(f"Measuring the speed at lengths of {shown}, for some {len(missing) * seconds:.2g} s.")
         for length in missing:
-            measured[length] = seconds_per_step(task, state, length, seconds, tell)
+            measured[length] = seconds_per_step(task, state, length, seconds, info)
     return [measured[length] for length in lengths]
 
 
@@ -125,7 +125,7 @@ def plan_steps(
     state: State,
     folder: Path,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Timetable:
     """Decide the steps of the whole run, and store the decision in a checkpoint.
 
@@ -141,8 +141,8 @@ def plan_steps(
         Folder of the checkpoints.
     began : float
         `time.monotonic()` when the minutes began.
-    tell : callable
-        Called with lines for the user.
+    info : callable
+        Logs a message.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def plan_steps(
         if task.options.steps:
             timetable = Timetable.of(task.options.steps)
         else:
-            afforded = affordable_steps(task, state, began, tell)
+            afforded = affordable_steps(task, state, began, info)
             timetable = Timetable.of(state.step + afforded.steps)
             state.plan["until_seconds"] = state.seconds + afforded.seconds
             state.plan["per_step"] = [[length, seconds] for length, seconds in afforded.per_step.items()]
@@ -273,7 +273,7 @@ def affordable_steps(
     task: Pretraining,
     state: State,
     began: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> Afforded:
     """Return how many steps fit into the rest of the minutes, together with the last evaluation.
 
@@ -285,12 +285,12 @@ def affordable_steps(
         The model to rehearse with; it is not changed.
     began : float
         `time.monotonic()` when the minutes began.
-    tell : callable
-        Called with lines for the user.
+    info : callable
+        Logs a message.
     """
     minutes = _minutes(task)
     lengths, shares = zip(*task.options.lengths, strict=True)
-    seconds = _step_seconds(task, state, lengths, tell)
+    seconds = _step_seconds(task, state, lengths, info)
     per_step = sum(part * at_length for part, at_length in zip(shares, seconds, strict=True))
     on_the_way, at_the_end = evaluation_seconds(task, state)
     measuring = on_the_way + at_the_end
@@ -304,7 +304,7 @@ def affordable_steps(
         fit += f"; {share * measuring:.0f} s of these are for measuring held-out text"
         if share < 1:
             fit += f", on {share:.0%} of the usual targets"
-    tell(f"{fit}.")
+    info(f"{fit}.")
     return Afforded(steps, left, dict(zip(lengths, seconds, strict=True)), share)
 
 
@@ -313,7 +313,7 @@ def seconds_per_step(
     state: State,
     seq_length: int,
     seconds: float,
-    tell: Tell,
+    info: LogMessage,
 ) -> float:
     """Rehearse steps of one length for about `seconds`, on copies that are thrown away, and time them.
 
@@ -327,8 +327,8 @@ def seconds_per_step(
         Tokens in a sequence.
     seconds : float
         How long to rehearse; at least three steps are taken.
-    tell : callable
-        Called with a line for the user when something is compiled.
+    info : callable
+        Logs a message when something is compiled.
 
     Returns
     -------
@@ -346,7 +346,7 @@ def seconds_per_step(
         while len(times) < 4 or times[-1] - times[0] < seconds:
             batch, micro_batches = next(ahead)
             if steps.needs_compiling(micro_batches):
-                tell(compiling_text(batch))
+                info(compiling_text(batch))
             unread.append(steps.step(micro_batches, len(times) - 1, REHEARSED_RATE))
             if len(unread) > steps.max_unread:  # as the training loop does
                 with memory_explained(batch, loop):

@@ -349,10 +349,11 @@ class PretrainOptions(RunOptions):
         seq_length : int
             Tokens of the stage's sequences.
         """
-        of_stage: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
-        names = {field.name for field in dataclasses.fields(InstanceOptions)} - of_stage.keys()
-        shared = {name: getattr(self, name) for name in names}
-        return InstanceOptions(**of_stage, **shared)
+        values: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        for field in dataclasses.fields(InstanceOptions):
+            if field.name not in values:
+                values[field.name] = getattr(self, field.name)
+        return InstanceOptions(**values)
 
     def model_config(self, vocab_size: int) -> BertConfig:
         """Return the shape of the model.

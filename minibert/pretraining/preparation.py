@@ -34,7 +34,7 @@ from minibert.tokenizer.counting import CountedFiles, count_files
 from minibert.tokenizer.normalize import MAX_CHARS
 from minibert.tokenizer.unicode import IDEOGRAPH, flags
 from minibert.tokenizer.wordpiece import can_be_special
-from minibert.training.runlog import bar, say
+from minibert.training.runlog import bar, info_if
 
 HELD_OUT_SEED = 20181011  # seeds every held-out masking, whatever the run's seed: the day the paper came out
 MARKS_BYTES = 1 << 16  # marks are counted in the first bytes of each block of text
@@ -212,7 +212,7 @@ def prepare_text(
     run : Path
         Folder of the run.
     show : bool, default True
-        Whether to report progress.
+        Log progress.
     keeps_pairs : bool, default False
         Learn next sentences, if the options say so, even if hardly any document has two sentences: a resumed
         run goes on as it began.
@@ -238,8 +238,9 @@ def prepare_text(
         marks = MarkCounts(tokenizer.basic_tokenizer)
         lines = watched(stream, "writing shards", show, repeated.append, marks)
         shards = write_shards(lines, tokenizer, run / "shards")
-        if show and stream.layouts_read and files[0].name != TEXTS:
-            say(f"{counted(shards.n_documents, 'document')}. {layouts_text(stream.layouts_read)}")
+        if stream.layouts_read and files[0].name != TEXTS:
+            documents = counted(shards.n_documents, "document")
+            info_if(show)(f"{documents}. {layouts_text(stream.layouts_read)}")
     else:
         shards = open_shards(run / "shards", tokenizer)
     if options.whole_word_mask:
@@ -549,7 +550,7 @@ def watched(
     stream: SentenceStream,
     what: str,
     show: bool,
-    tell: Callable[[float], object] = float,
+    on_repeated: Callable[[float], object] = float,
     marks: MarkCounts | None = None,
 ) -> Iterator[str | None]:
     """Yield the same sentences, with a progress bar over the bytes of the corpus; warn of many duplicates.
@@ -562,7 +563,7 @@ def watched(
         Name of the work, shown before the progress bar.
     show : bool
         Whether to show a progress bar on the error stream.
-    tell : callable
+    on_repeated : callable
         Called once, at the end, with the share of the text in repeated lines; in a long text with a lower
         bound of it.
     marks : MarkCounts, optional
@@ -600,4 +601,4 @@ def watched(
         warn(f"{share}, one of them {most:,} times: {example[:60]!r}. Remove them: they teach nothing new.")
     if marks is not None:
         marks.warn()
-    tell(repeated / max(1, characters))
+    on_repeated(repeated / max(1, characters))

@@ -34,7 +34,6 @@ from minibert.hub.checkpoint import checkpoints, latest
 from minibert.model.ops import Ops
 from minibert.model.params import Parameters
 from minibert.pretraining.budget import (
-    Tell,
     corrected,
     next_correction,
     plan_steps,
@@ -49,7 +48,7 @@ from minibert.pretraining.predict import held_out_gaps
 from minibert.pretraining.preparation import TEXTS, keep_texts, prepare_text, require_segments
 from minibert.pretraining.recipes import Timetable
 from minibert.training.loop import Batches, Loop, State, train
-from minibert.training.runlog import Log, NoLog, OnLog, RunLog, say
+from minibert.training.runlog import Log, LogMessage, NoLog, OnLog, RunLog, info_if, logger
 
 EVALUATIONS = "evaluations of held-out text"
 TRACE_NOTE = "GFLOP/s: useful operations of matrix products. GB/s: every array read or written once."
@@ -86,7 +85,7 @@ def pretrain(
         Continue exactly from the last checkpoint of the folder. The options must equal those stored there,
         except for the length of the run.
     show : bool, default True
-        Report progress on the error stream.
+        Log progress, and show progress bars on the error stream.
     began : float, optional
         `time.monotonic()` when `minutes` begin to count, such as at the start of the command; by default now.
     trace : bool, default False
@@ -127,7 +126,7 @@ def pretrain(
         raise InputError(message, trace=True)
     fresh = not run.exists()
     show = show and runtime.is_main_process
-    tell = say if show else lambda text: None
+    info = info_if(show)
     with ExitStack() as resources:
         if runtime.is_main_process:
             resources.enter_context(sole_writer(run))
@@ -142,14 +141,14 @@ def pretrain(
             task = _prepared(options, run, show, resume, ops)
             if runtime.is_main_process:
                 runtime.barrier("text")
-            tell(f"Engine {engine}.")
-            task, state, page = _train(task, run, resume, show, tell, began, trace, on_log, engine)
-            report = _finish(task, state, run, show, tell, began, page) if page else {}
+            info(f"Engine {engine}.")
+            task, state, page = _train(task, run, resume, show, info, began, trace, on_log, engine)
+            report = _finish(task, state, run, show, info, began, page) if page else {}
             runtime.barrier("end")
             return report
         except KeyboardInterrupt:
             if go_on:
-                tell(f"What was finished is kept; go on with: {go_on}")
+                info(f"What was finished is kept; go on with: {go_on}")
             raise
         except RunError:
             raise
@@ -223,7 +222,7 @@ def _train(
     run: Path,
     resume: bool,
     show: bool,
-    tell: Tell,
+    info: LogMessage,
     began: float,
     trace: bool,
     on_log: OnLog | None,
@@ -234,23 +233,25 @@ def _train(
     for length, _ in task.options.lengths:  # raises now any error that a later stage would raise
         task.text.training(task.options, length)
         task.held_out(length)
-    checkpoint = latest(folder, task.config, say, numbers=4) if resume else None  # every process warns
+    checkpoint = None
+    if resume:
+        checkpoint = latest(folder, task.config, logger.warning, numbers=4)  # every process warns
     state = task.start(checkpoint)
     if checkpoint:
-        tell(f"Going on from step {state.step:,}.")
+        info(f"Going on from step {state.step:,}.")
     runtime = runtime_of(task.ops)
     runtime.barrier("checkpoint")
-    resolved = resolve_auto(task, state, began, tell)
+    resolved = resolve_auto(task, state, began, info)
     if runtime.is_main_process and resolved.options != task.options:  # before the first checkpoint
         resolved.options.save(run / "training.json")
     task = resolved
-    timetable = plan_steps(task, state, folder, began, tell)
+    timetable = plan_steps(task, state, folder, began, info)
     if runtime.is_main_process:
         task.options.save(run / "training.json")  # with a new length of the run, which was checked just now
-    tell(_headline(task, state, timetable))
+    info(_headline(task, state, timetable))
     if state.step == timetable.total:
-        tell("All of these steps are done; to go on, give more steps or minutes.")
-    peak = _peak(task, tell)
+        info("All of these steps are done; to go on, give more steps or minutes.")
+    peak = _peak(task, info)
     with ExitStack() as contexts:
         log: Log = NoLog()
         if runtime.is_main_process:
@@ -351,7 +352,7 @@ class _PlannedRun:
                 raise RunError(f"{what}. Step {state.step:,} and its model are saved; {advice}")
 
 
-def _peak(task: Pretraining, tell: Tell) -> float | None:
+def _peak(task: Pretraining, info: LogMessage) -> float | None:
     """Return the machine's peak for the run's precision, with as many threads as compute."""
     options = task.options
     threads = options.threads
@@ -359,7 +360,7 @@ def _peak(task: Pretraining, tell: Tell) -> float | None:
         threads = options.recipe.threads
     peak = engines.peak(threads or cores(), options.dtype, ops=task.ops)
     if peak:
-        tell(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
+        info(f"This machine's peak is {peak:,.0f} GFLOP/s ({options.dtype}).")
     return peak
 
 
@@ -379,12 +380,13 @@ def _traced(
         steps = state.step - first
         if steps:
             title = f"Where the {trace.seconds:,.1f} s of {counted(steps, 'step')} went"
-            say(f"{title}:\n{trace.table(peak)}\n{TRACE_NOTE}")
+            logger.info(f"{title}:\n{trace.table(peak)}\n{TRACE_NOTE}")
             trace.save(run / "trace.json", engine=task.ops.name, steps=steps, peak_gflops=peak)
             events = run / "trace-events.json"
             trace.save_events(events)
             shown = counted(trace.steps_shown, "step")
-            say(f"{events} has the first {shown} call by call, for ui.perfetto.dev or chrome://tracing.")
+            viewers = "ui.perfetto.dev or chrome://tracing"
+            logger.info(f"{events} has the first {shown} call by call, for {viewers}.")
 
 
 def _headline(task: Pretraining, state: State, timetable: Timetable) -> str:
@@ -409,7 +411,7 @@ def _finish(
     state: State,
     run: Path,
     show: bool,
-    tell: Tell,
+    info: LogMessage,
     began: float,
     page: RunPage,
 ) -> dict[str, Any]:
@@ -421,7 +423,7 @@ def _finish(
     held_out = None
     with page.stopped_by_errors():
         if options.evaluations:
-            tell("Measuring the held-out loss.")
+            info("Measuring the held-out loss.")
             held_out = _measured(task, state, timetable, show)
             held_out["text_unigram"] = page.text_unigram
         model = Bert(config, params, task.ops, task.text.tokenizer)

@@ -130,7 +130,7 @@ def test_a_corpus_without_a_file_is_not_the_books(tmp_path):
         minibert.pretrain(out=tmp_path / "run", resume=True, show=False)
 
 
-def test_an_engine_of_ones_own_computes(tmp_path):
+def test_a_custom_engine_computes(tmp_path):
     counted = []
 
     class Mine(Ops):

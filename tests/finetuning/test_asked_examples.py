@@ -10,8 +10,8 @@ from small_tasks import reviews, write_model, write_table
 from minibert.base.errors import InputError
 from minibert.data.ner import TaggedSentence
 from minibert.data.squad import Question
+from minibert.finetuning.examples import asked_examples, read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples, read_examples
 from minibert.finetuning.run import evaluate, finetune, predict
 from minibert.tasks import registry
 
@@ -50,7 +50,7 @@ def parts(run):
 
 
 @pytest.mark.thorough
-def test_the_parts_of_a_divided_file_are_told_apart(of_a_file, of_a_folder, table):
+def test_the_parts_of_a_divided_file_are_distinguished(of_a_file, of_a_folder, table):
     for run, data in ((of_a_file, table), (of_a_folder, table.parent), (of_a_folder, table)):
         train, dev = parts(run)
         assert (len(train), len(dev)) == (80, 20)

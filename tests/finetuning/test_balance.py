@@ -12,7 +12,7 @@ from minibert import cli, hub
 from minibert.base.errors import InputError
 from minibert.core.batch import Feature, Sequence
 from minibert.data.glue import TextExample
-from minibert.finetuning import balance, preparation
+from minibert.finetuning import balance, splitting
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.run import classify, evaluate, finetune, predict
@@ -91,7 +91,7 @@ def test_a_label_seen_only_in_dev_is_refused_before_anything_is_written(model, t
 
 def test_a_divided_table_keeps_its_rare_labels_in_both_parts():
     examples = labelled(*[("often",)] * 20, *[("often", "rare")] * 10, *[()] * 10, ("once",))
-    train, dev = preparation.split(examples, 0.2, stratified=True)
+    train, dev = splitting.split(examples, 0.2, stratified=True)
     assert Counter(one.label for one in dev) == {("often",): 4, ("often", "rare"): 2, (): 2}
     assert ("once",) in [one.label for one in train]
 
@@ -100,14 +100,14 @@ def test_a_divided_table_keeps_its_rare_labels_in_both_parts():
 def test_pairs_with_the_same_first_text_are_not_divided(stratified):
     rng = np.random.default_rng(0)
     pairs = [TextExample(str(n), f"premise {n // 3}", f"h {n}", "abc"[rng.integers(3)]) for n in range(300)]
-    train, dev = preparation.split(pairs, 0.2, stratified)
+    train, dev = splitting.split(pairs, 0.2, stratified)
     assert not {one.first for one in train} & {one.first for one in dev}
     assert sorted(train + dev, key=lambda one: int(one.id)) == pairs
     assert 54 <= len(dev) <= 63
     if stratified:
         counts, taken = (Counter(one.label for one in part) for part in (pairs, dev))
         assert all(abs(taken[label] - 0.2 * counts[label]) <= 3 for label in counts)
-    assert preparation.split(pairs, 0.2, stratified) == (train, dev)
+    assert splitting.split(pairs, 0.2, stratified) == (train, dev)
 
 
 # weights of classes

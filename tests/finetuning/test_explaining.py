@@ -41,7 +41,7 @@ def log_odds(model, ids, stretched, by):
 
 
 def test_scores_are_slopes_of_the_log_odds_along_each_word(classifier):
-    model = classifier._model
+    model = classifier.model_
     explanation = explain(model, TextExample("0", TEXTS[0], None, None), "1")
     encoding = model.tokenizer(TEXTS[0])
     ids = encoding.ids.tolist()

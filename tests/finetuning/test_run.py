@@ -266,7 +266,7 @@ def test_a_model_that_is_fine_tuned_can_be_fine_tuned_for_something_else(run, rt
     ]
 
 
-def test_a_table_of_ones_own_is_split_learnt_and_asked(model, tmp_path):
+def test_a_custom_table_is_split_learnt_and_asked(model, tmp_path):
     rows = [(text, "liked" if label == "1" else "hated") for text, label in reviews(200, 9)]
     data = write_table(tmp_path / "all.tsv", ("review", "verdict"), rows)
     other = write_table(tmp_path / "other.tsv", ("review", "verdict"), rows[:50])
@@ -342,7 +342,7 @@ def test_options_reach_the_model_the_optimizer_and_the_learning_rate(unusual):
     rates = [unusual.rate(step) for step in (0, 10, 19, 20, 60)]
     assert rates == pytest.approx([0, 0.25, 0.475, 0.4, 0.2])
     options = FinetuneOptions("sst2", unusual.options.data, unusual.options.model, seed=6)
-    begun, _ = start_from(options, unusual.prepared.head, ("0", "1"))
+    begun, _ = start_from(options, unusual.prepared.data.head, ("0", "1"))
     np.testing.assert_array_equal(state.params.flat, begun.flat)
 
 

@@ -65,7 +65,7 @@ MISUSES = {
     "folder: without a run": "load('nowhere')",
     "corpus: a list without a file": "pretrain([])",
     "corpus: a set of texts": "pretrain({'A fine film.', 'A dull one.'})",
-    "corpus: nothing to go on with": "pretrain(out='nowhere', resume=True)",
+    "corpus: nothing to resume": "pretrain(out='nowhere', resume=True)",
     "name: none of the package": "minibert.TextClassifer",
 }
 

@@ -126,7 +126,7 @@ def test_the_papers_schedule_is_one_case():
     assert not options.bias_correction and options.google_decay and not options.unigram_bias
 
 
-def test_masks_spans_and_the_optimizer_are_the_papers_where_nothing_is_said():
+def test_masks_spans_and_optimizer_are_the_papers_by_default():
     options = PretrainOptions(size="base").resolved()
     made = options.instance_options(512)
     assert made == InstanceOptions(seq_length=512)
@@ -431,7 +431,7 @@ def test_a_run_folder_holds_what_it_says(run):
     assert Bert.from_pretrained(run).config.vocab_size == Tokenizer.from_pretrained(run).vocab_size
 
 
-def test_the_share_of_repeated_lines_is_told_with_the_size_of_the_text(tmp_path, capsys):
+def test_the_headline_has_the_share_of_repeated_lines(tmp_path, capsys):
     lines = [f"the {animal} runs in the {place}." for animal in ANIMALS for place in PLACES.values()]
     for name, more in (("plain", []), ("repeated", lines[:1])):
         documents = ["\n".join([*lines[start::4], *more]) for start in range(4)]
@@ -558,7 +558,7 @@ def test_a_left_to_right_model_fills_a_gap_by_what_is_before_it(run):
     assert [guess.token for guess in guesses] == [tokenizer.vocab[piece] for piece in best]
 
 
-def test_only_a_found_layout_is_told_and_once(corpus, tmp_path, capsys):
+def test_only_a_detected_layout_is_reported_and_once(corpus, tmp_path, capsys):
     auto = small_options(corpus)
     prepare_text(auto, tmp_path / "auto")
     told = capsys.readouterr().err
@@ -1023,7 +1023,7 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(run, corpus):
     assert (run / "training.json").read_bytes() == before
 
 
-def test_a_vocabulary_of_ones_own_in_the_folder_is_left_alone(run, corpus, tmp_path):
+def test_a_custom_vocabulary_in_the_folder_is_left_alone(run, corpus, tmp_path):
     Tokenizer.from_pretrained(run).save_pretrained(tmp_path / "mine")
     before = (tmp_path / "mine" / "vocab.txt").read_bytes()
     for vocab in (None, str(tmp_path / "mine")):
@@ -1215,7 +1215,7 @@ def test_nan_in_training_is_a_failed_run_with_its_checkpoints_intact(corpus, tmp
     assert pretrain(resumed, out, resume=True, show=False)["steps"] == 12
 
 
-def test_a_damaged_last_checkpoint_is_passed_over_and_told_of(corpus, tmp_path, capsys):
+def test_a_damaged_last_checkpoint_is_passed_over_and_reported(corpus, tmp_path, capsys):
     whole, out = tmp_path / "whole", tmp_path / "run"
     for folder in (whole, out):
         pretrain(small_options(corpus, checkpoint_steps=5, keep=0), folder, show=False)

@@ -94,7 +94,7 @@ def test_empty_text_has_no_pieces(tokenizer):
     assert tokenizer.encode("") == [2, 3]
 
 
-def test_encode_wraps_unless_told_otherwise(tokenizer):
+def test_encode_adds_special_tokens_by_default(tokenizer):
     low = tokenizer.ids["low"]
     assert tokenizer.encode("low") == [2, low, 3] == tokenizer("low").ids.tolist()
     assert tokenizer.encode("low", add_special_tokens=False) == [low]

@@ -94,7 +94,7 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
     """
     if file == STANDARD_INPUT:
         # Line by line: what was typed is answered at once, and what stands before a bad byte is answered.
-        tell_terminal(ONE_A_LINE)
+        announce_typed_input(ONE_A_LINE)
         name = "the standard input"
         pieces = iter(lambda: sys.stdin.buffer.readline(PIECE_BYTES), b"")
     else:
@@ -194,8 +194,8 @@ def as_utf8(data: bytes, name: str, begin: int = 0, instead: str = "") -> str:
         raise not_utf8(name, error, begin, instead) from None
 
 
-def tell_terminal(what: str) -> None:
-    """Tell whoever sits at a terminal that the command waits for what is typed.
+def announce_typed_input(what: str) -> None:
+    """Say at a terminal that the command waits for what is typed.
 
     Parameters
     ----------

@@ -35,9 +35,13 @@ def equal_length_groups(cu_seqlens: np.ndarray) -> tuple[list[np.ndarray], np.nd
     """
     begins = cu_seqlens[:-1].astype(np.int64)
     lengths = np.diff(cu_seqlens)
-    groups = [begins[lengths == n][:, None] + np.arange(n) for n in np.unique(lengths)]
+    groups = []
+    for length in np.unique(lengths):
+        first_rows = begins[lengths == length]
+        groups.append(first_rows[:, None] + np.arange(length))
     order = np.concatenate([rows.ravel() for rows in groups])
-    return groups, np.argsort(order)
+    back = np.argsort(order)
+    return groups, back
 
 
 class Attention(Primitives):

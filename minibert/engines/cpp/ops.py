@@ -238,8 +238,11 @@ class CppOps(CppPrimitives):
     def _queries_keys_values(self, x: Array, params: Params, config: Any) -> tuple[Array, Array, Array]:
         """Compute queries, keys and values of all tokens, in one product."""
         T, H = x.shape
+        weight = params["qkv_weight"]
+        bias = params["qkv_bias"]
         qkv = self._activations(T, 3, config.A, config.D)
-        self._run.linear(x, params["qkv_weight"], params["qkv_bias"], qkv.reshape(T, 3 * H))
+        rows = qkv.reshape(T, 3 * H)
+        self._run.linear(x, weight, bias, rows)
         q, k, v = qkv.swapaxes(0, 1)
         return q, k, v
 

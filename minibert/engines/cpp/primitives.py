@@ -153,7 +153,7 @@ class CppPrimitives(Ops):
         self._run.accumulate(total, extra)
         return total
 
-    def keep(self, weight: Array, int8: bool = False) -> None:
+    def prepack(self, weight: Array, int8: bool = False) -> None:
         """Lay a read-only matrix out as products read it, a second time in memory.
 
         Parameters

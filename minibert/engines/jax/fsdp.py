@@ -230,8 +230,10 @@ def _inside(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 # -> (piece,)
 def _reduce_scatter(unit: Unit, tree: Params, entries: tuple[Entry, ...]) -> Any:
     """Sum over devices, each getting its piece."""
-    leaves = [leaf_of(tree, entry.name).reshape(-1) for entry in entries]
-    pads = unit.piece * jax.lax.axis_size(DATA) - unit.size
-    leaves.append(jnp.zeros(pads, leaves[0].dtype))
-    flat = jnp.concatenate(leaves)
+    leaves = [leaf_of(tree, entry.name) for entry in entries]
+    devices = jax.lax.axis_size(DATA)
+    n_pads = unit.piece * devices - unit.size
+    pads = jnp.zeros(n_pads, leaves[0].dtype)
+    rows = [leaf.reshape(-1) for leaf in leaves]
+    flat = jnp.concatenate([*rows, pads])
     return jax.lax.psum_scatter(flat, DATA, tiled=True)

@@ -188,8 +188,11 @@ class JaxOps(LayersOnDevices, RecurrentOverRows):
         if self._narrow is None:
             return jnp.matmul(a, b, precision="highest")
         # Tensor cores add up in float32 whatever they write; a CPU adds up in what it writes.
-        result = jnp.float32 if self.runtime.device.platform == "cpu" else dtype
-        return jnp.matmul(self._narrowed(a), self._narrowed(b), preferred_element_type=result)
+        is_cpu = self.runtime.device.platform == "cpu"
+        result = jnp.float32 if is_cpu else dtype
+        a = self._narrowed(a)
+        b = self._narrowed(b)
+        return jnp.matmul(a, b, preferred_element_type=result)
 
     def linear(self, x: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
         """Return x @ weight + bias, as precise as x.

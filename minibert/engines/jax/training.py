@@ -187,11 +187,13 @@ def scan(function: Callable[..., Any], carry: Any, items: Any) -> tuple[Any, dic
         What the last call returned; the sums of the metrics.
     """
     first, *_ = jax.tree.leaves(items)
-    if first.shape[0] == 1:
-        item = jax.tree.map(lambda leaf: leaf[0], items)
-        return function(carry, item)
+    count = first.shape[0]
+    if count == 1:
+        only = jax.tree.map(lambda leaf: leaf[0], items)
+        return function(carry, only)
     carry, metrics = jax.lax.scan(function, carry, items)
-    return carry, jax.tree.map(lambda values: values.sum(0), metrics)
+    totals = jax.tree.map(lambda values: values.sum(0), metrics)
+    return carry, totals
 
 
 class LateMetrics(Mapping[str, float]):

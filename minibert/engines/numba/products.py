@@ -34,8 +34,14 @@ def put(row: Any, j: int, add: bool, x0: Any, x1: Any, x2: Any, x3: Any) -> None
         The numbers.
     """
     if add:
-        x0, x1, x2, x3 = row[j] + x0, row[j + 1] + x1, row[j + 2] + x2, row[j + 3] + x3
-    row[j], row[j + 1], row[j + 2], row[j + 3] = x0, x1, x2, x3
+        x0 += row[j]
+        x1 += row[j + 1]
+        x2 += row[j + 2]
+        x3 += row[j + 3]
+    row[j] = x0
+    row[j + 1] = x1
+    row[j + 2] = x2
+    row[j + 3] = x3
 
 
 # a (4,K)  b (4,K)  c (4,4), at rows i of a and c, rows j of b and columns j of c
@@ -60,17 +66,48 @@ def tile(a: Any, b: Any, c: Any, i: int, j: int, count: int, add: bool) -> None:
     add : bool
         Whether to add to what is there.
     """
-    a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
-    b0, b1, b2, b3 = b[j], b[j + 1], b[j + 2], b[j + 3]
-    c00 = c01 = c02 = c03 = c10 = c11 = c12 = c13 = a.dtype.type(0)
-    c20 = c21 = c22 = c23 = c30 = c31 = c32 = c33 = a.dtype.type(0)
+    a0 = a[i]
+    a1 = a[i + 1]
+    a2 = a[i + 2]
+    a3 = a[i + 3]
+    b0 = b[j]
+    b1 = b[j + 1]
+    b2 = b[j + 2]
+    b3 = b[j + 3]
+    c00 = c01 = c02 = c03 = a.dtype.type(0)
+    c10 = c11 = c12 = c13 = a.dtype.type(0)
+    c20 = c21 = c22 = c23 = a.dtype.type(0)
+    c30 = c31 = c32 = c33 = a.dtype.type(0)
     for k in range(count):
-        x0, x1, x2, x3 = a0[k], a1[k], a2[k], a3[k]
-        y0, y1, y2, y3 = b0[k], b1[k], b2[k], b3[k]
-        c00, c01, c02, c03 = c00 + x0 * y0, c01 + x0 * y1, c02 + x0 * y2, c03 + x0 * y3
-        c10, c11, c12, c13 = c10 + x1 * y0, c11 + x1 * y1, c12 + x1 * y2, c13 + x1 * y3
-        c20, c21, c22, c23 = c20 + x2 * y0, c21 + x2 * y1, c22 + x2 * y2, c23 + x2 * y3
-        c30, c31, c32, c33 = c30 + x3 * y0, c31 + x3 * y1, c32 + x3 * y2, c33 + x3 * y3
+        y0 = b0[k]
+        y1 = b1[k]
+        y2 = b2[k]
+        y3 = b3[k]
+
+        x0 = a0[k]
+        c00 += x0 * y0
+        c01 += x0 * y1
+        c02 += x0 * y2
+        c03 += x0 * y3
+
+        x1 = a1[k]
+        c10 += x1 * y0
+        c11 += x1 * y1
+        c12 += x1 * y2
+        c13 += x1 * y3
+
+        x2 = a2[k]
+        c20 += x2 * y0
+        c21 += x2 * y1
+        c22 += x2 * y2
+        c23 += x2 * y3
+
+        x3 = a3[k]
+        c30 += x3 * y0
+        c31 += x3 * y1
+        c32 += x3 * y2
+        c33 += x3 * y3
+
     put(c[i], j, add, c00, c01, c02, c03)
     put(c[i + 1], j, add, c10, c11, c12, c13)
     put(c[i + 2], j, add, c20, c21, c22, c23)
@@ -297,12 +334,17 @@ def attention(
     A, D = y.shape[1:]
     width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
     unit = scale / scale
-    queries, sources = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
+    queries = np.empty((width, depth), q.dtype)
+    sources = np.empty((width, depth), q.dtype)
     values = np.zeros((depth, width + LANES), q.dtype)
-    scores, mixed = np.empty((QUERIES, width + LANES), q.dtype), np.empty((QUERIES, depth), q.dtype)
+    scores = np.empty((QUERIES, width + LANES), q.dtype)
+    mixed = np.empty((QUERIES, depth), q.dtype)
     for task in range(begin, end):
-        first, head = borders[task // A], task % A
-        n = borders[task // A + 1] - first
+        sequence = task // A
+        head = task % A
+        first = borders[sequence]
+        n = borders[sequence + 1] - first
+        columns = up(n, LANES)
         at = first * pitch + head * D
         lay_out(q[at:], pitch, n, D, scale, queries)
         lay_out(k[at:], pitch, n, D, unit, sources)
@@ -320,12 +362,99 @@ def attention(
                 share = ONE / total(p)
                 for j in range(seen):
                     p[j] *= share
-                largest[t, head], inverse[t, head] = top, share
+                largest[t, head] = top
+                inverse[t, head] = share
                 if keys.size:
                     drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                scores[i][seen : up(n, LANES)] = ZERO
-            products(scores, values, mixed, count, D, up(n, LANES), False)
+                scores[i][seen:columns] = ZERO
+            products(scores, values, mixed, count, D, columns, False)
             lay_back(mixed, count, D, unit, y, first + low, head)
+
+
+# x dm (N,)  keys (T,A,2) or none -> x becomes m, dm becomes ds
+@inline
+def row_backward(
+    x: Any, dm: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
+) -> None:
+    """Compute one row of probabilities anew, and the gradient of its scores, in place.
+
+    The probabilities are p = exp(x - top) share, dropout makes m of them, and ds = p (dp - sum(dp p)).
+
+    Parameters
+    ----------
+    x : (N,) array
+        The scores, which become m.
+    dm : (N,) array
+        Gradient of m, which becomes that of the scores.
+    top, share : float
+        The largest score, and 1 / the sum of exp(x - top).
+    keys : (T,A,2) uint32
+        Keys of dropout; an empty array for none.
+    t, head : int
+        Which row of `keys`.
+    threshold : uint32
+        The draw below which a probability is dropped.
+    kept_scale : float
+        The factor of those that are kept.
+    """
+    for j in range(x.size):
+        x[j] = exp(x[j] - top) * share
+    if keys.size:
+        drop(dm, dm, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+    level = dot(dm, x)
+    for j in range(x.size):
+        dm[j] = x[j] * (dm[j] - level)
+    if keys.size:
+        drop(x, x, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
+
+
+# scores d_scores (64,n) -> m and ds in their places, and transposed (n,64)
+@inline
+def block_backward(
+    scores: Any, d_scores: Any, count: int, low: int, n: int, first: int, head: int, causal: bool,
+    largest: Any, inverse: Any, keys: Any, threshold: Any, kept_scale: Any,
+    transposed_p: Any, transposed_ds: Any,
+) -> None:  # fmt: skip
+    """Compute the gradients of the scores of up to 64 queries, row by row, and transpose them.
+
+    Parameters
+    ----------
+    scores, d_scores : (64,n) arrays
+        Scores, which become multiplied probabilities, and gradients of these, which become those of the
+        scores; zeros follow, up to a multiple of `LANES` columns.
+    count : int
+        How many rows there are.
+    low : int
+        Which query of the sequence is the first.
+    n : int
+        Tokens of the sequence.
+    first : int
+        Which row of the batch the sequence begins with.
+    head : int
+        The head.
+    causal : bool
+        Whether a token sees only itself and what stands before it.
+    largest, inverse : (T,A) arrays
+        What the forward kept of each softmax.
+    keys, threshold, kept_scale : (T,A,2) uint32, uint32, float
+        As of `row_backward`.
+    transposed_p, transposed_ds : (n,64) arrays
+        Where both are written, transposed.
+    """
+    columns = up(n, LANES)
+    for i in range(count):
+        t = first + low + i
+        seen = low + i + 1 if causal else n
+        p = scores[i]
+        ds = d_scores[i]
+        top = largest[t, head]
+        share = inverse[t, head]
+        row_backward(p[:seen], ds[:seen], top, share, keys, t, head, threshold, kept_scale)
+        p[seen:columns] = ZERO
+        ds[seen:columns] = ZERO
+        for j in range(n):
+            transposed_p[j, i] = p[j]
+            transposed_ds[j, i] = ds[j]
 
 
 # By the formulas of core/ops/attention.py: p is made anew from the scores, m from its keys. Sums over queries
@@ -369,11 +498,15 @@ def attention_backward(
     """
     A, D = dy.shape[1:]
     dy_rows = dy.reshape(-1)
-    width, depth = up(longest(borders, A, begin, end), LANES), up(D, LANES)
+    width = up(longest(borders, A, begin, end), LANES)
+    depth = up(D, LANES)
     unit = scale / scale
-    queries, sources = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
-    values, d_out = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
-    d_sources, d_values = np.empty((width, depth), q.dtype), np.empty((width, depth), q.dtype)
+    queries = np.empty((width, depth), q.dtype)
+    sources = np.empty((width, depth), q.dtype)
+    values = np.empty((width, depth), q.dtype)
+    d_out = np.empty((width, depth), q.dtype)
+    d_sources = np.empty((width, depth), q.dtype)
+    d_values = np.empty((width, depth), q.dtype)
     transposed_sources = np.zeros((depth, width + LANES), q.dtype)
     transposed_queries = np.zeros((depth, QUERIES + LANES), q.dtype)
     transposed_d_out = np.zeros((depth, QUERIES + LANES), q.dtype)
@@ -383,44 +516,37 @@ def attention_backward(
     transposed_ds = np.zeros((width, QUERIES + LANES), q.dtype)
     mixed = np.empty((QUERIES, depth), q.dtype)
     for task in range(begin, end):
-        first, head = borders[task // A], task % A
-        n = borders[task // A + 1] - first
-        at, at_dy = first * pitch + head * D, (first * A + head) * D
+        sequence = task // A
+        head = task % A
+        first = borders[sequence]
+        n = borders[sequence + 1] - first
+        rows = up(n, TILE)
+        columns = up(n, LANES)
+        at = first * pitch + head * D
+        at_dy = (first * A + head) * D
         lay_out(q[at:], pitch, n, D, scale, queries)
         lay_out(k[at:], pitch, n, D, unit, sources)
         lay_out(v[at:], pitch, n, D, unit, values)
         lay_out(dy_rows[at_dy:], A * D, n, D, unit, d_out)
         lay_out_transposed(k[at:], pitch, n, D, unit, transposed_sources)
-        d_sources[: up(n, TILE)], d_values[: up(n, TILE)] = ZERO, ZERO
+        d_sources[:rows] = ZERO
+        d_values[:rows] = ZERO
         for low in range(0, n, QUERIES):
             count = min(QUERIES, n - low)
+            padded = up(count, LANES)
             lay_out_transposed(q[at + low * pitch :], pitch, count, D, scale, transposed_queries)
             lay_out_transposed(dy_rows[at_dy + low * A * D :], A * D, count, D, unit, transposed_d_out)
-            transposed_p[: up(n, TILE), count : up(count, LANES)] = ZERO
-            transposed_ds[: up(n, TILE), count : up(count, LANES)] = ZERO
+            transposed_p[:rows, count:padded] = ZERO
+            transposed_ds[:rows, count:padded] = ZERO
             products(queries[low:], sources, scores, count, n, depth, False)
             products(d_out[low:], values, d_scores, count, n, depth, False)
-            for i in range(count):
-                t = first + low + i
-                seen = low + i + 1 if causal else n
-                p, dp, top, share = scores[i][:seen], d_scores[i][:seen], largest[t, head], inverse[t, head]
-                for j in range(seen):
-                    p[j] = exp(p[j] - top) * share
-                if keys.size:
-                    drop(dp, dp, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                level = dot(dp, p)
-                for j in range(seen):
-                    dp[j] = p[j] * (dp[j] - level)  # from here on it is ds
-                if keys.size:
-                    drop(p, p, keys[t, head, 0], keys[t, head, 1], threshold, kept_scale)
-                scores[i][seen : up(n, LANES)] = ZERO
-                d_scores[i][seen : up(n, LANES)] = ZERO
-                for j in range(n):
-                    transposed_p[j, i] = scores[i, j]
-                    transposed_ds[j, i] = d_scores[i, j]
-            products(d_scores, transposed_sources, mixed, count, D, up(n, LANES), False)
-            products(transposed_ds, transposed_queries, d_sources, n, D, up(count, LANES), True)
-            products(transposed_p, transposed_d_out, d_values, n, D, up(count, LANES), True)
+            block_backward(
+                scores, d_scores, count, low, n, first, head, causal, largest, inverse,
+                keys, threshold, kept_scale, transposed_p, transposed_ds,
+            )  # fmt: skip
+            products(d_scores, transposed_sources, mixed, count, D, columns, False)
+            products(transposed_ds, transposed_queries, d_sources, n, D, padded, True)
+            products(transposed_p, transposed_d_out, d_values, n, D, padded, True)
             lay_back(mixed, count, D, scale, dq, first + low, head)
         lay_back(d_sources, n, D, unit, dk, first, head)
         lay_back(d_values, n, D, unit, dv, first, head)

@@ -389,11 +389,17 @@ def gelu(x: Row, by_tanh: bool, y: Row, slope: Row, begin: int, end: int) -> Non
     begin, end : int
         The range of elements of this call.
     """
-    x, y, slope = x[begin:end], y[begin:end], slope[begin:end]
+    x = x[begin:end]
+    y = y[begin:end]
+    slope = slope[begin:end]
     for i in range(x.size):
-        cdf, density = normal_by_tanh(x[i]) if by_tanh else normal(x[i])
-        y[i] = x[i] * cdf
-        slope[i] = cdf + x[i] * density
+        at = x[i]
+        if by_tanh:
+            cdf, density = normal_by_tanh(at)
+        else:
+            cdf, density = normal(at)
+        y[i] = at * cdf
+        slope[i] = cdf + at * density
 
 
 # LayerNorm. Kept: x itself, and two numbers a row; the normalised row is made anew.
@@ -605,10 +611,13 @@ def draws(key: Any, other: Any, pair: Any) -> Any:
         The draw of the even column and that of the odd one, each below 65,536.
     """
     x = np.uint32(key + np.uint32(pair) * SPREAD)
-    x = np.uint32(np.uint32((x ^ (x >> S16)) * ROUND_1) ^ other)
+    x = np.uint32((x ^ (x >> S16)) * ROUND_1)
+    x = np.uint32(x ^ other)
     x = np.uint32((x ^ (x >> S15)) * ROUND_2)
     x = np.uint32(x ^ (x >> S16))
-    return np.uint32(x & DRAW), np.uint32(x >> S16)
+    even = np.uint32(x & DRAW)
+    odd = np.uint32(x >> S16)
+    return even, odd
 
 
 @njit
@@ -628,13 +637,19 @@ def drop(x: Any, y: Any, key: Any, other: Any, threshold: Any, scale: Any) -> No
     scale : float
         The factor of what is kept, in the precision of x.
     """
-    for pair in range(x.size // 2):
+    pairs = x.size // 2
+    for pair in range(pairs):
+        i = 2 * pair
         even, odd = draws(key, other, pair)
-        y[2 * pair] = x[2 * pair] * (scale if even >= threshold else ZERO)
-        y[2 * pair + 1] = x[2 * pair + 1] * (scale if odd >= threshold else ZERO)
+        even_scale = scale if even >= threshold else ZERO
+        odd_scale = scale if odd >= threshold else ZERO
+        y[i] = x[i] * even_scale
+        y[i + 1] = x[i + 1] * odd_scale
     if x.size % 2:
-        even, odd = draws(key, other, x.size // 2)
-        y[x.size - 1] = x[x.size - 1] * (scale if even >= threshold else ZERO)
+        last = x.size - 1
+        even, _ = draws(key, other, pairs)
+        last_scale = scale if even >= threshold else ZERO
+        y[last] = x[last] * last_scale
 
 
 # x (T,N)  keys (T,2) -> y (T,N)

@@ -404,7 +404,7 @@ def test_without_numba_the_engine_says_what_to_install(monkeypatch):
         engines.create("numba")
 
 
-def test_machine_code_is_kept_where_numba_is_told_and_otherwise_beside_the_sources(monkeypatch, tmp_path):
+def test_machine_code_is_kept_in_numba_s_cache_folder_or_beside_the_sources(monkeypatch, tmp_path):
     monkeypatch.setattr(numba_jit.numba.config, "CACHE_DIR", str(tmp_path))
     compiled = numba_jit._kept(numba_jit.cut)
     assert compiled.stats.cache_path.startswith(str(tmp_path))

@@ -304,7 +304,7 @@ def test_one_wrong_bit_in_the_data_is_found(place, tmp_path):
         ("x", {"model_type": "albert"}, r"bert_config\.json: model_type='albert'"),
     ],
 )
-def test_other_architectures_are_told_from_a_bert(name, config, message, tmp_path):
+def test_other_architectures_are_refused(name, config, message, tmp_path):
     def add(tensors):
         tensors[name] = np.ones((2, 2), np.float32)
 
