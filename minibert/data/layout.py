@@ -52,12 +52,12 @@ class Block:
 
     def predict_next_tokens(self) -> None:
         """Make the next token the target of every position except the last of a sequence."""
-        has_next = np.ones(len(self.input_ids), bool)
-        has_next[self.begins[1:] - 1] = False
+        is_asked = np.ones(len(self.input_ids), bool)
+        is_asked[self.begins[1:] - 1] = False
         counts = np.diff(self.begins) - 1
         from_zero = np.zeros_like(counts)
         self.masked_positions = ranges(from_zero, counts).astype(np.int32)
-        self.masked_labels = self.input_ids[np.flatnonzero(has_next) + 1]
+        self.masked_labels = self.input_ids[np.flatnonzero(is_asked) + 1]
         self.masked_begins = [0, *np.cumsum(counts).tolist()]
 
     def sequence_at(self, n: int) -> Sequence:
