@@ -35,13 +35,13 @@ def numbered_lines(
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     errors : str, default "strict"
-        What becomes of bytes that are not UTF-8: an error or, with "replace", U+FFFD.
+        What to do with bytes that are not UTF-8: raise an error or, with "replace", read U+FFFD.
     ends : bool, default False
-        Keep the ends of lines.
+        Whether to keep the ends of lines.
     in_memory : bool, default True
-        As of `byte_pieces`.
+        As for `byte_pieces`.
     **reading
         Further arguments of `byte_pieces`.
 
@@ -81,9 +81,9 @@ def rows(file: str | Path, errors: str = "strict", **reading: Any) -> Iterator[R
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     errors : str, default "strict"
-        As of `numbered_lines`.
+        As for `numbered_lines`.
     **reading
         Further arguments of `numbered_lines`.
 
@@ -117,7 +117,7 @@ def table_rows(
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     delimiter : str
         One character.
     blank : bool, default False
@@ -161,7 +161,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     usual : str
         What its suffix stands for.
     names : iterable of str
@@ -307,7 +307,7 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     **reading
         Further arguments of `numbered_lines`.
 

@@ -13,27 +13,26 @@ FEWEST = 0.9  # of the pieces of a model; a matrix may be padded to a round numb
 def read_tokenizer(
     model: str | Path, config: BertConfig | None = None, lower_case: bool = False
 ) -> Tokenizer:
-    """Load the tokenizer of a model: from its folder, or beside a checkpoint that is named by a path.
+    """Load the tokenizer of a model, from its folder or from the folder of a checkpoint.
 
     Parameters
     ----------
     model : str or Path
-        Its name, as of `hub.load`.
+        Name of the model, as for `hub.load`.
     config : BertConfig or None
-        Configuration of the model, whose vocabulary the tokenizer's must fit; not checked when left out.
+        Configuration of the model; if given, the vocabulary must fit it.
     lower_case : bool, default False
-        Lower-case text before the tokenizer of the folder sees it; accents stay if they did. False leaves all
-        as the folder says.
+        Lower-case text even if the tokenizer of the folder does not; accents stay if it keeps them.
 
     Returns
     -------
     Tokenizer
-        The one in the folder, lower-casing if asked for.
+        The tokenizer in the folder, lower-casing if `lower_case` says so.
 
     Raises
     ------
     InputError
-        When there is none, or it has more pieces than the model with this `config`.
+        When there is no tokenizer, or it has more pieces than the model.
     """
     folder = folder_of(model)
     tokenizer = Tokenizer.from_pretrained(folder)
@@ -53,14 +52,14 @@ def check_vocabulary(config: BertConfig, tokenizer: Tokenizer, folder: str | Pat
     config : BertConfig
         Configuration of the model.
     tokenizer : Tokenizer
-        The one to use with it; it may have fewer pieces.
+        The tokenizer; it may have fewer pieces than the model.
     folder : str or Path
-        Where the vocabulary is from, for the error; by default it is not named.
+        Folder of the vocabulary, for the error; by default the error does not name it.
 
     Raises
     ------
     InputError
-        When it has more than V pieces.
+        When the tokenizer has more than V pieces.
     """
     if tokenizer.vocab_size > config.V:
         place = f" in '{folder}'" if folder else ""
