@@ -1023,7 +1023,7 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(run, corpus):
     assert (run / "training.json").read_bytes() == before
 
 
-def test_a_folder_with_a_fine_tuning_or_a_model_in_it_is_told_as_what_it_is(run, corpus, tmp_path):
+def test_a_folder_of_a_fine_tuning_or_a_model_is_told_as_such(run, corpus, tmp_path):
     (tmp_path / "finetune.json").write_text('{"task": "rte"}')
     with pytest.raises(InputError, match="' holds a run of minibert finetune; choose another `out`"):
         pretrain(small_options(corpus), tmp_path, show=False)
