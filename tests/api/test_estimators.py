@@ -18,10 +18,10 @@ from minibert import cli
 from minibert.api import base
 from minibert.api.base import Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
-from minibert.base.errors import DivergedError, InputError
+from minibert.base.errors import DivergedError, InputError, InputWarning
 from minibert.base.files import sole_writer
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import classify
 from minibert.model.ops import Ops
 from minibert.tasks import registry
@@ -297,7 +297,7 @@ def test_ctrl_c_keeps_what_was_learnt_and_fit_goes_on(model, fitted, monkeypatch
     assert resumed == [True, False]
 
 
-def test_a_folder_of_ones_own_is_that_of_a_run_and_not_written_over(model, tmp_path, monkeypatch):
+def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monkeypatch):
     out = tmp_path / "mine"
     classifier = minibert.TextClassifier(model, **FAST | {"max_steps": 2}, out=out).fit(TEXTS, LABELS)
     assert {"report.html", "task.json", "examples"} <= {path.name for path in out.iterdir()}
@@ -441,7 +441,7 @@ def test_other_estimators_refuse_what_they_can_not_learn_from(model):
             kind(model).fit(X, y)
 
 
-def test_errors_of_files_name_rows_and_a_useless_model_is_told(model):
+def test_errors_name_rows_and_a_useless_model_is_warned_of(model):
     with pytest.raises(InputError, match="^row 1 of X: a text is empty, or has no piece"):
         minibert.TextClassifier(model).fit(["a", "\u200d"] * 9, ["x", "y"] * 9)
     with pytest.raises(InputError, match="^All training examples have the label"):
@@ -477,7 +477,7 @@ def test_a_label_of_dev_alone_is_refused_with_its_row(model):
         minibert.TextClassifier(model).fit(TEXTS, LABELS, dev=["a"])
 
 
-def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tmp_path):
+def test_a_classifier_of_a_custom_loop_is_saved_for_the_commands(fitted, tmp_path):
     params, tokenizer = fitted.model_.params, fitted.model_.tokenizer
     mine = minibert.TextClassifier.of(params, tokenizer, ["0", "1"], max_length=24)
     mine.save(tmp_path)
@@ -492,7 +492,7 @@ def test_a_classifier_of_a_loop_of_ones_own_is_saved_for_the_commands(fitted, tm
     assert minibert.load(tmp_path / "short").model_.max_length == min(128, params.config.P)
 
 
-def test_a_temporary_folder_is_removed_and_a_stop_before_it_begins_is_told(model, monkeypatch):
+def test_a_temporary_folder_is_removed_and_an_early_stop_reported(model, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         classifier = minibert.TextClassifier(model, **STEP).fit(FEW, alternating("x", "y"))
@@ -983,3 +983,34 @@ def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
     first, second = (json.loads(line)["entities"] for line in capsys.readouterr().out.splitlines())
     assert [(one["type"], one["text"]) for one in first] == [("A", "funny film"), ("B", "dull")]
     assert [(one["type"], one["text"]) for one in second] == [("A", "warm")]
+
+
+@pytest.mark.parametrize("role", ["text", "second"])
+@pytest.mark.parametrize("y", [None, "label"])
+def test_the_column_to_learn_is_not_read_as_a_text(model, role, y):
+    table = {"text": FEW, "label": alternating("x", "y")}
+    with pytest.raises(InputError, match=f"^{role}='label' is the column that is to be learnt; name another"):
+        minibert.TextClassifier(model, **STEP, **{role: "label"}).fit(table, y)
+
+
+def test_a_second_text_that_is_the_label_is_warned_of(model):
+    y = alternating("x", "y")
+    rows = np.array(list(zip(FEW, y, strict=True)), dtype=object)
+    with pytest.warns(InputWarning, match="The second text of every row is its label"):
+        minibert.TextClassifier(model, **STEP).fit(rows, y)
+
+
+def test_the_name_of_a_column_needs_a_table(model):
+    with pytest.raises(InputError, match="^y='good' names a column, but X is not a table"):
+        minibert.TextClassifier(model, **STEP).fit(FEW, "good")
+
+
+def test_nothing_to_measure_on_is_refused_by_the_name_of_the_share(model):
+    with pytest.raises(InputError, match="^split_dev=None leaves nothing to measure on; give a share"):
+        minibert.TextClassifier(model, **STEP, split_dev=None).fit(FEW, alternating("x", "y"))
+
+
+def test_a_model_in_place_of_its_parameters_is_refused(model):
+    bert = minibert.load(model, "numpy")
+    with pytest.raises(InputError, match=r"^params=Bert\(.* are not Parameters; give those of initialise"):
+        minibert.TextClassifier.of(bert, bert.tokenizer, ["a", "b"])
