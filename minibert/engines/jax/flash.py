@@ -165,7 +165,7 @@ def forward(
     return y, PallasSaved(*given, y, logarithms[:, :, :n], keys)
 
 
-# One pass over the keys tracks the highest score h so far, l = sum of 2^(s - h), and o = sum of 2^(s - h) m v.
+# One pass over the keys tracks the highest score h so far, l = sum of 2^(s - h), o = sum of 2^(s - h) m v.
 # A block that raises h multiplies l and o by 2^(h before - h after). In the end y = o / l, and h + log2 l is
 # saved; where there is no token, a value so high that every probability computed from it is zero.
 # length ()  q (queries,D)  k v (n/2,2,D)  keys (queries,) twice or never
