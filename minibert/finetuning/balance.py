@@ -25,8 +25,12 @@ def check_balance(options: FinetuneOptions, task: Task) -> None:
     Raises
     ------
     InputError
-        When the options balance classes, and the task has none.
+        When the options balance classes, and the task has none, or balance them twice.
     """
+    if options.class_weights == options.sampling == BALANCED:
+        both = {"class_weights": BALANCED, "sampling": BALANCED}
+        what = "class_weights='balanced' and sampling='balanced' both even out the classes"
+        raise InputError(f"{what}; give one of them.", **both)
     for name in ("class_weights", "sampling"):
         value = getattr(options, name)
         if value is not None and task.kind not in OF_CLASSES:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, MissingFile
+from minibert.base.reading import suffix_of
 from minibert.data.tables import MissingColumn
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.splitting import split, subset
@@ -12,6 +13,15 @@ from minibert.tasks import registry
 from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.task import Task
 
+# The task for a custom table, by the kind of an official task, and the suffixes of tables.
+OWN_TABLES = {
+    "classify": "classify",
+    "regress": "regress",
+    "tag": "tag",
+    "span": "qa",
+    "cosine": "similarity",
+}
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".jsonl", ".ndjson")
 ANSWERS = ("label", "tags", "answer")  # roles of the columns that hold labels
 
 
@@ -55,6 +65,8 @@ def read_examples(
         `split_dev`.
     """
     data = Path(options.data)
+    if rows is None:
+        _refuse_one_table(task, data)
     if rows is not None:
         task.rows = {"X": rows.train, "dev": rows.dev or []}
     if rows is not None and rows.dev is not None:
@@ -81,6 +93,14 @@ def read_examples(
     train = subset(train, options.train_examples)
     dev = subset(dev, options.dev_examples)
     return train, dev
+
+
+def _refuse_one_table(task: Task, data: Path) -> None:
+    """Raise InputError for a table as the data of a task that reads official files of its own."""
+    own = OWN_TABLES.get(task.kind)
+    if own and task.name not in registry.CUSTOM_TABLES and data.is_file() and suffix_of(data) in TABLES:
+        what = f"'{data}' is a file, and {task.name} reads a folder of its official files"
+        raise InputError(f"{what}; for a table of your own choose the task {own}.")
 
 
 def _the_one_file(task: Task, options: FinetuneOptions) -> list[Any]:
@@ -147,7 +167,8 @@ def asked_examples(
         return _asked(task, folder, data, split, same_task)
     except MissingColumn as error:
         if labelled or error.role not in ANSWERS:
-            raise
+            message = error.renaming or error.message  # columns are those of the training
+            raise MissingColumn(message, error.role, error.path, error.header, error.where) from error
         return task.read(error.path, "test")  # a test file may lack the column
 
 

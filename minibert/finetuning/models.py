@@ -10,6 +10,7 @@ from minibert import engines, hub
 from minibert.ask.inference import FINETUNED
 from minibert.base.errors import InputError, warn
 from minibert.base.model_names import folder_of, on_disk
+from minibert.base.paths import path_of
 from minibert.core.arrays import Array
 from minibert.core.batch import Feature
 from minibert.core.config import BertConfig
@@ -251,7 +252,7 @@ class Finetuned:
             Names of the columns, by their role, in tables that the commands are given. By default they are
             those of the tables that the model was trained on.
         """
-        folder = Path(folder)
+        folder = path_of(folder)
         hub.save_hf(folder, self.config, self.params, self.labels)
         self.tokenizer.save_pretrained(folder, self.config.P)
         if self.pair is None:  # a model of transformers': without the file it is read as one again
@@ -373,7 +374,7 @@ def open_model(
     InputError
         When there is no finished model in the folder, or it can't answer `task`.
     """
-    if not (Path(folder) / TAGGER_FILE).exists():
+    if not (path_of(folder) / TAGGER_FILE).exists():
         return Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype, task=task)
     if task is not None:
         problem = f"The tagger in '{folder}' has one task only"

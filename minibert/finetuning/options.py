@@ -245,10 +245,16 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         metadata={"help": "the task, such as sst2, or classify, regress, tag or qa for your own table"}
     )
     data: str = field(
-        metadata={"help": "folder of the task's official files or of your own tables, or one table"}
+        metadata={
+            "help": "folder of the task's official files or of your own tables, or one table",
+            "rules": (("a file or a folder; for data in memory there is TextClassifier('MODEL').fit", bool),),
+        }
     )
     model: str = field(
-        metadata={"help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further"}
+        metadata={
+            "help": "a pre-training run, a Hugging Face BERT, or a fine-tuned model to train further",
+            "rules": (("the folder of a model", bool),),
+        }
     )
     _: KW_ONLY
     # data
@@ -288,6 +294,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     )
     width: int = option(768, "units of these LSTMs in each direction", WHOLE)
 
+    COMMAND = "finetune"
     BEFORE: ClassVar[dict[str, Any]] = {"stratified": False}
 
     def __post_init__(self) -> None:
@@ -332,8 +339,8 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def _normalise(self) -> None:
         """Bring values that can be given in several forms to one: absolute paths, tuples, strings."""
         # Absolute paths, so that the run can be used from any working directory.
-        object.__setattr__(self, "data", os.path.abspath(self.data))
-        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model)))
+        object.__setattr__(self, "data", os.path.abspath(os.path.expanduser(self.data)))
+        object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
             given = getattr(self, name)
             pairs = given.items() if isinstance(given, dict) else given
@@ -342,7 +349,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(path)) for name, path in vars(self)["also"])
+        also = tuple((name, os.path.abspath(os.path.expanduser(path))) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
         names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]

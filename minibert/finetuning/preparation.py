@@ -286,7 +286,10 @@ def _of_other(
     if other is None or other.kind != task.kind:
         also = {name: folder}
         problem = f"{task.name} can be trained together only with tasks that have the same answers"
-        raise InputError(f"{also=}: {problem}; name one of {', '.join(compatible)}.", also=also)
+        advice = f"name one of {', '.join(compatible)}"
+        if compatible == [task.name]:
+            advice = f"there is none but itself, so name {task.name} again or leave it out"
+        raise InputError(f"{also=}: {problem}; {advice}.", also=also)
     if name == task.name:
         other = registry.create(name, dict(options.columns))
     examples = subset(other.read(Path(folder), "train"), options.also_examples)

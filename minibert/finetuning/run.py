@@ -20,7 +20,11 @@ from minibert import engines, hub
 from minibert.base.errors import InputError
 from minibert.base.files import RUN_FILES, require_folder, require_inside, sole_writer, write_atomically
 from minibert.base.machine import cores
+from minibert.base.model_names import CONFIG_FILE
+from minibert.base.options import STORED, other_command
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
+from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
 from minibert.finetuning.examples import Rows, asked_examples, source_of
 from minibert.finetuning.feature_based import FeatureBasedRun
@@ -40,6 +44,7 @@ from minibert.tasks.stored import OPTIONS_FILE
 from minibert.tasks.truncation import Truncation, warn_of_truncation
 from minibert.training.runlog import OnLog, info_if
 
+FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".tsv", ".txt", ".zip")  # of what people take for a file
 Folders: TypeAlias = str | Path | Sequence[str | Path]  # the folder of a model, or of several to average
 
 
@@ -92,7 +97,7 @@ def finetune(
     KeyboardInterrupt
         After Ctrl-C. Finished work is kept, and `resume` goes on from there.
     """
-    out = Path(out)
+    out = path_of(out, "out")
     began = time.monotonic() if began is None else began
     options = resolved(options, out / OPTIONS_FILE if resume else None)
     run_class = FeatureBasedRun if options.feature_based else WholeRun
@@ -132,6 +137,8 @@ def _require_unused(out: Path, places: Sequence[Path]) -> None:
     if (out / OPTIONS_FILE).exists():
         advice = "resume it with resume=True, or choose another `out`."
         raise InputError(f"'{out}' already holds a run; {advice}")
+    if command := other_command(out / OPTIONS_FILE):
+        raise InputError(f"'{out}' holds a run of minibert {command}; choose another `out`.")
     for place in places:
         present = [name for name in RUN_FILES if (place / name).exists()]
         if present:
@@ -303,11 +310,15 @@ def predict(
     ------
     InputError
         For the same reasons as `evaluate`, except that labels are not needed; when `out` is not a folder to
-        write into.
+        write into, is that of a model, or holds such predictions.
     RunError
         When the disk is full. No file is left incomplete.
     """
-    out = Path(out)
+    out = path_of(out, "out")
+    if out.suffix.lower() in FILE_SUFFIXES and not out.exists():
+        raise InputError(f"out={str(out)!r} looks like a file; name a folder.", out=str(out))
+    if any((out / name).exists() for name in (CONFIG_FILE, *STORED)):
+        raise InputError(f"out={str(out)!r} is the folder of a model; choose another.", out=str(out))
     require_folder(out)
     asked = _EvaluationRequest(folders, data, split, task, False, engine=engine, threads=threads, dtype=dtype)
     first = asked.first
@@ -317,6 +328,8 @@ def predict(
     else:
         answers = asked.predictions(show)
     lines = out / f"{first.task.name}-{split}.jsonl"
+    if lines.exists():
+        raise InputError(f"'{out}' already holds predictions, {lines.name}; choose another `out`.")
     predictions = []
 
     def write_lines(temporary: Path) -> None:
@@ -405,8 +418,7 @@ def classify(
     examples = []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
-        if not first.strip() or (second is not None and not second.strip()):
-            raise InputError("A text is empty; give one with words in it.")
+        refuse_empty(first, second)
         if pair is not None and pair != (second is not None):
             wanted = "single texts; leave the second one out"
             if pair:

@@ -9,6 +9,7 @@ import numpy as np
 
 from minibert import engines
 from minibert.base.errors import InputError
+from minibert.base.texts import refuse_empty
 from minibert.core.batch import Feature
 from minibert.data.glue import TextExample
 from minibert.finetuning.models import Finetuned
@@ -71,8 +72,7 @@ def zero_shot(
     _check_classes(classes, several)
     if template.count("{}") != 1:
         raise InputError(f"{template=} needs {{}} once; write it where the class stands.", template=template)
-    if not all(map(str.strip, texts)):
-        raise InputError("A text is empty; give one with words in it.")
+    refuse_empty(*texts)
     if not isinstance(model, Finetuned):
         model = Finetuned.from_pretrained(model, engine, threads=threads)
     entailed, denied = _entailment(model)

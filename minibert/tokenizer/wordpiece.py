@@ -4,6 +4,7 @@
 sequences for the model from their pieces; formats.py reads and writes files.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import index
@@ -15,6 +16,7 @@ import numpy as np
 
 from minibert.base.errors import InputError, naming, warn
 from minibert.base.foreign_names import answers_foreign_arguments
+from minibert.base.paths import path_of
 from minibert.core.wordpiece import SPECIAL_TOKENS
 from minibert.tokenizer import formats, native
 from minibert.tokenizer.added import AddedToken, AddedTokensCore, is_found_by_cores
@@ -462,6 +464,7 @@ class Tokenizer(FamiliarNames):
         return " ".join(self.vocab[number] for number in numbers).replace(" ##", "")
 
     @classmethod
+    @answers_foreign_arguments
     def from_pretrained(cls, path: str | Path, **overrides: Any) -> "Tokenizer":
         """Read a folder with `vocab.txt` and, if present, `tokenizer_config.json`; or a vocabulary file.
 
@@ -487,7 +490,8 @@ class Tokenizer(FamiliarNames):
         InputError
             When a file is missing, is not UTF-8 or JSON, or does not contain a BERT vocabulary.
         """
-        stored = formats.read(Path(path))
+        inspect.signature(cls).bind([], **overrides)  # TypeError for what is not an argument
+        stored = formats.read(path_of(path, "path"))
         if overrides.get("lower_case") is False and not formats.is_cased(stored.vocab):
             what = f"{stored.source} has hardly any piece with a capital, and text keeps its case"
             warn(f"{what}: words with capitals become [UNK]. Leave out lower_case=False, or take another.")
@@ -508,7 +512,7 @@ class Tokenizer(FamiliarNames):
         model_max_length : int, default 512
             The number of positions P of the model with this vocabulary.
         """
-        formats.write(Path(folder), self._pieces, self.vocab, self._options(), model_max_length)
+        formats.write(path_of(folder), self._pieces, self.vocab, self._options(), model_max_length)
 
     def _options(self) -> dict[str, Any]:
         """Return every argument of `Tokenizer` other than the vocabulary."""
@@ -621,5 +625,9 @@ def _unzip_pairs(pairs: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _no_string(name: str, value: Any) -> InputError:
-    hint = "encode_batch reads bytes" if isinstance(value, bytes) else "encode_batch takes a list of texts"
+    hint = "give a text"
+    if isinstance(value, Iterable):
+        hint = "encode_batch takes a list of texts"
+    if isinstance(value, bytes):
+        hint = "encode_batch reads bytes"
     return InputError(f"{name}={short(value)} is not a string; {hint}.")

@@ -186,7 +186,7 @@ def test_a_text_of_several_classes_counts_as_its_rarest():
 @pytest.mark.thorough
 @pytest.mark.parametrize("bilstm", [False, True])
 def test_a_balanced_run_that_was_stopped_ends_with_the_same_bytes(model, data, tmp_path, monkeypatch, bilstm):
-    given = dict(sampling="balanced", class_weights="balanced", bilstm=bilstm, max_steps=9, epochs=3)
+    given = dict(sampling="balanced", class_weights="blame=2", bilstm=bilstm, max_steps=9, epochs=3)
     given |= dict(train_examples=60, dev_examples=20, checkpoint_steps=2)
     whole = small_options(model, data, "multilabel", **given)
     finetune(whole, tmp_path / "whole", show=False)
@@ -240,3 +240,11 @@ def test_lstms_are_trained_saved_and_loaded_again(model, sst2, tmp_path, capsys)
 def test_what_a_frozen_model_has_no_use_for_is_refused(given):
     with pytest.raises(InputError, match=f"{next(iter(given))}=.* has no effect with feature_based='last'"):
         options("ner", feature_based="last", **given)
+
+
+def test_classes_are_not_balanced_twice():
+    both = options(class_weights="balanced", sampling="balanced")
+    message = "class_weights='balanced' and sampling='balanced' both even out the classes; give one of them"
+    with pytest.raises(InputError, match=f"^{message}"):
+        balance.check_balance(both, registry.create("classify"))
+    balance.check_balance(options(class_weights="good=2", sampling="balanced"), registry.create("classify"))

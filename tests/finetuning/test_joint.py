@@ -118,7 +118,7 @@ def test_documents_of_two_files_stay_apart(tmp_path):
             "rte",
             "mnli can be trained together only with .* name one of mnli, mnli-mm, ax, snli, sick.",
         ),
-        ("cola", "mrpc", "cola can be trained together only with .* name one of cola."),
+        ("cola", "mrpc", "only with .*; there is none but itself, so name cola again or leave it out."),
         ("stsb-similarity", "similar-pairs", "also={'similar-pairs': "),  # which has no scores
     ],
 )

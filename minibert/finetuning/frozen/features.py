@@ -29,6 +29,7 @@ from minibert.ask.inference import (
 )
 from minibert.base.errors import InputError
 from minibert.base.files import write_atomically
+from minibert.base.paths import path_of
 from minibert.core.batch import Batch, Sequence
 from minibert.model.pools import POOLS
 from minibert.tasks.batches import token_budget_batches
@@ -238,7 +239,7 @@ def write_features(extractor: Extractor, texts: Iterable[Texts], out: str | Path
     RunError
         When the disk is full; nothing is left behind.
     """
-    out = Path(out)
+    out = path_of(out, "out")
     check_format(out)
     lengths = array("q")  # of the texts; only this grows with their number, by eight bytes each
 
