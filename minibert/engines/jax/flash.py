@@ -165,9 +165,9 @@ def forward(
     return y, PallasSaved(*given, y, logarithms[:, :, :n], keys)
 
 
-# One pass over the keys, with the highest score h so far, l the sum of 2^(s - h) and o that of 2^(s - h) m v.
-# A block that raises h multiplies l and o with 2^(h before - h after). In the end y = o / l, and h + log2 l
-# is kept, or where there is no token something so high that every probability made from it is zero.
+# One pass over the keys tracks the highest score h so far, l = sum of 2^(s - h), o = sum of 2^(s - h) m v.
+# A block that raises h multiplies l and o by 2^(h before - h after). In the end y = o / l, and h + log2 l is
+# saved; where there is no token, a value so high that every probability computed from it is zero.
 # length ()  q (queries,D)  k v (n/2,2,D)  keys (queries,) twice or never
 # -> y (queries,D)  logarithms (queries,)
 def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site) -> None:
@@ -221,14 +221,14 @@ def _forward_kernel(length: Any, q: Any, k: Any, v: Any, *rest: Any, site: _Site
 def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, Array]:
     """Return the gradients of `forward`.
 
-    A program meets each pair of a query and a key once, so every hash and exponential is made once. It has a
-    block of keys and yields its share of the queries' gradient; shares are added up afterwards, in order, so
-    that two runs give the same bits. Where one block holds all keys there is nothing to add.
+    Each pair of a query and a key is visited once, so every hash and exponential is computed once. A program
+    has a block of keys and returns its share of the queries' gradient; shares are added up afterwards, in
+    order, so that two runs give the same bits. If one block has all keys, there is nothing to add.
 
     Parameters
     ----------
     plan : Plan
-        That of the forward.
+        The plan that `forward` was called with.
     dy : (R,n,A,D) array
         Gradient of the result.
     saved : PallasSaved
@@ -242,7 +242,7 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
     q, k, v, lengths, y, logarithms, keys = saved
     n, _, D = q.shape[1:]
     real = _real(q)
-    # sum_j dp_j p_j of a query is sum_j m_j p_j (v_j dy) = y dy; see below where the factor in m is put.
+    # For a query, sum_j dp_j p_j = sum_j m_j p_j (v_j dy) = y dy. The kernel applies the factor in m last.
     levels = (dy.astype(real) * y.astype(real)).sum(-1)
     levels = levels.swapaxes(1, 2) / random.kept_scale(plan.rate)
     blocks = plan.backward_blocks
@@ -289,8 +289,8 @@ def backward(plan: Plan, dy: Array, saved: PallasSaved) -> tuple[Array, Array, A
 
 # With p = 2^(s - logarithm), m the dropout multipliers and c = y dy of each query:
 #   dv = (p m)^T dy,  dp = (dy v^T) m,  ds = p (dp - c),  dq = ds k / sqrt(D),  dk = ds^T q / sqrt(D)
-# Scores are made transposed here, a row for each key: so p and ds lie in registers as dv and dk want them.
-# What multiplies a whole gradient waits for the end.
+# Scores are computed transposed here, with a row for each key: p and ds then have the layout in registers
+# that dv and dk need. Factors of a whole gradient are applied at the end.
 # length ()  dy q (n,D)  k v (pairs,2,D)  logarithms levels (n,)  keys (n,) twice or never
 # -> dq (n,D)  dk dv (pairs,2,D)
 def _backward_kernel(
@@ -360,7 +360,7 @@ def _seen(site: _Site, i: Any, j: Any, length: Array) -> Array:
     return j < length
 
 
-# The hash of `random.keep`: one for two neighbours. Of its upper half the lower bits need not be shifted out.
+# The hash of `random.keep`, one for two neighbours. Its upper half is compared without a shift.
 def _kept(site: _Site, keys: list[Any], pairs: Any) -> list[Any]:
     """Decide which probabilities survive dropout, those of even and those of odd positions."""
     if not keys:
@@ -381,12 +381,12 @@ def _drop(x: Array, kept: Any) -> Array:
 
 
 def _product(a: Array, b: Array, a_transposed: bool = False, b_transposed: bool = False) -> Array:
-    """Return a @ b, either of them transposed, added up in float32; the operands keep all of their bits."""
+    """Return a @ b, either of them transposed, accumulated in float32; operands are not rounded."""
     return triton.dot(a, b, a_transposed, b_transposed, precision=lax.Precision.HIGHEST)
 
 
 def _range(count: int) -> Array:
-    """Return 0 to count - 1, as int32 whatever JAX's default is."""
+    """Return 0 to count - 1, as int32, whatever the default of JAX."""
     return jnp.arange(count, dtype=jnp.int32)
 
 
@@ -394,13 +394,13 @@ _LENGTH = pl.BlockSpec((None,), lambda i, a, r: (r,))
 
 
 def _real(x: Array) -> Array:
-    """Return the type in which sums over x are made: float32 at least."""
+    """Return the type in which sums over x are accumulated: at least float32."""
     return jnp.promote_types(x.dtype, jnp.float32)
 
 
 # keys (R,n,2)  arrays (R,n,A,D) -> padded (R,columns,A,depth)  head_keys (R,A,columns), twice or never
 def _prepared(plan: Plan, blocks: Blocks, keys: Any, *arrays: Array) -> tuple[Any, ...]:
-    """Cut blocks no larger than rows call for, pad to whole ones, and make keys for the queries of heads."""
+    """Limit blocks to the length of rows, pad to whole blocks, and make keys for each query and head."""
     n, A, D = arrays[0].shape[1:]
     whole = pl.next_power_of_2(n)
     depth = max(LEAST, pl.next_power_of_2(D))
@@ -430,6 +430,6 @@ def _result(shape: tuple[int, ...], dtype: Any, x: Array) -> Array:
 
 # x (R,columns,A,depth) -> (R,columns/2,2,A,depth)
 def _paired(x: Array) -> Array:
-    """Put neighbours of a row side by side: even positions and odd ones."""
+    """Give even and odd positions of a row an axis of their own."""
     R, columns, *rest = x.shape
     return x.reshape(R, columns // 2, 2, *rest)

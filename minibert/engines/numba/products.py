@@ -384,9 +384,9 @@ def attention(
 def row_backward(
     x: Any, dm: Any, top: Any, share: Any, keys: Any, t: int, head: int, threshold: Any, kept_scale: Any
 ) -> None:
-    """Compute one row of probabilities anew, and the gradient of its scores, in place.
+    """Recompute one row of probabilities, and compute the gradient of its scores, in place.
 
-    The probabilities are p = exp(x - top) share, dropout makes m of them, and ds = p (dp - sum(dp p)).
+    The probabilities are p = exp(x - top) share, m is p after dropout, and ds = p (dp - sum(dp p)).
 
     Parameters
     ----------
