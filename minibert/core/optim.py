@@ -26,7 +26,7 @@ class Optimizer:
     eps : added to the square root of the second moment, not under it.
     weight_decay : decoupled weight decay: this share of a parameter is added to its update, which is then
         multiplied by the rate.
-    clip_norm : the largest norm of the gradient; a larger gradient is scaled down to it. 0: no limit.
+    clip_norm : largest norm of the gradient, which is scaled down if it is larger. 0: no limit.
     bias_correction : divide the moments by 1 - beta^t, which the paper's code does not.
     begin : parameters before this index in the buffer are frozen, and their gradients are ignored.
 
@@ -236,7 +236,7 @@ def warmup_linear(
     total : number of updates of the whole run; from then on the rate is 0.
     warmup : number of updates over which the rate rises.
     peak : the largest rate.
-    google : whether to use Google's convention, not Hugging Face's.
+    google : whether to use Google's convention instead of Hugging Face's.
 
     Raises
     ------

@@ -385,7 +385,7 @@ class FlatParameters:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        # Pickling would turn the views of the tree into arrays of their own, detached from the buffer.
+        # Pickled or deep-copied, the views of the tree would become separate arrays, apart from the buffer.
         return {name: value for name, value in self.__dict__.items() if name != "tree"}
 
     @property

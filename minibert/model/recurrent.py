@@ -89,8 +89,8 @@ class Recurrent(Blocks):
         return outputs[time.back], saved
 
     # h = o tanh(c),  c = f c_before + i g. Going back in time, dh is the gradient from above plus that from
-    # the gates of the next step; dc is o (1 - tanh(c)^2) dh plus f dc of the next step. Before the
-    # activations,
+    # the gates of the next step; dc is o (1 - tanh(c)^2) dh plus f dc of the next step. The
+    # gradients before the activations of the gates are
     #   di = dc g i (1 - i),  df = dc c_before f (1 - f),  dg = dc i (1 - g^2),  do = dh tanh(c) o (1 - o)
     # The factors of dc and dh do not depend on them, so they are computed for all steps at once.
     # dy (T,H) -> dx (T,I)  dw_in (I,4H)  dw_state (H,4H)  dbias (4H,)

@@ -139,7 +139,7 @@ def engine_gradients(
 
 
 def distance(found: Any, expected: Any, least: float = 0.0) -> float:
-    """Return |found - expected| / max(|expected|, least), norms over all elements; infinite for x / 0.
+    """Return |found - expected| / max(|expected|, least), with norms over all elements, and 0 for 0 / 0.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class AdamRule(NamedTuple):
     beta1: float = 0.9  # share of the first moment that is kept
     beta2: float = 0.999  # share of the second moment that is kept
     eps: float = 1e-6  # added outside the square root
-    weight_decay: float = 0.01  # share of each parameter that is subtracted, before the learning rate
+    weight_decay: float = 0.01  # decoupled: share of the parameter added to its update, before the rate
     bias_correction: bool = True  # False gives the Adam of BERT's released code
     clip: float = 1.0  # factor of the gradients, applied first; 1: their norm is within the limit
 
@@ -177,7 +177,7 @@ class Updates(Primitives):
         params, grads : (N,) parameters and their gradients.
         m, v : (N,) moments. For a matrix that Muon updates, m is the momentum and v does not change.
         tensors : (K,5) int64, a row [begin, end, decays, rows, matrices] for each tensor in the buffers.
-            `matrices` is how many of `rows` rows lie side by side in it, or 0 where AdamW updates it.
+            `matrices` is how many matrices of `rows` rows it has side by side, or 0 where AdamW updates it.
         rule : the hyperparameters of this step.
 
         Returns
