@@ -22,8 +22,8 @@ from minibert.course.laws import (
     broadcast,
     close,
     flat,
+    is_clear,
     multiple,
-    separate,
     wrong_entries,
 )
 
@@ -418,9 +418,9 @@ def _printed(parts: dict[str, Any]) -> str:
 def _share(asked: list[Asked], names: list[str]) -> str:
     """Say in how many entries of all questions some parts are wrong; "" if the entries can't be compared."""
     parts = [part for name in names for part in _parts(asked, name)]
-    if not parts or not separate(parts):
+    if not parts or any(part.found.shape != part.expected.shape for part in parts):
         return ""
-    wrong = sum(int(wrong_entries(part).sum()) for part in parts)
+    wrong = sum(int((wrong_entries(part) | ~is_clear(part)).sum()) for part in parts)
     sizes = [np.size(question.expected[name]) for name in names for question in asked]
     if max(sizes) == 1:
         return "" if wrong == len(sizes) else f" in {wrong} of {len(sizes)} questions"

@@ -244,8 +244,6 @@ def rounded(parts: list[Part]) -> str:
 def by_rows(parts: list[Part]) -> str:
     """Name the row, the first or the last, that alone is right or wrong."""
     masks = _wrong_rows([part for part in parts if part.expected.ndim and len(part.expected) > 2])
-    if not separate(parts):
-        return ""
     if not masks or all(mask.all() for mask in masks):
         return ""
     patterns: dict[str, Callable[[Any], Any]] = {
@@ -268,24 +266,21 @@ def large(parts: list[Part]) -> str:
     if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
         return ""
     by_part = [wrong_entries(part) for part in parts]
-    if (
-        not separate(parts)
-        or all(mask.all() for mask in by_part)
-        or sum(int(mask.sum()) for mask in by_part) < FEWEST
-    ):
+    clear = flat([is_clear(part) for part in parts])
+    wrong = flat(by_part)[clear]
+    if wrong.all() or wrong.sum() < FEWEST:
         return ""
-    wrong = flat(by_part)
     for name in _common(parts):
         arrays = [part.arguments[name] for part in parts]
         if any(np.shape(array) != part.expected.shape for array, part in zip(arrays, parts, strict=True)):
             continue
-        values = flat(arrays)
+        values = flat(arrays)[clear]
         if np.iscomplexobj(values):
             continue
         phrase = _by_sign(wrong, values, name) or _by_threshold(wrong, values, name)
         if phrase:
             return phrase
-    expected = flat([part.expected for part in parts])
+    expected = flat([part.expected for part in parts])[clear]
     if not np.any(expected[wrong]) and np.any(expected[~wrong]):
         return "is not zero where it should be"
     what = "the right number"
@@ -336,7 +331,7 @@ def one_in_a_row(parts: list[Part]) -> str:
     if any(part.expected.ndim != 2 or part.found.shape != part.expected.shape for part in parts):
         return ""
     masks = [wrong_entries(part) for part in parts if min(part.expected.shape) > 2]
-    if not masks or not separate(parts):
+    if not masks or not all(is_clear(part).all() for part in parts):
         return ""
     if all((mask.sum(1) == 1).all() for mask in masks):
         return "is wrong at one entry of each row, and right elsewhere"
@@ -496,32 +491,35 @@ def wrong_entries(part: Part) -> Any:
     return ~(abs(part.difference) <= CLOSE * max(float(abs(part.expected).max()), TINY))
 
 
-def separate(parts: list[Part]) -> bool:
-    """Tell whether entries are wrong or right whatever the tolerance.
+def is_clear(part: Part) -> Any:
+    """Find the entries that are wrong or right whatever the tolerance.
 
     Parameters
     ----------
-    parts : list of Part
+    part : Part
+        With a found array of the expected shape.
 
     Returns
     -------
-    bool
-        False if an entry counts as right only because it is small.
+    array of bool
+        False where an entry counts as right only because it is small.
     """
-    for part in parts:
-        if part.found.shape != part.expected.shape:
-            return False
-        is_near = ~(abs(part.difference) > CLOSE_RATIO * abs(part.expected)) | (part.expected == 0)
-        if not (wrong_entries(part) | is_near).all():
-            return False
-    return True
+    is_off = abs(part.difference) > CLOSE_RATIO * abs(part.expected)
+    return wrong_entries(part) | ~is_off | (part.expected == 0)
 
 
 def _wrong_rows(parts: list[Part]) -> list[Any] | None:
-    """Return for each part a mask of the rows that are wrong; None if a part has no rows to compare."""
+    """Return for each part a mask of the rows that are wrong; None if that can't be told."""
     if any(part.expected.ndim < 1 or part.found.shape != part.expected.shape for part in parts):
         return None
-    return [wrong_entries(part).reshape(len(part.expected), -1).any(1) for part in parts]
+    masks = []
+    for part in parts:
+        rows = len(part.expected)
+        mask = wrong_entries(part).reshape(rows, -1).any(1)
+        if not is_clear(part).reshape(rows, -1)[~mask].all():
+            return None
+        masks.append(mask)
+    return masks
 
 
 def _is_multiple(difference: Any, value: Any) -> bool:

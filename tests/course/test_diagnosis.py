@@ -182,7 +182,7 @@ def test_entries_are_counted_in_right_answers_too():
 def test_where_entries_are_wrong_is_not_told_by_the_tolerance():
     right = [table * np.where(RNG.random(table.shape) < 0.4, 1e-12, 1.0) for table in TABLES]
     pairs = [(table * (1 + RNG.random(table.shape)), table) for table in right]
-    assert of_answers(pairs) == ""
+    assert of_answers(pairs) == "The answer is wrong in every entry."
     wrong_where_large = [(np.where(abs(table) > 1e-3, found, table), table) for found, table in pairs]
     assert "is off only where the right number is far from zero" in of_answers(wrong_where_large)
 
