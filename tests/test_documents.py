@@ -231,7 +231,7 @@ def test_programs_run_as_written(tmp_path, monkeypatch, capsys):
 
 
 def test_search_program_finds_each_text_by_itself(model, tmp_path, monkeypatch, capsys):
-    lines = ["the film was charming", "a dull story", "", "one very funny journey", "it is cold"]
+    lines = ["the film was charming", "a dull story", "the end", "one very funny journey", "it is cold"]
     texts, vectors = tmp_path / "texts.txt", tmp_path / "vectors.npy"
     texts.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     program = runpy.run_path(str(DOCS / "examples" / "search.py"))

@@ -30,11 +30,13 @@ from minibert.base.errors import (
 from minibert.base.files import atomic_json, atomic_text, sole_writer
 from minibert.base.json_files import read_json
 from minibert.base.options import option
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
+from minibert.finetuning.examples import Rows
 from minibert.finetuning.models import Finetuned
 from minibert.finetuning.options import FinetuneArguments, FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import Rows, bag_of_words_in
+from minibert.finetuning.preparation import bag_of_words_in
 from minibert.finetuning.run import finetune, resolved
 from minibert.model.ops import Ops
 from minibert.reports.contents import Evaluation, FinetuneReport
@@ -180,6 +182,9 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         if dev is None:
             if len(train) < 2:
                 raise InputError("X has one sample, and the model is measured on another; give more, or dev.")
+            if self.split_dev is None:
+                advice = "give a share, such as 0.1, or fit(X, y, dev=(X_dev, y_dev))."
+                raise InputError(f"split_dev=None leaves nothing to measure on; {advice}", split_dev=None)
             return Rows(train)
         if not isinstance(dev, tuple) or len(dev) != 2:
             raise InputError("dev is not X and y; give a tuple of the two.")
@@ -275,7 +280,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         out = self.out
         if out == "":
             raise InputError(f"{out=} names no folder; give one, or leave it out.", out=out)
-        folder = Path(out or ".")
+        folder = Path(".") if out is None else path_of(out, "out")
         if scratch and out is None:
             folder = Path(scratch.name)
         has_folder = scratch is not None or out is not None
@@ -392,7 +397,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         folder : str or path
             Made if it is not there. One with a run or another fine-tuned model is refused.
         """
-        folder = Path(folder)
+        folder = path_of(folder)
         model = self.model_
         is_its_folder = model.folder.name and folder.resolve() == model.folder.resolve()
         require_no_other(folder, () if is_its_folder else (RUN, TAGGER_FILE, OPTIONS_FILE))
@@ -444,7 +449,7 @@ class Estimator(Parameterised, FinetuneArguments, ABC):
         Estimator
             Fitted, of this class.
         """
-        fitted = Finetuned.from_pretrained(Path(folder), engine, threads=threads, dtype=dtype)
+        fitted = Finetuned.from_pretrained(folder, engine, threads=threads, dtype=dtype)
         return cls.of_fitted(fitted, engine, threads=threads, dtype=dtype)
 
     @classmethod

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
+from reprlib import repr as short
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,9 @@ from minibert.api.inputs import text_pairs
 from minibert.api.parameters import Parameterised
 from minibert.ask.inference import Bert, warn_of_cut_texts
 from minibert.base.errors import InputError
+from minibert.base.model_names import on_disk
 from minibert.base.options import option
+from minibert.base.texts import refuse_empty
 from minibert.finetuning.frozen.features import TEXTS_AT_ONCE, Extractor, Texts
 from minibert.training.runlog import Progress
 
@@ -191,9 +194,17 @@ class TextEncoder(Parameterised):
         Yields
         ------
         array (width,)
+
+        Raises
+        ------
+        InputError
+            When it is one string, or a text is empty.
         """
+        if isinstance(texts, str | bytes):
+            advice = f"give an iterable of texts, such as a list or open({short(texts)})."
+            raise InputError(f"texts={short(texts)} is one string; {advice}", texts=texts)
         extractor = self._extractor()
-        vectors = (vector for _, vector in extractor.stream(texts))
+        vectors = (vector for _, vector in extractor.stream(map(_with_words, texts)))
         with Progress(None, "texts", self.verbose) as progress:
             while True:
                 # Threads are limited while vectors are computed, not while the caller works with them.
@@ -227,8 +238,8 @@ class TextEncoder(Parameterised):
         if getattr(self, "_loaded", (None, None))[0] != wanted:
             model = self.model
             if not isinstance(model, Bert):
-                name = os.fspath(model)
-                model = Bert.from_pretrained(name, self.engine, threads=self.threads, dtype=self.dtype)
+                folder = on_disk(model, "model")
+                model = Bert.from_pretrained(folder, self.engine, threads=self.threads, dtype=self.dtype)
             self._loaded = wanted, model
         model = self._loaded[1]
         return Extractor(model, self.layers, self._pool(), self.max_length, self.normalize)
@@ -257,3 +268,9 @@ class TextEncoder(Parameterised):
             input_tags=utils.InputTags(one_d_array=True, two_d_array=False, string=True),
             requires_fit=False,
         )
+
+
+def _with_words(text: Texts) -> Texts:
+    """Return a text, or a pair of texts; raise InputError when one is empty."""
+    refuse_empty(text)
+    return text

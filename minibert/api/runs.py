@@ -16,6 +16,7 @@ from minibert.api.loading import load as load
 from minibert.base.errors import InputError, Interrupted, MissingFile
 from minibert.base.json_files import fits, read_json, schema_error
 from minibert.base.options import RunOptions, option
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 from minibert.base.terminal import counted
 from minibert.finetuning import run as finetuning
@@ -85,7 +86,7 @@ class Run(Generic[Report]):
         InputError
             When there is none, or its report is damaged.
         """
-        folder = Path(folder)
+        folder = path_of(folder)
         absent = InputError(f"{folder} holds no finished run (report.json is missing); name one.")
         if is_finetuned(folder):
             finetuned: Any = load_report(folder)
@@ -330,7 +331,7 @@ def run_folder(
         When a run is to go on, and there is none in `runs/`.
     """
     if out is not None:
-        return Path(out)
+        return path_of(out, "out")
     if not resume:
         name = _name_of_source(next(iter(sources), None))
         names = (name if number == 1 else f"{name}-{number}" for number in count(1))

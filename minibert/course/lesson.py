@@ -42,8 +42,8 @@ PLUMBING = (
 ).split()
 # Operations that the course's pre-training never calls: other heads and optimizers, pictures, inference.
 NOT_CALLED = (
-    "attention_probabilities bilstm_block bilstm_block_backward keep lamb layer_mix layer_mix_backward lstm "
-    "lstm_backward muon pool_windows pool_windows_backward segment_softmax_cross_entropy "
+    "attention_probabilities bilstm_block bilstm_block_backward lamb layer_mix layer_mix_backward lstm "
+    "lstm_backward muon pool_windows pool_windows_backward prepack segment_softmax_cross_entropy "
     "segment_softmax_cross_entropy_backward sigmoid_cross_entropy sigmoid_cross_entropy_backward "
     "squared_error squared_error_backward"
 ).split()

@@ -18,10 +18,10 @@ from minibert import cli
 from minibert.api import base
 from minibert.api.base import Estimator, NotFitted
 from minibert.api.inputs import listed, seed_of, text_pairs
-from minibert.base.errors import DivergedError, InputError
+from minibert.base.errors import DivergedError, InputError, InputWarning
 from minibert.base.files import sole_writer
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import classify
 from minibert.model.ops import Ops
 from minibert.tasks import registry
@@ -983,3 +983,34 @@ def test_entities_are_listed_in_their_scheme(model, tmp_path, letters, capsys):
     first, second = (json.loads(line)["entities"] for line in capsys.readouterr().out.splitlines())
     assert [(one["type"], one["text"]) for one in first] == [("A", "funny film"), ("B", "dull")]
     assert [(one["type"], one["text"]) for one in second] == [("A", "warm")]
+
+
+@pytest.mark.parametrize("role", ["text", "second"])
+@pytest.mark.parametrize("y", [None, "label"])
+def test_the_column_to_learn_is_not_read_as_a_text(model, role, y):
+    table = {"text": FEW, "label": alternating("x", "y")}
+    with pytest.raises(InputError, match=f"^{role}='label' is the column that is to be learnt; name another"):
+        minibert.TextClassifier(model, **STEP, **{role: "label"}).fit(table, y)
+
+
+def test_a_second_text_that_is_the_label_is_warned_of(model):
+    y = alternating("x", "y")
+    rows = np.array(list(zip(FEW, y, strict=True)), dtype=object)
+    with pytest.warns(InputWarning, match="The second text of every row is its label"):
+        minibert.TextClassifier(model, **STEP).fit(rows, y)
+
+
+def test_the_name_of_a_column_needs_a_table(model):
+    with pytest.raises(InputError, match="^y='good' names a column, but X is not a table"):
+        minibert.TextClassifier(model, **STEP).fit(FEW, "good")
+
+
+def test_nothing_to_measure_on_is_refused_by_the_name_of_the_share(model):
+    with pytest.raises(InputError, match="^split_dev=None leaves nothing to measure on; give a share"):
+        minibert.TextClassifier(model, **STEP, split_dev=None).fit(FEW, alternating("x", "y"))
+
+
+def test_a_model_in_place_of_its_parameters_is_refused(model):
+    bert = minibert.load(model, "numpy")
+    with pytest.raises(InputError, match=r"^params=Bert\(.* are not Parameters; give those of initialise"):
+        minibert.TextClassifier.of(bert, bert.tokenizer, ["a", "b"])

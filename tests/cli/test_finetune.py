@@ -270,6 +270,17 @@ def test_a_stream_that_is_closed_is_an_empty_one(run, stream, words):
     assert process.returncode == 0
 
 
+def test_classify_warns_of_a_table_whose_lines_it_reads(run, capsys, tmp_path):
+    for name in ("films.csv", "films.txt"):
+        (tmp_path / name).write_text("the film is warm\n")
+    words = ["classify", "--model", str(run), "--engine", "numpy", "--file"]
+    assert cli.main([*words, str(tmp_path / "films.csv")]) == 0
+    advice = f"for its columns use minibert predict --data {tmp_path / 'films.csv'}."
+    assert f"films.csv' is read line by line, as texts; {advice}" in capsys.readouterr().err
+    assert cli.main([*words, str(tmp_path / "films.txt")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_classify_passes_over_lines_that_are_wrong(run, capsys, monkeypatch):
     text = b"a charming story\n\nthe film\tit was warm\nthe film was dull\n"
     for flags, answers in (([], ["1", "", "", "0"]), (["--json"], ["1", None, None, "0"])):

@@ -157,7 +157,9 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, r"line 1: the column 'label' is empty"),
         ("a.jsonl", "text,label\na,1\n", {}, r"line 1: not JSON"),
-        ("a.json", '[\n{"text": "a"}]\n', {}, r"line 1: not JSON"),
+        ("a.json", '[\n{"text": "a"}]\n', {}, r"a.json is one JSON array over several lines; write each"),
+        ("a.json", '[{"text": "a"},\n{"text": "b"}]\n', {}, r"a.json is one JSON array over several lines"),
+        ("a.json", '{"text": "a", "label": "b"}\n[\n', {}, r"line 2: not JSON"),
     ],
 )  # fmt: skip
 def test_a_table_that_is_wrong_is_refused_with_its_line(tmp_path, name, text, options, sentence):

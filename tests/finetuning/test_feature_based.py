@@ -15,13 +15,13 @@ from minibert import Bert, Tokenizer, cli
 from minibert.base.errors import InputError
 from minibert.core.optim import Lamb
 from minibert.finetuning import preparation, running
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.feature_based import FeatureBasedRun, prepare
 from minibert.finetuning.frozen import activations
 from minibert.finetuning.frozen.activations import COMBINATIONS, layers_of, stored_vectors, word_vectors
 from minibert.finetuning.frozen.feature_tagger import FeatureTagger, TaggerFile
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import read_examples
 from minibert.finetuning.run import evaluate, finetune
 from minibert.model import bilstm
 from minibert.model.ops import Ops

@@ -740,8 +740,8 @@ ROWS = (
         "“extracting the activations from one or more layers without fine-tuning any parameters of BERT”",
         "finetuning/feature_based.py:FeatureBasedRun.deliver",
         "finetuning/test_feature_based.py::test_a_tagger_on_frozen_layers_learns_who_and_where",
-        "hub.save_hf(folder, data.model.config, data.model.params, ...)",
-        "hub.save_hf(folder, data.model.config, data.model.params.like(1.01 * data.model.params.flat), ...)",
+        "hub.save_hf(folder, model.config, model.params, ...)",
+        "hub.save_hf(folder, model.config, model.params.like(1.01 * model.params.flat), ...)",
     ),
     Row(
         "5.3-f", "“a randomly initialized two-layer 768-dimensional BiLSTM before the classification layer”",
@@ -779,7 +779,7 @@ ROWS = (
         "5.3-k", "“Hyperparameters were selected using the Dev set … averaged over 5 random restarts”",
         "experiments/verdicts.py:_interval",
         "experiments/test_verdicts.py::test_estimates_cover_the_true_metric_about_19_times_in_20",
-        "mean = float(parts.mean())", "mean = float(of_seeds.max())",
+        "mean = float(parts.mean())", "mean = float(seed_means.max())",
         note="Three seeds at the scale of a laptop, five on a larger machine. Rates are of the scale.",
     ),
     Row(

@@ -291,8 +291,8 @@ def test_a_stride_as_long_as_the_room_is_refused(model, data):
         InputError, match=r"stride=10 is not less than the 10 pieces that a window has room for"
     ):
         prepare(options(model, data, stride=10))
-    assert prepare(options(model, data, stride=9)).task.long.stride == 9
-    assert prepare(options(model, data, stride=None)).task.long.stride == 2  # a quarter
+    assert prepare(options(model, data, stride=9)).data.task.long.stride == 9
+    assert prepare(options(model, data, stride=None)).data.task.long.stride == 2  # a quarter
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,15 @@ def test_a_rank_counts_each_text_once_and_equal_cosines_as_half():
     assert [one.example for one in task.mistakes(examples, found)] == [2, 0]
 
 
+def test_a_tie_is_a_mistake_that_names_the_rival():
+    examples = [TextExample("0", "a", "x", 1.0), TextExample("1", "b", "y", 1.0)]
+    cosines = [[0.7, 0.7], [0.2, 0.5]]  # with x and y
+    predictions = list(_ranked(examples, lambda number: np.array(cosines[number])))
+    assert predictions == [{"rank": 1.5, "closest": "y"}, {"rank": 1, "closest": "y"}]
+    (mistake,) = registry.create("similar-pairs").mistakes(examples, predictions)
+    assert (mistake.text, mistake.expected, mistake.found, mistake.severity) == ("a", "x", "y", 1.5)
+
+
 def test_words_that_two_texts_share_are_what_a_model_is_compared_with():
     rows = [("red fox", "red fox", 1.0), ("red fox", "blue fox", 0.5), ("red fox", "old hen", 0.0)]
     examples = [TextExample(str(n), *row) for n, row in enumerate(rows)]

@@ -401,3 +401,10 @@ def test_added_tokens_that_are_special_can_be_split(core):
     assert tokenizer.decode([6, 7, 5], skip_special_tokens=True) == "x é"
     back = pickle.loads(pickle.dumps(tokenizer))
     assert (back.vocab, back.tokenize("x<é>")) == (tokenizer.vocab, ["x", "<é>"])
+
+
+def test_an_argument_of_transformers_is_told_before_the_folder_is_read():
+    with pytest.raises(TypeError) as raised:
+        Tokenizer.from_pretrained("nowhere", core="python", do_lower_case=False)
+    call = "Tokenizer.from_pretrained()"
+    assert str(raised.value) == f"{call} has no argument 'do_lower_case'; did you mean lower_case?"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from minibert.base.errors import InputError
 from minibert.base.reading import PIECE_BYTES, Progress, byte_pieces, decoded, not_utf8, whole_lines
 from minibert.base.terminal import emit, printable
+from minibert.base.texts import refuse_empty
 
 STANDARD_INPUT = "-"
 ONE_A_LINE = "texts from the terminal, one a line"
@@ -65,12 +66,13 @@ def given_texts(
     Raises
     ------
     InputError
-        When there are both texts and files, or a text is the name of a file.
+        When there are both texts and files, or a text is empty or the name of a file.
     """
     if arguments.texts and arguments.file:
         raise InputError("Texts and --file were both given; give one of them.")
     for text in arguments.texts:
         refuse_file(text, instead)
+    refuse_empty(*arguments.texts)
     files = arguments.file or [STANDARD_INPUT]
     return arguments.texts or chain.from_iterable(text_lines(file, progress) for file in files)
 

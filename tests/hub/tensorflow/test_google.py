@@ -372,7 +372,7 @@ def test_tensors_in_the_same_bytes_are_refused(offset, tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Value(ONES, dtype=7), "type 7, no plain number"),
+        (Value(ONES, dtype=7), "type 7, not a plain number"),
         (Value(ONES, extra=field(7, b"")), "stored in slices"),
         (Value(ONES, extra=field(4, 2**62)), "ends before x does"),
     ],
