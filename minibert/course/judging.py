@@ -524,7 +524,7 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
             at = ""
             if right.ndim:
                 index = tuple(map(int, np.argwhere(leaf != right)[0]))
-                leaf, right_leaf, at = leaf[index], right[index], f" at {list(index)},"
+                leaf, right_leaf, at = leaf[index].item(), right[index].item(), f" at {list(index)},"
             raise Rejected(f"{what} has {_short(leaf)}{at} where {_short(right_leaf)} is expected.")
         # Equal infinities and NaNs are right as well: an expected answer may overflow.
         if is_number and not np.array_equal(leaf, right, equal_nan=True):
