@@ -22,14 +22,16 @@ from minibert.course.laws import (
     broadcast,
     close,
     flat,
+    is_clear,
     multiple,
     wrong_entries,
 )
 
 BOUND = 1e-12  # relative error of a right answer, as in `judging`
 SHORT = 100  # characters of a question that is printed whole
-# Words of a docstring that may be in a list, such as "the tokens and the labels", and do not name a result.
-_NOT_NAMES = {"a", "all", "an", "each", "it", "its", "of", "one", "sees", "the", "what"}
+# A docstring's verb, and the list of names behind it.
+_LISTED = re.compile(r"\w+ (\w+(?: ?, \w+)*) ?,? and (\w+)")
+_NOT_NUMBERS = (bool, str, list, tuple, dict)  # values that are not compared as arrays are
 Sentence = str
 
 
@@ -89,12 +91,14 @@ def diagnose(asked: list[Asked], probes: list[Probe], label: str = "{}") -> Sent
     described = {name for name, _ in phrases}
     undescribed = [name for name in unexplained if name not in described]
     sentences = _sentences_of(phrases, label)
-    if undescribed and (len(names) > 1 or not (sentences or conditions)):
-        sentences.append(_sentence(undescribed, f"is wrong{_share(asked, undescribed)}", label))
+    share = _share(asked, undescribed)
+    if undescribed and (len(names) > 1 or (share and not (sentences or conditions))):
+        sentences.append(_sentence(undescribed, f"is wrong{share}", label))
     right = [name for name in names if name not in wrong]
     if right:
         sentences.append(_sentence(right, "is right", label))
-    return " ".join([*sentences, *conditions, *_smallest(asked, names)])
+    example = _smallest(asked, names) or _difference(asked, wrong)
+    return " ".join([*sentences, *conditions, *example])
 
 
 def _whole_phrases(asked: list[Asked], names: list[str]) -> list[tuple[str, str]]:
@@ -142,7 +146,7 @@ def parts_of(answer: Any, names: list[str]) -> dict[str, Any]:
         return dict(answer)
     if isinstance(answer, tuple) and len(answer) > 1:
         if len(names) != len(answer):
-            names = [f"part {number}" for number in range(1, len(answer) + 1)]
+            names = [f"answer[{index}]" for index in range(len(answer))]
         return dict(zip(names, answer, strict=True))
     return {"the answer": answer}
 
@@ -158,33 +162,11 @@ def names_in(docstring: str | None) -> list[str]:
     Returns
     -------
     list of str
-        The names before and after the first "and" that joins a list; empty if they are not names.
+        The names that a list behind the first word joins with "and"; empty if no such list is there.
     """
     without_shapes = re.sub(r"\([^()]*\)", "", docstring or "")
-    tokens = re.findall(r"\w+|[^\w\s]", without_shapes)
-    for index, token in enumerate(tokens[:-1]):
-        if token != "and" or not tokens[index + 1].isidentifier():
-            continue
-        names = _listed_before(tokens[:index])
-        if names:
-            names.append(tokens[index + 1])
-            return [] if set(names) & _NOT_NAMES else names
-    return []
-
-
-def _listed_before(tokens: list[str]) -> list[str]:
-    """Return the words at the end of a list of tokens that are separated by commas."""
-    end = len(tokens)
-    if tokens[-1:] == [","]:  # "dq, dk, and dv"
-        end -= 1
-    names: list[str] = []
-    while end and tokens[end - 1].isidentifier():
-        names.append(tokens[end - 1])
-        end -= 1
-        if not end or tokens[end - 1] != ",":
-            break
-        end -= 1
-    return names[::-1]
+    listed = _LISTED.match(" ".join(without_shapes.split()))
+    return re.findall(r"\w+", listed[1]) + [listed[2]] if listed else []
 
 
 def probes_of(
@@ -404,6 +386,29 @@ def _smallest(asked: list[Asked], names: list[str]) -> list[str]:
     return sorted(sentences, key=len)[:1]
 
 
+def _difference(asked: list[Asked], wrong: list[str]) -> list[str]:
+    """Return a sentence about the first wrong entry of a list or a text."""
+    for name in wrong:
+        for question in asked:
+            found, expected = question.found[name], question.expected[name]
+            if isinstance(expected, list | tuple | str) and not _alike(found, expected):
+                text = _first_wrong(found, expected, name.removeprefix("the "))
+                return [f"In one question, {text}."] if len(text) <= SHORT else []
+    return []
+
+
+def _first_wrong(found: Any, expected: Any, place: str) -> str:
+    """Say what the first wrong entry of a nested value is, and what it should be."""
+    if isinstance(found, list | tuple) and isinstance(expected, list | tuple):
+        for index, (entry, right) in enumerate(zip(found, expected, strict=False)):
+            if not _alike(entry, right):
+                return _first_wrong(entry, right, f"{place}[{index}]")
+        if len(found) < len(expected):
+            return f"{place}[{len(found)}] is missing; expected {expected[len(found)]!r}"
+        return f"{place}[{len(expected)}] is {found[len(expected)]!r}; expected nothing more"
+    return f"{place} is {found!r}; expected {expected!r}"
+
+
 def _printed(parts: dict[str, Any]) -> str:
     """Write an answer as Python would, from its parts."""
     values = tuple(parts.values())
@@ -411,16 +416,15 @@ def _printed(parts: dict[str, Any]) -> str:
 
 
 def _share(asked: list[Asked], names: list[str]) -> str:
-    """Say in how many entries some parts are wrong; "" if they can't be compared entry by entry."""
-    wrong = total = 0
-    for part in [part for name in names for part in _parts(asked, name)]:
-        if part.found.shape != part.expected.shape:
-            return ""
-        wrong += int(wrong_entries(part).sum())
-        total += part.expected.size
-    if not total or wrong == total:
-        return " in every entry"
-    return f" in {wrong} of {total} entries"
+    """Say in how many entries of all questions some parts are wrong; "" if the entries can't be compared."""
+    parts = [part for name in names for part in _parts(asked, name)]
+    if not parts or any(part.found.shape != part.expected.shape for part in parts):
+        return ""
+    wrong = sum(int((wrong_entries(part) | ~is_clear(part)).sum()) for part in parts)
+    sizes = [np.size(question.expected[name]) for name in names for question in asked]
+    if max(sizes) == 1:
+        return "" if wrong == len(sizes) else f" in {wrong} of {len(sizes)} questions"
+    return " in every entry" if wrong == sum(sizes) else f" in {wrong} of {sum(sizes)} entries"
 
 
 def _parts(asked: list[Asked], name: str) -> list[Part]:
@@ -429,6 +433,10 @@ def _parts(asked: list[Asked], name: str) -> list[Part]:
     for question in asked:
         if _same(question, name):
             continue
+        if isinstance(question.found[name], _NOT_NUMBERS) or isinstance(
+            question.expected[name], _NOT_NUMBERS
+        ):
+            return []
         try:
             found, expected = np.asarray(question.found[name]), np.asarray(question.expected[name])
         except ValueError:  # lists of different lengths
@@ -456,7 +464,7 @@ def _numbers(values: dict[str, Any]) -> Arrays:
                 array = np.asarray(inner)
             except ValueError:  # lists of different lengths
                 continue
-            if array.dtype.kind in "fiu" and array.size:
+            if array.dtype.kind in "fciu" and array.size:
                 arrays[key] = array * 1.0
     return arrays
 
@@ -502,7 +510,7 @@ def _alike(found: Any, expected: Any) -> bool:
 
 def _listed(names: list[str], label: str) -> str:
     """Join names with commas and "and"."""
-    labelled = [name if name.startswith(("the ", "part ")) else label.format(name) for name in names]
+    labelled = [name if name.startswith(("the ", "answer[")) else label.format(name) for name in names]
     if len(labelled) == 1:
         return labelled[0]
     return f"{', '.join(labelled[:-1])} and {labelled[-1]}"

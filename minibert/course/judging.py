@@ -8,6 +8,7 @@ questions and criteria of its own.
 import inspect
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import product
 from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
@@ -162,14 +163,16 @@ class Route(NamedTuple):
         for arguments, answer in self._answers(function, mine, seed):
             if self.same_as:
                 expected = self.same_as(*deepcopy(arguments))
-                worst = max(worst, compare(answer, expected, self.tolerance))
-            if self.law:
+                require_alike(answer, expected)
+            if self.law:  # its sentence says more than that numbers differ
                 try:
                     broken = self.law(answer, *arguments)
                 except Exception as error:
                     raise Rejected(f"the answer, {_short(answer)}, can't be judged: {error}") from None
                 if isinstance(broken, str):
                     raise Rejected(broken)
+            if self.same_as:
+                worst = max(worst, compare(answer, expected, self.tolerance))
             if self.gradient_of:
                 worst = max(worst, self._gradient_error(answer, arguments, seed))
         how = "by another route"
@@ -298,15 +301,14 @@ class OnSheet:
         name = function.__name__
         require_parameters(function, getattr(Ops, name))
         is_backward = name.endswith(BACKWARD)
-        error_of = _backward_error if is_backward else _forward_error
+        errors_of = (_backward_error,) if is_backward else (_forward_error, _saved_error)
         engine = engine_of(mine | {name: _watched(function)})
         rng = np.random.default_rng(seed)
         cases = [*_cases(name, rng), *_cases(name, rng)]
         worst = 0.0
-        for case in cases:
+        for error_of, case in product([*errors_of, _kinds_error], cases):
             try:
                 worst = max(worst, error_of(engine, case, name, seed))
-                _require_kinds(engine, case, is_backward, seed)
             except Rejected:
                 raise
             except Exception as error:  # raised by minibert, which was given a wrong result
@@ -519,7 +521,11 @@ def compare(found: Any, expected: Any, tolerance: float, what: str = "the answer
         right = np.asarray(right_leaf)
         is_number = right.dtype.kind in "fciu"
         if not is_number and not np.array_equal(leaf, right_leaf):
-            raise Rejected(f"{what} has {_short(leaf)} where {_short(right_leaf)} is expected.")
+            at = ""
+            if right.ndim:
+                index = tuple(map(int, np.argwhere(leaf != right)[0]))
+                leaf, right_leaf, at = leaf[index].item(), right[index].item(), f" at {list(index)},"
+            raise Rejected(f"{what} has {_short(leaf)}{at} where {_short(right_leaf)} is expected.")
         # Equal infinities and NaNs are right as well: an expected answer may overflow.
         if is_number and not np.array_equal(leaf, right, equal_nan=True):
             largest = float(np.abs(np.asarray(leaf) - right).max())
@@ -561,7 +567,7 @@ def require_unchanged(now: Any, before: Any) -> None:
 
     Raises
     ------
-    Rejected
+    Plain
         When an array has changed.
     """
     for new, old in zip(leaves(now), leaves(before), strict=True):
@@ -569,7 +575,7 @@ def require_unchanged(now: Any, before: Any) -> None:
             continue
         has_nan = old.dtype.kind in "fc"
         if not np.array_equal(new, old, equal_nan=has_nan):
-            raise Rejected("it changes an array that it was given; make a new one.")
+            raise Plain("it changes an array that it was given; make a new one.")
 
 
 def _described(value: Any) -> str:
@@ -579,7 +585,13 @@ def _described(value: Any) -> str:
         return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"
-        return f"a {kind} of ({', '.join(map(_described, value))})"
+        inner = list(map(_described, value))
+        if set(inner) <= {"a number"}:
+            return f"a {kind} of {counted(len(inner), 'number')}"
+        if all(text.startswith("a list of ") and text.endswith((" number", " numbers")) for text in inner):
+            lengths = ", ".join(str(len(one)) for one in value)
+            return f"a {kind} of {counted(len(inner), 'list')} of numbers, of the lengths {lengths}"
+        return f"a {kind} of ({', '.join(inner)})"
     array = np.asarray(value)
     if array.dtype.kind not in "fciub":
         return type(value).__name__
@@ -623,16 +635,10 @@ def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Cas
 
     Lengths of sequences that are given may agree with another size.
     """
-    A = int(rng.integers(2, 4))
-    D = int(rng.integers(4, 7))
-    longer = rng.integers(3, 8, size=2)
-    drawn = rng.permutation([1, 2, 2, *longer])
-    if lengths is None:
-        lengths = drawn
-    M = int(rng.integers(4, 7))
-    H = A * D
-    size = Size(tuple(map(int, lengths)), H=H, A=A, F=H + 5, V=H + 14, M=M)
-    batch = random_batch(size, M, rng)
+    size = _draw_size(rng)
+    if lengths is not None:
+        size = size._replace(lengths=tuple(map(int, lengths)))
+    batch = random_batch(size, size.M, rng)
     parameters = random_parameters(config_of(size), rng)
     every = [
         *primitives(size, batch, rng),
@@ -642,6 +648,21 @@ def _cases(name: str, rng: np.random.Generator, lengths: Any = None) -> list[Cas
     ]
     operation = name.removesuffix(BACKWARD)
     return [case for case in every if case.operation == operation]
+
+
+def _draw_size(rng: np.random.Generator) -> Size:
+    """Draw sizes until all differ: arrays of the wrong shape must not fit by chance."""
+    while True:
+        A = int(rng.integers(2, 4))
+        D = int(rng.integers(4, 7))
+        lengths = tuple(map(int, rng.permutation([1, 2, 2, *rng.integers(3, 8, size=2)])))
+        M = int(rng.integers(4, 7))
+        H = A * D
+        size = Size(lengths, H=H, A=A, F=H + 5, V=H + 14, M=M)
+        T = sum(lengths)
+        sizes = [A, D, M, H, size.F, size.V, len(lengths), T, T + 1]  # take_rows takes T + 1 rows
+        if len(set(sizes)) == len(sizes):
+            return size
 
 
 def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Generator) -> list[Case]:
@@ -672,16 +693,16 @@ def _further(size: Size, batch: Any, parameters: Parameters, rng: np.random.Gene
     ]
 
 
-def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
-    """Raise Rejected if single precision is not kept, or if a forward loses the complex step's derivative."""
+def _kinds_error(engine: Ops, case: Case, name: str, seed: int) -> float:
+    """Return 0.0; raise Rejected if single precision is lost, or the complex step's derivative."""
     rng = np.random.default_rng(seed)
     single = {}
     tilted = {}  # a small imaginary step in a random direction, in which a forward carries its derivative
-    for name, argument in case.arguments.items():
-        single[name] = argument.astype(np.float32)
-        tilted[name] = argument + 1j * STEP * rng.standard_normal(argument.shape)
+    for part, argument in case.arguments.items():
+        single[part] = argument.astype(np.float32)
+        tilted[part] = argument + 1j * STEP * rng.standard_normal(argument.shape)
     u = upstream(case, rng).astype(np.float32)
-    if backward:
+    if name.endswith(BACKWARD):
         found = engine_gradients(engine, case, single, u)
         reference = engine_gradients(Ops(), case, single, u)
     else:
@@ -691,23 +712,33 @@ def _require_kinds(engine: Ops, case: Case, backward: bool, seed: int) -> None:
         expected, _ = _run_forward(Ops(), case, tilted)
         what = "its derivative, which complex numbers carry through it as chapter 05 explains,"
         compare(np.imag(derivative) / STEP, np.imag(expected) / STEP, TILTED, what)
-    for name, array in found.items():
-        if np.asarray(array).dtype != np.asarray(reference[name]).dtype:
+    for part, array in found.items():
+        if np.asarray(array).dtype != np.asarray(reference[part]).dtype:
             likely = "np.sqrt of a number, or zeros without a dtype?"
-            raise Plain(f"{name} is {array.dtype} for float32: {likely}")
+            raise Plain(f"{part} is {array.dtype} for float32: {likely}")
+    return 0.0
 
 
-def _forward_error(engine: Ops, case: Case, name: str, seed: int) -> float:
-    """Return the error of a forward; raise Rejected if its result is wrong, or what it saves."""
-    expected, reference = _run_forward(Ops(), case)
-    result, saved = _run_forward(engine, case)
-    error = compare(result, expected, BOUND, f"the result ({case.label})")
+def _forward_error(engine: Ops, case: Case, _name: str, _seed: int) -> float:
+    """Return the error of a forward's result; raise Rejected if it is wrong."""
+    expected, _ = _run_forward(Ops(), case)
+    result, _ = _run_forward(engine, case)
+    return compare(result, expected, BOUND, f"the result ({case.label})")
+
+
+def _saved_error(engine: Ops, case: Case, name: str, seed: int) -> float:
+    """Return 0.0; raise Rejected if a backward can't use what a forward saves in minibert's own type."""
+    _, reference = _run_forward(Ops(), case)
+    _, saved = _run_forward(engine, case)
     if type(saved) is type(reference) and hasattr(Ops, f"{name}{BACKWARD}"):
         try:
             _backward_error(engine, case, name, seed)
         except Rejected as wrong:
-            raise Rejected(f"the result is right, but no backward can use what is saved: {wrong}") from None
-    return error
+            raise Rejected(f"the result is right, but what it saves is wrong: {wrong}") from None
+        except Exception as error:  # raised by a backward, which can't use it
+            text = f"the result is right, but no backward can use what it saves: {error} ({case.label})."
+            raise Rejected(text) from None
+    return 0.0
 
 
 def _backward_error(engine: Ops, case: Case, name: str, seed: int) -> float:

@@ -69,11 +69,19 @@ def close(found: Any, expected: Any, tolerance: float = CLOSE) -> bool:
 
 def not_finite(parts: list[Part]) -> str:
     """Name values that are infinite or NaN."""
-    shares = [float(np.mean(~np.isfinite(part.found))) for part in parts]
-    if not max(shares):
+    masks = [~np.isfinite(part.found) for part in parts]
+    if not any(mask.any() for mask in masks):
         return ""
-    where = "everywhere" if min(shares) == 1 else "in some places"
-    return f"{NOT_FINITE} (nan or inf) {where}"
+    what = f"{NOT_FINITE} (nan or inf)"
+    if all(mask.all() for mask in masks):
+        return f"{what} everywhere"
+    spoilt = [bool(mask.any()) for mask in masks]
+    if all(spoilt):
+        return f"{what} in some places"
+    for name, sizes in _scalars(parts):
+        if [size == 1 for size in sizes] == spoilt:
+            return f"{what} where {name} is 1"
+    return f"{what} in some questions"
 
 
 def zero(parts: list[Part]) -> str:
@@ -103,7 +111,7 @@ def factor(parts: list[Part]) -> str:
     factors = _factors((part.found, part.expected) for part in parts)
     if not factors:
         return ""
-    if _are_equal(factors):
+    if _are_equal(factors) and _number(factors[0]) != "1":
         phrase = f"is {_number(factors[0])} times what it should be"
         if parts[0].is_total and abs(factors[0] - 0.5) < CLOSE:
             phrase += " (after two calls: an accumulator that is replaced, not added to, looks so)"
@@ -113,7 +121,17 @@ def factor(parts: list[Part]) -> str:
             with np.errstate(all="ignore"):
                 if close(factors, np.asarray(values) ** power):
                     return f"is {words.format(name)} times what it should be"
+    if _are_equal(factors) or all(part.expected.size == 1 for part in parts):
+        return ""
     return "is off by one factor for the whole array, another in each question"
+
+
+def summed(parts: list[Part]) -> str:
+    """Name the axis over which a sum is missing."""
+    for axis in range(min(part.found.ndim for part in parts)):
+        if _all(parts, lambda part, axis=axis: close(part.found.sum(axis), part.expected)):
+            return f"would be right if it were summed over axis {axis}"
+    return ""
 
 
 def itself(parts: list[Part]) -> str:
@@ -248,18 +266,21 @@ def large(parts: list[Part]) -> str:
     if any(part.found.shape != part.expected.shape or part.found.size < SIZE for part in parts):
         return ""
     by_part = [wrong_entries(part) for part in parts]
-    if all(mask.all() for mask in by_part) or sum(int(mask.sum()) for mask in by_part) < FEWEST:
+    clear = flat([is_clear(part) for part in parts])
+    wrong = flat(by_part)[clear]
+    if wrong.all() or wrong.sum() < FEWEST:
         return ""
-    wrong = flat(by_part)
     for name in _common(parts):
         arrays = [part.arguments[name] for part in parts]
         if any(np.shape(array) != part.expected.shape for array, part in zip(arrays, parts, strict=True)):
             continue
-        values = flat(arrays)
+        values = flat(arrays)[clear]
+        if np.iscomplexobj(values):
+            continue
         phrase = _by_sign(wrong, values, name) or _by_threshold(wrong, values, name)
         if phrase:
             return phrase
-    expected = flat([part.expected for part in parts])
+    expected = flat([part.expected for part in parts])[clear]
     if not np.any(expected[wrong]) and np.any(expected[~wrong]):
         return "is not zero where it should be"
     what = "the right number"
@@ -310,7 +331,7 @@ def one_in_a_row(parts: list[Part]) -> str:
     if any(part.expected.ndim != 2 or part.found.shape != part.expected.shape for part in parts):
         return ""
     masks = [wrong_entries(part) for part in parts if min(part.expected.shape) > 2]
-    if not masks:
+    if not masks or not all(is_clear(part).all() for part in parts):
         return ""
     if all((mask.sum(1) == 1).all() for mask in masks):
         return "is wrong at one entry of each row, and right elsewhere"
@@ -352,6 +373,7 @@ WHOLE: tuple[Law, ...] = (
     sign,
     transposed,
     factor,
+    summed,
     itself,
     term,
     absolute,
@@ -418,7 +440,7 @@ def _scalars(parts: list[Part]) -> Iterator[tuple[str, list[float]]]:
     """List the arguments that are numbers, and the sizes of the others: name, and value in each question."""
     for name in _common(parts):
         arrays = [part.arguments[name] for part in parts]
-        if all(array.ndim == 0 for array in arrays):
+        if all(array.ndim == 0 and np.isrealobj(array) for array in arrays):
             yield name, [float(array) for array in arrays]
         for axis in range(min(array.ndim for array in arrays)):
             sizes = [array.shape[axis] for array in arrays]
@@ -469,11 +491,35 @@ def wrong_entries(part: Part) -> Any:
     return ~(abs(part.difference) <= CLOSE * max(float(abs(part.expected).max()), TINY))
 
 
+def is_clear(part: Part) -> Any:
+    """Find the entries that are wrong or right whatever the tolerance.
+
+    Parameters
+    ----------
+    part : Part
+        With a found array of the expected shape.
+
+    Returns
+    -------
+    array of bool
+        False where an entry counts as right only because it is small.
+    """
+    is_off = abs(part.difference) > CLOSE_RATIO * abs(part.expected)
+    return wrong_entries(part) | ~is_off | (part.expected == 0)
+
+
 def _wrong_rows(parts: list[Part]) -> list[Any] | None:
-    """Return for each part a mask of the rows that are wrong; None if a part has no rows to compare."""
+    """Return for each part a mask of the rows that are wrong; None if that can't be told."""
     if any(part.expected.ndim < 1 or part.found.shape != part.expected.shape for part in parts):
         return None
-    return [wrong_entries(part).reshape(len(part.expected), -1).any(1) for part in parts]
+    masks = []
+    for part in parts:
+        rows = len(part.expected)
+        mask = wrong_entries(part).reshape(rows, -1).any(1)
+        if not is_clear(part).reshape(rows, -1)[~mask].all():
+            return None
+        masks.append(mask)
+    return masks
 
 
 def _is_multiple(difference: Any, value: Any) -> bool:
@@ -484,7 +530,7 @@ def _is_multiple(difference: Any, value: Any) -> bool:
     for row, other in zip(rows, others, strict=True):
         table = np.stack([np.ones_like(other), other], 1)
         fit = table @ np.linalg.lstsq(table, row, rcond=None)[0]
-        if abs(row - fit).max() > CLOSE_FIT * max(abs(row).max(), TINY):
+        if not abs(row - fit).max() <= CLOSE_FIT * max(abs(row).max(), TINY):
             return False
     return True
 

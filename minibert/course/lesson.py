@@ -343,7 +343,7 @@ class Lesson:
         return f" {text}" if text else ""
 
     def _mistake(self, function: FunctionType, exercise: Exercise | None, judge: Judge, seed: int) -> str:
-        """Return the sentence of the one known mistake with the same wrong answers; "" if there is none."""
+        """Return the sentences of the known mistakes with the same wrong answers; "" if there is none."""
         name = function.__name__
         if not exercise:
             return ""
@@ -351,7 +351,7 @@ class Lesson:
         answers = [judge.outputs(function, self.mine, each) for each in seeds]
         if not _tell_something(answers):
             return ""
-        sentences = set()
+        sentences = []
         for mistake in exercise.mistakes:
             text = exercise.mistaken(mistake)
             if not _changes_only(name, exercise, text):
@@ -363,9 +363,9 @@ class Lesson:
                 is_rejected = _fails(judge, mistaken, self.mine, seed)
             except Exception:  # another mistake: it raises, or the answers differ
                 continue
-            if is_rejected:
-                sentences.add(mistake.sentence)
-        return sentences.pop() if len(sentences) == 1 else ""
+            if is_rejected and mistake.sentence not in sentences:
+                sentences.append(mistake.sentence)
+        return " Or: ".join(sentences)
 
     def _solution(self, function: FunctionType, exercise: Exercise | None) -> FunctionType | None:
         """Return the function of an exercise's solution, which uses the names of the reader's notebook."""
@@ -443,12 +443,27 @@ def _fails(judge: Judge, function: FunctionType, methods: dict[str, Any], seed: 
 
 
 def _tell_something(answers: Any) -> bool:
-    """Tell whether answers can tell mistakes apart: not if all of their numbers are zero or not finite."""
+    """Tell whether answers can tell mistakes apart.
+
+    They can't if all of their numbers are zero or not finite, or if every question has the same answer.
+    """
+    first, *others = [answer for answers_of_seed in answers for answer in answers_of_seed]
+    if all(_are_same(other, first) for other in others):
+        return False
     arrays = [np.asarray(leaf) for leaf in judging.leaves(answers)]
     numbers = [array for array in arrays if array.dtype.kind in "fc"]
     if len(numbers) < len(arrays):
         return True
     return any(np.any(array) and np.isfinite(array).all() for array in numbers)
+
+
+def _are_same(found: Any, expected: Any) -> bool:
+    """Tell whether two answers are the same except for rounding."""
+    try:
+        judging.compare(found, expected, SAME)
+    except Rejected:
+        return False
+    return True
 
 
 def begin(number: str) -> Lesson:

@@ -106,7 +106,8 @@ def primitives(size: Size, batch: Batch, rng: np.random.Generator) -> list[Case]
     for variant, extra in attentions.items():
         qkv = {name: draw((T, A, H // A)) for name in "qkv"}
         add("attention", variant, qkv, cu_seqlens, *extra)
-    add("take_rows", "", {"x": draw((T, H))}, rng.integers(T, size=T))
+    x, rows = draw((T, H)), rng.integers(T, size=T)
+    add("take_rows", "", {"x": x}, np.append(rows, rows[0]))  # T + 1 rows: one at least is taken twice
 
     for variant, count in (("", T), ("one row", 1), ("no rows", 0)):
         logits = 3 * draw((count, V))
