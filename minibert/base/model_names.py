@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.json_files import fits, parse_json
+from minibert.base.paths import path_of
 from minibert.base.reading import byte_pieces
 
 # The files of a model, as Hugging Face calls them.
@@ -50,7 +51,7 @@ def hub_cache() -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def on_disk(model: str | os.PathLike[str]) -> Path:
+def on_disk(model: str | os.PathLike[str], argument: str = "folder") -> Path:
     """Return the folder of a model that is named as on the Hub, if Hugging Face's cache has it.
 
     Nothing is downloaded. The cache has a folder for each model, in it `refs/main`, which names a commit, and
@@ -60,24 +61,32 @@ def on_disk(model: str | os.PathLike[str]) -> Path:
     ----------
     model : str or path
         Such as "google-bert/bert-base-uncased"; any other name of a model.
+    argument : str, default "folder"
+        The argument by which it was given, for the error.
 
     Returns
     -------
     Path
-        The snapshot; the name as it is, where the cache has no such model.
+        The snapshot; the name as a path, where the cache has no such model.
+
+    Raises
+    ------
+    InputError
+        When it is not a path.
     """
+    path = path_of(model, argument)
     name = os.fspath(model)
     if os.path.exists(name) or not _HUB_NAME.fullmatch(name) or ".." in name or "--" in name:
-        return Path(model)
+        return path
     folder = hub_cache() / f"models--{name.replace('/', '--')}"
     try:
         reference = b"".join(byte_pieces(folder / "refs" / "main", in_memory=True, streams=False))
     except InputError:
-        return Path(model)
+        return path
     commit = reference.decode("ascii", "replace").strip()
     snapshot = folder / "snapshots" / commit
     if not re.fullmatch("[0-9a-f]{40}", commit) or not snapshot.is_dir():
-        return Path(model)
+        return path
     return snapshot
 
 
@@ -101,8 +110,9 @@ def locate(model: str | Path) -> Place:
     InputError
         When the run of `RUN@STEP` has kept no such step, or the list of modules of such a folder is damaged.
     """
-    run, _, step = str(model).rpartition("@")
-    if not run or Path(model).exists() or not Path(run).is_dir():
+    path = path_of(model)
+    run, _, step = str(path).rpartition("@")
+    if not run or path.exists() or not Path(run).is_dir():
         return Place(_encoder_folder(on_disk(model)))
     kept = {str(number): path for number, path in kept_steps(Path(run) / CHECKPOINTS)}
     if step in kept:

@@ -288,7 +288,8 @@ def hide(pair: Pair, draw_key: int, vocab_size: int) -> Sequence:
     ids = np.array(segment_a + segment_b)
     segments = np.repeat([0, 1], [len(segment_a), len(segment_b)])
     candidates = np.flatnonzero((ids != CLS) & (ids != SEP))
-    positions = choose_positions(draw_key, candidates, max(1, round(MASKED_SHARE * len(ids))))
+    n_masked = max(1, round(MASKED_SHARE * len(ids)))
+    positions = choose_positions(draw_key, candidates, n_masked)
     labels = ids[positions]
     ids[positions] = replace_tokens(draw_key, labels, positions, MASK, vocab_size)
     return Sequence(ids, segments, positions, labels, pair.label)

@@ -297,7 +297,7 @@ class TaskBatch(Batch):
         ------
         InputError
             When there is no feature, when features have different numbers of sequences, when one has another
-            number of tags than of rows, or a label or row is no whole number where it has to be.
+            number of tags than of rows, or a label or row is not a whole number where it has to be.
         """
         if not features:
             raise InputError("features=[] makes no batch; give at least one.")

@@ -162,6 +162,10 @@ def loss_of_logits(
     saved : what the loss kept.
     dnll : (len(labels),) gradient of the loss with respect to each label's; of a span, to its start's and
         end's.
+
+    Raises
+    ------
+    NotImplementedError : when the head has a loss that is not one of these.
     """
     weights = dnll = ops.cast(batch.label_weights, scores.real.dtype)
     loss = head.spec.loss

@@ -15,6 +15,7 @@ from minibert.base.json_files import parse_json
 from minibert.base.reading import Progress, byte_pieces, not_utf8, whole_lines
 from minibert.base.terminal import counted
 
+OPENING = re.compile(r"\[\s*(\{.*)?")  # of an array of objects
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 DELIMITERS = ";,\t|"  # of tables
 SHOWN_COLUMNS, SHOWN_CHARACTERS = 16, 24  # of a header in an error
@@ -34,13 +35,13 @@ def numbered_lines(
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     errors : str, default "strict"
-        What becomes of bytes that are not UTF-8: an error or, with "replace", U+FFFD.
+        What to do with bytes that are not UTF-8: raise an error or, with "replace", read U+FFFD.
     ends : bool, default False
-        Keep the ends of lines.
+        Whether to keep the ends of lines.
     in_memory : bool, default True
-        As of `byte_pieces`.
+        As for `byte_pieces`.
     **reading
         Further arguments of `byte_pieces`.
 
@@ -80,9 +81,9 @@ def rows(file: str | Path, errors: str = "strict", **reading: Any) -> Iterator[R
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     errors : str, default "strict"
-        As of `numbered_lines`.
+        As for `numbered_lines`.
     **reading
         Further arguments of `numbered_lines`.
 
@@ -116,7 +117,7 @@ def table_rows(
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     delimiter : str
         One character.
     blank : bool, default False
@@ -160,7 +161,7 @@ def delimiter_in(file: str | Path, usual: str, names: Iterable[str]) -> str:
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     usual : str
         What its suffix stands for.
     names : iterable of str
@@ -306,7 +307,7 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
     Parameters
     ----------
     file : str or Path
-        Which may be compressed.
+        The file, which may be compressed.
     **reading
         Further arguments of `numbered_lines`.
 
@@ -322,12 +323,16 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
     InputError
         When the file can't be read, or a line is not an object of JSON.
     """
+    is_first = True
     for number, line in numbered_lines(file, **reading):
         if not line.strip():
             continue
         try:
             value = parse_json(line)
         except ValueError as error:
+            if is_first and OPENING.fullmatch(line.strip()):
+                advice = "write each object on a line of its own, without brackets and commas."
+                raise InputError(f"{file} is one JSON array over several lines; {advice}") from error
             raise InputError(
                 f"not JSON ({error}); each line has to be a JSON object.", where=f"{file}, line {number}"
             ) from error
@@ -336,6 +341,7 @@ def json_lines(file: str | Path, **reading: Any) -> Iterator[tuple[int, dict[str
             raise InputError(
                 f"a JSON {kind}; each line has to be a JSON object.", where=f"{file}, line {number}"
             )
+        is_first = False
         yield number, value
 
 
@@ -348,7 +354,7 @@ def field_of(thing: Any, key: str, kind: type | tuple[type, ...], where: str, de
     Parameters
     ----------
     thing : Any
-        Read from JSON, which may be no object.
+        Read from JSON, which may not be an object.
     key : str
         What is looked up.
     kind : type or tuple of types

@@ -41,12 +41,22 @@ SENTENCE_COLUMNS = frozenset(f"{_NAMES} sentid sentidx sentno".split())
 
 
 class MissingColumn(InputError):
-    """Report a table without the column of a role; `header`: whether row 1 has names."""
+    """Report a table without the column of a role; `header`: whether row 1 has names.
+
+    `renaming` says the same to someone who can't name columns; "" where `message` itself will do.
+    """
 
     def __init__(
-        self, message: str, role: str, path: Path, header: bool | None = None, where: str = ""
+        self,
+        message: str,
+        role: str,
+        path: Path,
+        header: bool | None = None,
+        where: str = "",
+        renaming: str = "",
     ) -> None:
         super().__init__(message, where=where)
+        self.renaming = renaming
         self.role = role
         self.path = path
         self.header = header
@@ -563,10 +573,13 @@ def _place(
     advice = (
         f"name the column of the {role}, such as columns={{{role!r}: 'NAME'}}, or give its number, from 1."
     )
+    lacks = f"{path} has no column {column!r}, {there}"
+    renaming = f"{lacks}; rename that of the {role} to {column!r}." if header else ""
     if len(first) == 1 and (other := other_delimiter(first[0], delimiter)):
+        renaming = ""
         advice = f"its columns look separated by {other!r} and not {delimiter!r}: "
         advice += f"give columns={{'delimiter': {other!r}}}."
-    raise MissingColumn(f"{path} has no column {column!r}, {there}; {advice}", role, path, header)
+    raise MissingColumn(f"{lacks}; {advice}", role, path, header, renaming=renaming)
 
 
 def _number(column: Column) -> int | None:

@@ -19,7 +19,8 @@ def attention_pairs(lengths: np.ndarray, causal: bool = False) -> int:
     lengths : (S,) whole numbers
         Tokens of each sequence.
     causal : bool
-        Whether a token sees only itself and what stands before it; by default it sees the whole sequence.
+        Whether a token attends only to itself and the tokens before it; by default it sees the whole
+        sequence.
 
     Returns
     -------

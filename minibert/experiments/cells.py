@@ -31,12 +31,13 @@ from minibert.experiments.baselines import strongest
 from minibert.experiments.outcomes import measured
 from minibert.experiments.scales import COLUMNS, MADE, Scale, Source, find_source
 from minibert.experiments.tables import BERT, MODELS, SHARES, UNTRAINED, Column, Row, Table
+from minibert.finetuning.examples import read_examples
 from minibert.finetuning.frozen.activations import layers_of
 from minibert.finetuning.models import open_model
 from minibert.finetuning.options import FinetuneOptions
 from minibert.finetuning.predicting import predict_examples
-from minibert.finetuning.preparation import read_examples, subset
 from minibert.finetuning.run import finetune, predict
+from minibert.finetuning.splitting import subset
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.params import initialise
 from minibert.pretraining.options import PretrainOptions

@@ -14,9 +14,10 @@ import numpy as np
 from minibert.api.runs import PRETRAINING_FILE, Run
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path, require_intact
+from minibert.base.paths import path_of
 from minibert.base.terminal import aligned, counted, printable
+from minibert.finetuning.examples import asked_examples
 from minibert.finetuning.options import FinetuneOptions
-from minibert.finetuning.preparation import asked_examples
 from minibert.finetuning.running import DEV_PREDICTIONS, stored_predictions
 from minibert.pretraining.options import PretrainOptions
 from minibert.reports.markup import framed, rendered, shown
@@ -129,7 +130,7 @@ def compare(runs: Sequence[str | Path | Run[Any]], by: str = "step") -> "Compari
         raise InputError(f"{by=} is unknown; choose one of {', '.join(AXES)}.", by=by)
     if isinstance(runs, str | Path | Run):
         raise InputError(f"runs={str(Path(runs))!r} is one run; give a list of two or more.")
-    paths = [Path(run) for run in runs]
+    paths = [path_of(run, "run") for run in runs]
     if not 2 <= len(paths) <= len(LETTERS):
         raise InputError(f"{counted(len(paths), 'run')} can't be compared; name 2 to {len(LETTERS)}.")
     if len({path.resolve() for path in paths}) < len(paths):

@@ -32,7 +32,7 @@ from minibert.experiments.scales import MADE
 from minibert.experiments.tables import Table
 from minibert.experiments.verdicts import Outcomes, require_scipy
 from minibert.tasks import submissions
-from minibert.training.runlog import say
+from minibert.training.runlog import LogMessage, info_if, logger
 
 RESULTS, TIMES = "results.jsonl", "times.jsonl"
 SHARE = {"pre-training": 0.3, "fine-tuning": 0.15}  # of the peak, until times are known
@@ -65,7 +65,7 @@ def reproduce(
     minutes : float, default None
         The longest that this may take: InputError, before anything is trained, where more would be needed.
     show : bool, default True
-        Tell the person watching how it goes.
+        Log how it goes.
     write : callable
         Called with the results at the end, after Ctrl-C as well, before another process may write there.
 
@@ -84,14 +84,14 @@ def reproduce(
     require_scipy()
     with sole_writer(plan.out):
         _check_folder(plan.out)
-        tell = say if show else lambda text: None
-        _tell_sources(plan, tables, tell)
+        info = info_if(show)
+        _log_sources(plan, tables, info)
         cells = plan.cells(tables, seeds)
         results = Results(plan.out, cells)
         missing = [cell for cell in cells if cell.name not in results]
         seconds_left = results.estimate(missing)
         needed = _duration(seconds_left)
-        tell(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
+        info(f"{len(missing)} of {len(cells)} cells are to be run: about {needed}.")
         if minutes is not None and seconds_left > 60 * minutes:
             names = ", ".join(table.name for table in tables)
             few = f"{minutes=} is too little for {names} at the scale {plan.scale.name}"
@@ -110,7 +110,7 @@ def reproduce(
                 outcome = _outcome(result)
                 rest = _duration(results.estimate(missing[number:]))
                 times = f"({seconds:.0f} s; about {rest} left)"
-                tell(f"{number} of {len(missing)}  {cell.name}: {outcome} {times}")
+                info(f"{number} of {len(missing)}  {cell.name}: {outcome} {times}")
         finally:
             write(results)
         for folder in sorted((plan.out / SUBMISSION).glob("seed*")):
@@ -143,7 +143,7 @@ def _run(cell: Cell, results: "Results", show: bool) -> tuple[Result, float]:
     return result, max(here, result.pop("seconds", 0.0))
 
 
-def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], None]) -> None:
+def _log_sources(plan: Plan, tables: Iterable[Table], info: LogMessage) -> None:
     """Say which task replaces a column's task and why, and which columns are left out."""
     sentences: dict[tuple[str, str], None] = {}  # an ordered set
     for table in tables:
@@ -152,7 +152,7 @@ def _tell_sources(plan: Plan, tables: Iterable[Table], tell: Callable[[str], Non
             sentences[column.task, text] = None
     for task, text in sentences:
         if ", in place of" in text or "left out" in text:
-            tell(f"{task.upper()}: {text.rstrip('.')}.")
+            info(f"{task.upper()}: {text.rstrip('.')}.")
 
 
 class Results:
@@ -299,7 +299,7 @@ def _read_lines(path: Path, damage: str) -> dict[str, dict[str, Any]]:
         if fields:
             lines[fields["cell"]] = fields
         else:
-            say(f"{path}, line {number} is damaged: {line[:60]!r}; {damage}.")
+            logger.warning(f"{path}, line {number} is damaged: {line[:60]!r}; {damage}.")
     return lines
 
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minibert import hub
+from minibert.api.base import Estimator
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError, MissingFile
 from minibert.base.model_names import folder_of, locate, step_of
 from minibert.core.arrays import Array
 from minibert.hub.vocabularies import read_tokenizer
 from minibert.model.head_kinds import KINDS
-from minibert.model.params import Parameters
+from minibert.model.params import Head, Parameters
 from minibert.tokenizer import Tokenizer, unicode
 from minibert.training.runlog import read_metrics
 
@@ -50,13 +51,13 @@ class Model(NamedTuple):
         return tuple(part for part in PARTS if any(name.startswith(part) for name in self.missing))
 
 
-def read_model(model: str | os.PathLike[str] | Bert) -> Model:
+def read_model(model: str | os.PathLike[str] | Bert | Estimator) -> Model:
     """Read a model, or take one from memory.
 
     Parameters
     ----------
-    model : str, path or Bert
-        Its name, a folder or `RUN@STEP`.
+    model : str, path, Bert or Estimator
+        Its name, a folder or `RUN@STEP`; or an estimator that is fitted.
 
     Returns
     -------
@@ -65,8 +66,8 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
     Raises
     ------
     InputError
-        As `hub.load`, for a head that the scripts can't compute, without a vocabulary, and when it is neither
-        a path nor a Bert.
+        As `hub.load`, for a head that the scripts can't compute, without a vocabulary, for an estimator that
+        is not fitted, and when it is none of these.
     """
     if isinstance(model, Bert):
         missing = model.missing
@@ -84,18 +85,15 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
             labels=(),
             tokenizer=model.tokenizer,
         )
+    if isinstance(model, Estimator):
+        return _of_estimator(model)
     if not isinstance(model, str | os.PathLike):
-        raise InputError(f"A {type(model).__name__} can't be shown; save it and give the folder, or a Bert.")
+        advice = "give a folder, a Run, a Bert or an estimator"
+        raise InputError(f"A {type(model).__name__} can't be shown; {advice}.")
     model = os.fspath(model)
     _, params, report = hub.load(model)
     head = params.head
-    if head.lstm or head.pool:
-        what = "a head that joins the windows of long texts"
-        if head.lstm:
-            what = "LSTMs on its encoder"
-        raise InputError(
-            f"'{model}' has {what}, which a page can't compute; show the model it was tuned from."
-        )
+    _require_shown(head, f"'{model}'")
     folder, checkpoint = locate(model)
     step = None
     labels: tuple[str, ...] = ()
@@ -112,6 +110,35 @@ def read_model(model: str | os.PathLike[str] | Bert) -> Model:
         missing=report.missing,
         labels=labels,
     )
+
+
+def _of_estimator(estimator: Estimator) -> Model:
+    """Take the model of an estimator that is fitted."""
+    name = type(estimator).__name__
+    fitted = estimator.model_
+    _require_shown(fitted.head, f"This {name}")
+    labels: tuple[str, ...] = ()
+    if fitted.head.kind in hub.LABELLED:
+        labels = tuple(fitted.labels)
+    return Model(
+        name,
+        step=None,
+        loss=None,
+        params=fitted.params,
+        missing=(),
+        labels=labels,
+        tokenizer=fitted.tokenizer,
+    )
+
+
+def _require_shown(head: Head, whose: str) -> None:
+    """Raise InputError for a head that the scripts can't compute."""
+    if not (head.lstm or head.pool):
+        return
+    what = "a head that joins the windows of long texts"
+    if head.lstm:
+        what = "LSTMs on its encoder"
+    raise InputError(f"{whose} has {what}, which a page can't compute; show the model it was tuned from.")
 
 
 def _loss(folder: Path, step: int | None) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minibert.api.base import Estimator
 from minibert.ask.inference import Bert
 from minibert.base.errors import InputError
 from minibert.base.files import atomic_text, page_path
@@ -54,7 +55,7 @@ class Explorer(NamedTuple):
 
 
 def show(
-    *models: str | os.PathLike[str] | Bert,
+    *models: str | os.PathLike[str] | Bert | Estimator,
     text: str | None = None,
     text_pair: str | None = None,
     int8: bool = False,
@@ -65,9 +66,9 @@ def show(
 
     Parameters
     ----------
-    *models : path, Run or Bert
-        A path is a folder or `RUN@STEP`. Of several models, checkpoints of one training perhaps, the page has
-        a slider.
+    *models : path, Run, Bert or Estimator
+        A path is a folder or `RUN@STEP`; an estimator is one that is fitted. Of several models,
+        checkpoints of one training perhaps, the page has a slider.
     text, text_pair : str, default None
         What the page begins with; there is an example when left out.
     int8 : bool, default False
@@ -87,7 +88,7 @@ def show(
         message = f"{text_pair=} is the second of two texts; give the first, too."
         raise InputError(message, text_pair=text_pair)
     if not models:
-        raise InputError("There is no model to show; give a folder, a Run or a Bert.")
+        raise InputError("There is no model to show; give a folder, a Run, a Bert or an estimator.")
     int8 = int8 or len(models) > 1
     read = [read_model(model) for model in models]
     first = read[0]

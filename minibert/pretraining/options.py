@@ -29,6 +29,8 @@ from minibert.pretraining.recipes import FURTHER, MINUTES, SizeRecipe, Stage, pa
 
 PAIRS_FROM = 64  # tokens; what is left of a shorter sequence after cutting it in two has hardly any context
 # Settled by token shards.
+POSITIONS = 512  # of a new model, as the paper's have
+MASKING = ("whole_word_mask", "masked_lm_prob", "mask_rates", "max_predictions_per_seq")
 IN_SHARDS = ("corpus", "layout", "column", "vocab", "vocab_size", "lower_case", "keep_accents", "segmented")
 
 
@@ -90,10 +92,11 @@ class PretrainOptions(RunOptions):
     hidden_act: str = option(
         "gelu", "gelu, with the error function, or gelu_new, its approximation by tanh", choices=GELU_FORMS
     )
-    max_positions: int = option(
-        512,
+    max_positions: int | None = option(
+        None,
         "length of the longest sequence that the model will be able to read; at least `seq_length`",
         WHOLE,
+        default=f"{POSITIONS}, or more where a sequence is longer",
     )
     dropout: float | None = option(None, "dropout rate of embeddings, sublayers and attention", RATE)
     unigram_bias: bool | None = option(
@@ -160,6 +163,7 @@ class PretrainOptions(RunOptions):
     )
 
     UNDECIDED = "by size"
+    COMMAND = "pretrain"
     ALWAYS = ("corpus", "held_out", "masked_lm_prob")
     RENAMED = RunOptions.RENAMED | {"init_from": "model"}
     # The length of a run may differ too. Shards may have been moved: they are checked when they are opened.
@@ -169,7 +173,11 @@ class PretrainOptions(RunOptions):
         self._make_plain()
         several = isinstance(self.corpus, Iterable) and not isinstance(self.corpus, str)
         paths: Iterable[Any] = self.corpus if several else [self.corpus]
-        object.__setattr__(self, "corpus", tuple(str(path) for path in paths))
+        object.__setattr__(self, "corpus", tuple(os.path.expanduser(str(path)) for path in paths))
+        for name in ("vocab", "model", "shards"):
+            path = getattr(self, name)
+            if path is not None:
+                object.__setattr__(self, name, os.path.expanduser(path))
         if isinstance(self.mask_rates, list):  # as JSON has it
             object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
         self._check_what_others_bring()
@@ -218,6 +226,7 @@ class PretrainOptions(RunOptions):
             "learning_rate": None if recipe is FURTHER else self.rate_from(),
             "dropout": recipe.dropout,
             "unigram_bias": not recipe.paper and not self.model,
+            "max_positions": POSITIONS if self.model else max(POSITIONS, self.longest),
             "bias_correction": self.optimizer != "adamw" or not recipe.paper,
             "google_decay": self.optimizer == "lamb" or recipe.paper,
         }
@@ -241,11 +250,26 @@ class PretrainOptions(RunOptions):
             advice = "name one with `model`, or give `max_positions`."
             message = f"extend_positions={self.extend_positions!r} is for a trained model; {advice}"
             raise InputError(message, extend_positions=self.extend_positions)
-        if not self.model and PretrainOptions.max_positions != self.max_positions < self.longest:
+        if not self.model and self.max_positions is not None and self.max_positions < self.longest:
             less = f"less than the longest sequence, {self.longest} tokens; give at least {self.longest}"
             what = f"max_positions={self.max_positions!r} is {less}"
             message = f"{what}, or shorter sequences with `seq_length`."
             raise InputError(message, max_positions=self.max_positions)
+
+    def check_masking(self) -> None:
+        """Check that nothing says what is masked where every next word is predicted.
+
+        Raises
+        ------
+        InputError
+            When there is such an option beside `left_to_right`, which would be ignored.
+        """
+        for name in MASKING:
+            value = getattr(self, name)
+            if self.left_to_right and value != getattr(PretrainOptions, name):
+                why = "but left_to_right=True predicts every word; leave one of them out."
+                both = {name: value, "left_to_right": True}
+                raise InputError(f"{name}={value!r} chooses what is masked, {why}", **both)
 
     def schedule_for(self, tokens: Callable[[int], float]) -> str:
         """Return the `seq_length` to use if none is given.
@@ -255,7 +279,7 @@ class PretrainOptions(RunOptions):
         tokens : callable
             As for `recipes.schedule_for`.
         """
-        return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions)
+        return self.recipe.seq_length or recipes.schedule_for(tokens, self.max_positions or POSITIONS)
 
     def decided_as(self, stored: "PretrainOptions") -> "PretrainOptions":
         """Return a copy with the values that the run with the `stored` options decided while running.
@@ -349,10 +373,11 @@ class PretrainOptions(RunOptions):
         seq_length : int
             Tokens of the stage's sequences.
         """
-        of_stage: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
-        names = {field.name for field in dataclasses.fields(InstanceOptions)} - of_stage.keys()
-        shared = {name: getattr(self, name) for name in names}
-        return InstanceOptions(**of_stage, **shared)
+        values: dict[str, Any] = {"seq_length": seq_length, "next_sentence": self.pairs_at(seq_length)}
+        for field in dataclasses.fields(InstanceOptions):
+            if field.name not in values:
+                values[field.name] = getattr(self, field.name)
+        return InstanceOptions(**values)
 
     def model_config(self, vocab_size: int) -> BertConfig:
         """Return the shape of the model.
@@ -366,7 +391,7 @@ class PretrainOptions(RunOptions):
         return BertConfig.from_size(
             self.size,
             vocab_size=vocab_size,
-            max_position_embeddings=max(self.max_positions, self.longest),
+            max_position_embeddings=max(self.max_positions or POSITIONS, self.longest),
             hidden_act=self.hidden_act,
             is_decoder=self.left_to_right,
             **self.dropouts,

@@ -58,7 +58,7 @@ def told(wrong, arguments=None, probes=()):
         ),
     ],
 )
-def test_each_law_is_told_by_its_name(wrong, sentence):
+def test_each_law_is_named(wrong, sentence):
     text = told(wrong)
     assert sentence in text and "db is right." in text
 
@@ -85,7 +85,7 @@ def test_a_right_answer_is_not_diagnosed_and_exchanged_parts_are_named():
     assert diagnose(asked, []) == "dq is what dk should be. dk is what dq should be."
 
 
-def test_a_probe_is_told_only_if_everything_becomes_right():
+def test_a_probe_is_named_only_if_everything_becomes_right():
     noise = RNG.standard_normal((9, 9))
 
     def ask(wrong):

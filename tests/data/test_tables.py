@@ -99,7 +99,7 @@ def test_columns_by_name_and_by_number(tmp_path):
     assert [one.id for one in tables.read_texts(path, "review", label=None, id="stars")] == ["5", "1"]
 
 
-def test_delimiters_go_by_the_suffix_or_as_told(tmp_path):
+def test_delimiters_follow_the_suffix_or_the_argument(tmp_path):
     tabbed = 'text\tlabel\n"Good, he said\t1\n'
     expected = [TextExample("0", '"Good, he said', None, "1")]
     assert tables.read_texts(write(tmp_path, tabbed, "a.tsv")) == expected
@@ -111,7 +111,7 @@ def test_delimiters_go_by_the_suffix_or_as_told(tmp_path):
 
 
 @pytest.mark.parametrize("name, sign", [("a.csv", ";"), ("a.csv", "\t"), ("a.csv", "|"), ("a.tsv", ",")])
-def test_a_delimiter_is_told_by_the_header(tmp_path, name, sign):
+def test_a_delimiter_is_detected_from_the_header(tmp_path, name, sign):
     path = write(tmp_path, f'text{sign}label\n"a{sign}b"{sign}1\n', name)
     assert tables.read_texts(path) == [TextExample("0", f"a{sign}b", None, "1")]
     assert tables.read_texts(path, "text", label=2) == tables.read_texts(path)
@@ -157,7 +157,9 @@ def test_json_lines_have_numbers_truths_and_text(tmp_path):
         ("a.jsonl", '{"text": null, "label": 1}\n', {}, r"line 1: the column 'text' has no text"),
         ("a.jsonl", '{"text": "a", "label": null}\n', {}, r"line 1: the column 'label' is empty"),
         ("a.jsonl", "text,label\na,1\n", {}, r"line 1: not JSON"),
-        ("a.json", '[\n{"text": "a"}]\n', {}, r"line 1: not JSON"),
+        ("a.json", '[\n{"text": "a"}]\n', {}, r"a.json is one JSON array over several lines; write each"),
+        ("a.json", '[{"text": "a"},\n{"text": "b"}]\n', {}, r"a.json is one JSON array over several lines"),
+        ("a.json", '{"text": "a", "label": "b"}\n[\n', {}, r"line 2: not JSON"),
     ],
 )  # fmt: skip
 def test_a_table_that_is_wrong_is_refused_with_its_line(tmp_path, name, text, options, sentence):
@@ -203,7 +205,7 @@ def test_other_files_than_text_are_named_as_what_they_are(tmp_path, head, what):
         tables.read_texts(tmp_path / "a.csv")
 
 
-def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+def test_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"text,label\na,1\nr\xe9sum\xe9,1\n")
     with pytest.raises(InputError, match=r"a.csv, line 3 is not UTF-8: byte 0xe9"):
         tables.read_texts(tmp_path / "a.csv")

@@ -165,7 +165,7 @@ def test_a_column_whose_trainings_were_all_given_up_leaves_the_others(whole):
 
 
 @pytest.mark.thorough
-def test_what_cant_be_done_is_told_before_anything_is_trained(whole, tmp_path):
+def test_impossible_runs_are_refused_before_training(whole, tmp_path):
     other = Plan(whole.out, TINY._replace(pretraining={**TINY.pretraining, "steps": 30}))
     with pytest.raises(InputError, match="results.jsonl holds bert/seed0 of other settings"):
         reproduce(other, [SMALL], SEEDS, show=False)
@@ -252,7 +252,7 @@ def test_a_divided_file_is_found_in_a_folder_below(tmp_path):
     assert (found.key, found.data) == ("qnli-dev", tmp_path / "glue") and 20 < found.train < 40
 
 
-def test_a_vocabulary_of_another_size_is_told(tmp_path):
+def test_a_vocabulary_of_another_size_is_refused(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(f"one small text of number {n}\nand its second line" for n in range(40)))
     asked = {
@@ -361,7 +361,7 @@ def test_each_split_has_the_name_of_its_baseline(whole, monkeypatch):
         assert tuple(judged.baselines[name][0] for name in ("sst2", "test")) == expected
 
 
-def test_a_model_that_does_not_fit_is_told_before_anything_is_done(tmp_path):
+def test_a_model_that_does_not_fit_is_refused_before_any_work(tmp_path):
     table, out = TABLES["table7"], tmp_path / "out"
     small = write_model(tmp_path / "small", num_hidden_layers=2, max_position_embeddings=128)
     for model, said in (

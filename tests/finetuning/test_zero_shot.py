@@ -64,7 +64,7 @@ def test_several_classes_are_each_judged_by_entailment_against_contradiction(fol
     assert list(alone["probabilities"]) == ["film"]
 
 
-def test_a_model_of_two_labels_and_a_table_of_ones_own_will_do(tmp_path):
+def test_zero_shot_takes_two_labels_and_a_custom_table(tmp_path):
     rte = write(tmp_path / "rte", "rte", ("entailment", "not_entailment"))
     (found,) = zero_shot(rte, TEXTS[:1], CLASSES, several=True)
     (expected,) = classify(rte, [(TEXTS[0], "This text is about film.")])

@@ -64,9 +64,11 @@ def pretraining_losses(
             return result.loss, saved
 
         def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
-            return (), bert.pretraining_loss_backward(ops, config, saved, params, grads)
+            grads = bert.pretraining_loss_backward(ops, config, saved, params, grads)
+            return (), grads
 
-        return Case("pretraining_loss", variant, {}, dict(parameters.items()), forward, backward)
+        tensors = dict(parameters.items())
+        return Case("pretraining_loss", variant, {}, tensors, forward, backward)
 
     T = sum(size.lengths)
     return [

@@ -192,15 +192,18 @@ def _layers(x: Arrays, parameters: Parameters, config: BertConfig) -> Case:
 
     def backward(ops: Any, dy: Any, saved: Any, params: Any, grads: Any) -> tuple[Any, Any]:
         def layer(dy: Any, kept: Any, tree: Any, totals: Any) -> tuple[Any, Any]:
-            dx, feed_forward = ops.feed_forward_block_backward(
-                dy, kept, tree["feed_forward"], totals["feed_forward"], config
-            )
-            return dx, {"feed_forward": feed_forward}
+            weights = tree["feed_forward"]
+            total = totals["feed_forward"]
+            dx, total = ops.feed_forward_block_backward(dy, kept, weights, total, config)
+            return dx, {"feed_forward": total}
 
         dx, layers = ops.layers_backward(layer, dy, saved, params["layers"], grads["layers"])
         return dx, {"layers": layers}
 
-    params = {name: array for name, array in parameters.items() if ".feed_forward." in name}
+    params = {}
+    for name, array in parameters.items():
+        if ".feed_forward." in name:
+            params[name] = array
     return Case("layers", "", x, params, forward, backward)
 
 

@@ -1,11 +1,12 @@
-"""Flash attention for a GPU in Pallas (Dao 2023): forward and backward by hand, our dropout drawn on the way.
+"""Flash attention for GPUs in Pallas (Dao 2023): forward and backward by hand, dropout drawn along the way.
 
-A program of the grid handles one block of one head of one row. Scores exist in registers only; of each
-softmax the log-sum-exp is kept, to base 2, whose powers are what the hardware has. Blocks after a row's last
-token and those that the causal option hides are not visited.
+A program of the grid handles one block of one head of one row. Scores exist only in registers. Of each
+softmax the log-sum-exp is saved, to base 2, because the hardware computes powers of 2. Blocks after a row's
+last token, and those that causal attention hides, are skipped.
 
-Two neighbouring keys share one hash. So a block of keys comes in two halves, those at even and those at odd
-positions, each with scores of its own that lie in registers just as the hashes do: no draw moves.
+Two neighbouring keys share one hash. So a block of keys is split into two halves, the keys at even positions
+and those at odd ones. The scores of each half have the same layout in registers as the hashes: no draw has to
+move.
 """
 
 import functools
@@ -23,14 +24,14 @@ from minibert.core.ops import random
 
 try:
     from jax.experimental.pallas import triton
-except ImportError:  # JAX plans to remove it
+except ImportError:  # JAX plans to remove this module
     triton = None
-THERE = triton is not None  # whether this file can be used; else attention is "plain"
+THERE = triton is not None  # whether this file can be used; otherwise attention is "plain"
 
 PallasSaved = namedtuple("PallasSaved", "q k v lengths y logarithms keys")
 
-HIDDEN = -1e30  # the score of a key that is not to be seen: finite, and 2 to its power is zero
-LEAST = 16  # rows, columns and terms that a product of the hardware has at least
+HIDDEN = -1e30  # the score of a hidden key: finite, and 2 to its power is zero
+LEAST = 16  # the fewest rows, columns and terms of a matrix product in hardware
 HALVES = (0, 1)
 LOG2_E = math.log2(math.e)
 
@@ -41,12 +42,12 @@ class Blocks(NamedTuple):
     queries: int
     keys: int
     warps: int
-    stages: int  # blocks that are on their way from memory at a time
+    stages: int  # blocks that are being loaded from memory at a time
 
 
-# By bytes of a number and size of a head at most: forward, backward. For bfloat16 and heads of 64 the best
-# of 24 and 28 that were timed on an H200 ("GPU" in the log). Others go by the machine code that Triton makes:
-# few instructions for a score, next to nothing spilled but for float32 with heads of 128.
+# (most bytes of a number, largest head) -> blocks of forward, of backward. Those for bfloat16 and heads of 64
+# are the best of 24 and 28 that were timed on an H200 ("GPU" in the log). The others were chosen by Triton's
+# machine code: few instructions for a score, and almost no spilling, except for float32 with heads of 128.
 CUTS = {
     (2, 64): (Blocks(128, 64, 4, 3), Blocks(32, 128, 4, 2)),
     (2, 128): (Blocks(64, 64, 4, 2), Blocks(32, 64, 8, 2)),
@@ -55,7 +56,7 @@ CUTS = {
 
 
 def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
-    """Choose blocks of forward and backward.
+    """Choose the block sizes of forward and backward.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
     Returns
     -------
     tuple of two Blocks
-        Those of the forward kernel and of the backward one.
+        The blocks of the forward kernel, and of the backward kernel.
     """
     size = jnp.dtype(dtype).itemsize
     for (most, depth), blocks in CUTS.items():
@@ -77,13 +78,13 @@ def cuts(dtype: Any, D: int) -> tuple[Blocks, Blocks]:
 
 
 class Plan(NamedTuple):
-    """The settings of an attention kernel: everything that is known when compiling, and hashable."""
+    """The settings of an attention kernel: everything that is known at compile time; hashable."""
 
     causal: bool
-    rate: float  # of dropout on the probabilities
-    kernel: str  # "plain", or "pallas", which is the one of this file
-    interpret: bool = False  # "pallas" as plain JAX, on any device
-    forward_blocks: Blocks | None = None  # of "pallas", else what suits the type and D
+    rate: float  # rate of dropout on the probabilities
+    kernel: str  # "plain", or "pallas" for the kernel of this file
+    interpret: bool = False  # whether "pallas" runs as plain JAX, on any device
+    forward_blocks: Blocks | None = None  # blocks of "pallas"; None for those of `cuts`
     backward_blocks: Blocks | None = None
 
 
@@ -93,8 +94,8 @@ class _Site(NamedTuple):
     causal: bool
     rate: float
     scale: float  # 1 / sqrt(D)
-    queries: int  # of a block
-    pairs: int  # of neighbouring keys in a block
+    queries: int  # queries in a block
+    pairs: int  # pairs of neighbouring keys in a block
 
 
 # q k v (R,n,A,D)  lengths (R,)  keys (R,n,2) or None -> y (R,n,A,D)
@@ -108,24 +109,24 @@ def forward(
 ) -> tuple[Array, PallasSaved]:
     """Return softmax(q k^T / sqrt(D)) v in each row and head (Dao 2023, section 3.1).
 
-    The work is cut by the plan's blocks, or those of `cuts` where it has none; n is padded to whole blocks,
-    D to a power of two.
+    The work is split by the plan's blocks, or those of `cuts` if it has none; n is padded to whole blocks, D
+    to a power of two.
 
     Parameters
     ----------
     plan : Plan
-        The rate of dropout, whether attention is causal, the blocks.
+        The rate of dropout, whether attention is causal, and the blocks.
     q, k, v : (R,n,A,D) arrays, float32 or bfloat16
-        Queries, keys and values; finite at pads, too.
+        Queries, keys and values; finite at padding, too.
     lengths : (R,) int32
-        Tokens of each row, 0 for a row of pads.
+        The number of tokens in each row; 0 for a row of padding.
     keys : (R,n,2) uint32 or None
         Keys of dropout, one for each query; needed at a rate above 0.
 
     Returns
     -------
     tuple of (R,n,A,D) array and PallasSaved
-        The result, 0 at pads; it, the arguments, and every query's log-sum-exp to base 2.
+        The result, 0 at padding; the result again, the arguments, and every query's log-sum-exp to base 2.
     """
     given = q, k, v, lengths
     n, _, D = q.shape[1:]
