@@ -120,7 +120,13 @@ NORMS = [
         "(np.sqrt((centred * centred).mean(1, keepdims=True)) + eps)",
         "eps",
     ),
-    ("06.8", "layer_norm", "x - x.mean(1, keepdims=True)", "x - x.mean(0, keepdims=True)", ""),
+    (
+        "06.8",
+        "layer_norm",
+        "x - x.mean(1, keepdims=True)",
+        "x - x.mean(0, keepdims=True)",
+        "Likely.*along the row",
+    ),
     ("06.8", "layer_norm", "x - x.mean(1, keepdims=True)", "x", "in each column|in each row|multiple of"),
     (
         "06.8",
