@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import islice
+from itertools import islice, starmap
 from reprlib import repr as short
 from typing import Any, ClassVar, Self
 
@@ -204,7 +204,7 @@ class TextEncoder(Parameterised):
             advice = f"give an iterable of texts, such as a list or open({short(texts)})."
             raise InputError(f"texts={short(texts)} is one string; {advice}", texts=texts)
         extractor = self._extractor()
-        vectors = (vector for _, vector in extractor.stream(map(_with_words, texts)))
+        vectors = (vector for _, vector in extractor.stream(starmap(_with_words, enumerate(texts))))
         with Progress(None, "texts", self.verbose) as progress:
             while True:
                 # Threads are limited while vectors are computed, not while the caller works with them.
@@ -270,7 +270,7 @@ class TextEncoder(Parameterised):
         )
 
 
-def _with_words(text: Texts) -> Texts:
+def _with_words(index: int, text: Texts) -> Texts:
     """Return a text, or a pair of texts; raise InputError when one is empty."""
-    refuse_empty(text)
+    refuse_empty(text, first=index)
     return text

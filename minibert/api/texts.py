@@ -45,7 +45,7 @@ class _OfTexts(Estimator, WindowArguments):
         are_pairs = pairs[0][1] is not None
         learnt = (y or self.label) if y is None or isinstance(y, str) else None
         for role, name in (("second", self.second), ("text", self.text)):
-            if labelled and name == learnt and column_names(X) is not None:
+            if labelled and name is not None and name == learnt and column_names(X) is not None:
                 named: dict[str, Any] = {role: name}
                 what = f"{role}={name!r} is the column that is to be learnt"
                 raise InputError(f"{what}; name another, or leave it out.", **named)

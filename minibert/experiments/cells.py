@@ -550,6 +550,8 @@ def _finetuned(
         result[split] = measured(model.task, examples, predictions).to_json()
     if submission and options.task in GLUE:
         for test_set in TEST_SETS.get(options.task, (options.task,)):
+            # Left by a call that was stopped before the cell's result was stored.
+            (submission / f"{test_set}-test.jsonl").unlink(missing_ok=True)
             with suppress(MissingFile):
                 predict([folder], options.data, "test", submission, task=test_set)
     shutil.rmtree(folder)

@@ -26,6 +26,7 @@ from minibert.base.paths import path_of
 from minibert.base.terminal import counted, printable
 from minibert.base.texts import refuse_empty
 from minibert.data.glue import TextExample
+from minibert.finetuning.balance import refuse_balancing_twice
 from minibert.finetuning.examples import Rows, asked_examples, source_of
 from minibert.finetuning.feature_based import FeatureBasedRun
 from minibert.finetuning.models import Finetuned, open_model
@@ -115,6 +116,7 @@ def finetune(
                 return report
         else:
             _require_unused(out, places)
+            refuse_balancing_twice(options)
         ops, engine = engines.choose_for(options, ops)
         engines.keep_freed_memory()
         with engines.limited_threads(options.threads, ops):
@@ -418,7 +420,7 @@ def classify(
     examples = []
     for number, text in enumerate(texts):
         first, second = (text, None) if isinstance(text, str) else text
-        refuse_empty(first, second)
+        refuse_empty((first, second))
         if pair is not None and pair != (second is not None):
             wanted = "single texts; leave the second one out"
             if pair:

@@ -35,6 +35,7 @@ class Ops(Recurrent, Windows, ops.Ops):
             if name.startswith("_") or not callable(getattr(cls, name)):
                 continue
             bare = {operation.replace("_", ""): operation for operation in known}  # so LayerNorm is near, too
+            bare["keep"] = "prepack"  # its name in 0.1
             nearest = did_you_mean(name.lower().replace("_", ""), bare)
             meant = f"; {nearest}" if nearest else "."
             helper = "Let the name of a helper begin with _."

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from minibert.base.errors import InputError
@@ -20,6 +21,7 @@ from minibert.base.options import (
     RunOptions,
     option,
 )
+from minibert.base.paths import path_of
 from minibert.core.config import GELU_FORMS, BertConfig
 from minibert.core.optim import KINDS
 from minibert.data.corpus import LAYOUTS
@@ -177,6 +179,7 @@ class PretrainOptions(RunOptions):
         for name in ("vocab", "model", "shards"):
             path = getattr(self, name)
             if path is not None:
+                path_of(path, name)
                 object.__setattr__(self, name, os.path.expanduser(path))
         if isinstance(self.mask_rates, list):  # as read from JSON
             object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
@@ -238,6 +241,30 @@ class PretrainOptions(RunOptions):
         open_answers = {name: value for name, value in answers.items() if getattr(self, name) is None}
         return dataclasses.replace(self, **open_answers)
 
+    @classmethod
+    def configured(cls, path: str | Path, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields in a file, as `RunOptions.configured` does.
+
+        Runs store the number of positions that they settled on. The usual number is left out, so that a
+        longer sequence among the other fields still gets the positions that it needs.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        given : dict
+            Fields from elsewhere, which take precedence.
+
+        Returns
+        -------
+        dict
+            Values by field name.
+        """
+        chosen = super().configured(path, given)
+        if chosen.get("max_positions") == POSITIONS and "max_positions" not in given:
+            del chosen["max_positions"]
+        return chosen
+
     def check_positions(self) -> None:
         """Check that a new model has as many positions as its sequences need.
 
@@ -289,7 +316,8 @@ class PretrainOptions(RunOptions):
         stored : PretrainOptions
             The options in the `training.json` of that run.
         """
-        undecided = [name for name in ("learning_rate", "seq_length") if getattr(self, name) is None]
+        by_run = ("learning_rate", "seq_length", "max_positions")
+        undecided = [name for name in by_run if getattr(self, name) is None]
         if self.next_sentence and not stored.next_sentence:  # for lack of documents with two sentences
             undecided.append("next_sentence")
         decided = {name: getattr(stored, name) for name in undecided}

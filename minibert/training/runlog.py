@@ -306,6 +306,9 @@ class DefaultHandler(logging.Handler):
 
 # All messages about progress: where they go, and which, is the caller's choice by the means of `logging`.
 logger = logging.getLogger("minibert")
+for handler in list(logger.handlers):  # where this module is loaded again, as by %autoreload
+    if type(handler).__name__ == DefaultHandler.__name__:
+        logger.removeHandler(handler)
 logger.addHandler(DefaultHandler())
 if logger.level == logging.NOTSET:  # nobody has chosen one; that of the root shows warnings only
     logger.setLevel(logging.INFO)

@@ -145,5 +145,5 @@ def test_a_stream_of_one_string_or_with_an_empty_text_is_refused(folder):
     advice = "give an iterable of texts, such as a list or open('films.csv')."
     assert str(raised.value) == f"texts='films.csv' is one string; {advice}"
     for empty in ("", ("a", " ")):
-        with pytest.raises(InputError, match="^A text is empty; give one with words in it"):
-            list(encoder.stream([empty]))
+        with pytest.raises(InputError, match="^The text at index 2 is empty; give one with words in it"):
+            list(encoder.stream(["a film", "the film", empty]))

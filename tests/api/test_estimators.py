@@ -1014,3 +1014,10 @@ def test_a_model_in_place_of_its_parameters_is_refused(model):
     bert = minibert.load(model, "numpy")
     with pytest.raises(InputError, match=r"^params=Bert\(.* are not Parameters; give those of initialise"):
         minibert.TextClassifier.of(bert, bert.tokenizer, ["a", "b"])
+
+
+def test_a_table_may_come_with_its_labels_in_a_list(model):
+    """Labels that are not a column have no name, and are not mistaken for `second`, which has none."""
+    labels = alternating("x", "y")
+    classifier = minibert.TextClassifier(model, **STEP).fit({"text": FEW}, labels)
+    assert list(classifier.classes_) == ["x", "y"]

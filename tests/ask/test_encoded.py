@@ -116,9 +116,18 @@ def test_a_name_of_transformers_is_answered_with_that_of_here(model):
         encoded["ids"]
 
 
-@pytest.mark.parametrize("inputs", ["", "  ", ["the film", ""], [("the film", " ")]])
-def test_an_empty_text_is_refused(model, inputs):
-    with pytest.raises(InputError, match="^A text is empty; give one with words in it"):
+@pytest.mark.parametrize(
+    ("inputs", "which"),
+    [
+        ("", "A text"),
+        ("  ", "A text"),
+        ([("the film", " ")], "A text"),
+        (["the film", ""], "The text at index 1"),
+        (["the film", "a film", ("", "the film")], "The text at index 2"),
+    ],
+)
+def test_an_empty_text_is_refused(model, inputs, which):
+    with pytest.raises(InputError, match=f"^{which} is empty; give one with words in it"):
         model.encode(inputs)
 
 

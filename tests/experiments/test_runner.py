@@ -435,6 +435,12 @@ def test_table_1_has_an_average_and_the_zip_that_glue_takes(tmp_path):
     plan = Plan(tmp_path, TINY, TESTS / "fixtures" / "tasks")
     table = TABLES["table1"]
     judged = judge(plan, table, reproduce(plan, [table], [0], show=False), [0])
+    stored = tmp_path / "results.jsonl"
+    lines = stored.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"task": "qnli"' not in line]
+    assert len(kept) < len(lines)  # of a cell whose predictions were written when the call was stopped
+    stored.write_text("".join(kept))
+    judged = judge(plan, table, reproduce(plan, [table], [0], show=False), [0])
     with zipfile.ZipFile(tmp_path / "submission" / "seed0" / "submission.zip") as archive:
         tables = {name: archive.read(name).decode().splitlines() for name in archive.namelist()}
     assert list(tables) == ["QQP.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "AX.tsv"]

@@ -1204,6 +1204,28 @@ def test_positions_that_were_given_are_kept_to_whatever_their_number():
         PretrainOptions(seq_length="600", max_positions=512).resolved().check_positions()
 
 
+def test_the_usual_positions_of_a_stored_run_do_not_limit_a_longer_sequence(tmp_path):
+    """Every run stores 512, which nobody may have chosen."""
+    file = tmp_path / "training.json"
+    file.write_text('{"max_positions": 512, "seq_length": "64"}')
+    configured = PretrainOptions.configured(file, {"seq_length": "600"})
+    assert PretrainOptions(**configured).resolved().max_positions == 600
+    assert PretrainOptions.configured(file, {"max_positions": 512})["max_positions"] == 512
+    file.write_text('{"max_positions": 128}')
+    assert PretrainOptions.configured(file, {})["max_positions"] == 128
+
+
+def test_a_resumed_run_has_the_positions_that_it_stored():
+    stored = PretrainOptions(seq_length="600", max_positions=512).resolved()
+    assert PretrainOptions(seq_length="600").decided_as(stored).max_positions == 512
+
+
+@pytest.mark.parametrize("name", ["model", "vocab", "shards"])
+def test_what_is_not_a_path_is_refused(name):
+    with pytest.raises(InputError, match=f"^{name}=5 is not a path; give the name of a file or a folder"):
+        PretrainOptions(**{name: 5})
+
+
 @pytest.mark.parametrize(
     "given",
     [
