@@ -3,8 +3,8 @@
     python docs/examples/search.py index MODEL texts.txt vectors.npy
     python docs/examples/search.py ask MODEL texts.txt vectors.npy "The captain has one leg."
 
-A line is a text; no line may be blank. Beside the model and what it computes with, memory holds one chunk of texts or a block of
-vectors, however many there are.
+A line is a text; no line may be blank. Beside the model and what it computes with, memory holds one chunk of
+texts or a block of vectors, however many there are.
 """
 
 import argparse
