@@ -5,10 +5,11 @@ import gzip
 import io
 import json
 import lzma
+import re
 import zipfile
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 from real_data import real_data
 
 from minibert.base.errors import InputError
@@ -350,6 +351,9 @@ def test_questions_that_are_wrong_are_refused_with_their_line(tmp_path, name, te
 def test_what_is_quoted_between_tabs_comes_back(tmp_path_factory, rows, quoting):
     out = io.StringIO()
     csv.writer(out, delimiter="\t", quoting=quoting).writerows([("a", "b", "c"), *rows])
+    # If cells are cut so that every line still has three parts, the file can be read in two ways.
+    tabs = {line.count("\t") for line in re.split("[\r\n]+", out.getvalue()) if line}
+    assume(tabs != {2} or not any(sign in cell for row in rows for cell in row for sign in "\t\r\n"))
     path = write(tmp_path_factory.mktemp("tsv"), out.getvalue(), "a.tsv")
     found = tables.read_texts(path, "a", "b", "c")
     assert [(one.first, one.second, one.label) for one in found] == [(a, b, c.strip()) for a, b, c in rows]

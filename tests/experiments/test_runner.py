@@ -285,7 +285,7 @@ def test_tasks_that_were_half_made_are_made_anew(whole, tmp_path, monkeypatch):
 @pytest.mark.thorough
 def test_what_is_left_out_is_named_and_every_ordering_is_listed(whole):
     table, told = TABLES["table5"], []
-    runner._tell_sources(whole, [table], told.append)
+    runner._log_sources(whole, [table], told.append)
     said = "no files of its own; the same examples as MNLI's column, left out"
     assert f"QNLI: {said}." in told
     assert "MNLI: pair (made from the books, which BERT has read), in place of MNLI." in told
