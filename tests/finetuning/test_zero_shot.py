@@ -88,7 +88,7 @@ def test_texts_and_classes_may_come_one_by_one(folder):
         ({"texts": ["film", None]}, r"texts=\['film', None\] is not a list of strings; give one"),
         ({"texts": None}, "texts=None is not a list of strings; give one"),
         ({"texts": "film"}, "texts='film' is not a list of strings; give one"),
-        ({"texts": ["film", " "]}, "A text is empty; give one with words in it"),
+        ({"texts": ["film", " "]}, "The text at index 1 is empty; give one with words in it"),
         (
             {"template": "about it"},
             "template='about it' needs {} once; write it",

@@ -72,7 +72,7 @@ def given_texts(
         raise InputError("Texts and --file were both given; give one of them.")
     for text in arguments.texts:
         refuse_file(text, instead)
-    refuse_empty(*arguments.texts)
+        refuse_empty(text)
     files = arguments.file or [STANDARD_INPUT]
     return arguments.texts or chain.from_iterable(text_lines(file, progress) for file in files)
 
