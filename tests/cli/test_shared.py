@@ -221,7 +221,7 @@ def test_the_options_of_a_run_are_those_of_another_with_flags_on_top(tmp_path):
     ).resolved()
     stored.save(tmp_path / "training.json")
     fields = json.loads((tmp_path / "training.json").read_text())
-    assert configured(tmp_path, "pretrain", PretrainOptions, fields) == stored
+    assert configured(tmp_path, "pretrain", PretrainOptions, fields).resolved() == stored
     words = ("b.txt", "--minutes", "3", "--optimizer", "paper")
     found = configured(tmp_path, "pretrain", PretrainOptions, fields, *words)
     assert (found.corpus, found.minutes, found.steps, found.size) == (("b.txt",), 3.0, None, "mini")
