@@ -480,8 +480,11 @@ def other_command(path: Path) -> str:
         "pretrain" or "finetune"; "" where the folder holds no run of the other one.
     """
     for name, command in STORED.items():
+        if name == path.name:
+            continue
         with suppress(InputError):
-            if name != path.name and ALWAYS_STORED[command] in read_json(path.parent / name):
+            stored = read_json(path.parent / name)
+            if isinstance(stored, dict) and ALWAYS_STORED[command] in stored:
                 return command
     return ""
 
