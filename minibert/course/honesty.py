@@ -41,7 +41,7 @@ DEEPEST = 3  # levels of containers and wrappers that are searched for an operat
 MODULES = ("minibert.base", "minibert.core.config", "minibert.core.ops.erf")
 
 
-def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()) -> list[str]:
+def honest(function: FunctionType, checks: str = "") -> list[str]:
     """List the reasons why an answer is not its author's own work.
 
     Parameters
@@ -50,8 +50,6 @@ def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()
         The answer; the helpers that it uses are checked as well.
     checks : str
         Source of the checks of its chapter. An answer may not call the functions that these define.
-    alone : tuple of str
-        Names of operations, besides its own, that it may not call through `self`.
 
     Returns
     -------
@@ -70,7 +68,7 @@ def honest(function: FunctionType, checks: str = "", alone: tuple[str, ...] = ()
         tree = ast.parse(textwrap.dedent(source))
         if used is not function and _body(tree.body[0]) in routes:
             reasons.append(f"{used.__name__} is a route of the check.")
-        reasons += refused(tree, name, alone)
+        reasons += refused(tree, name)
         reasons += _captured(used, tree)
     return list(dict.fromkeys(reasons))
 
@@ -92,7 +90,7 @@ def is_allowed_import(name: str) -> bool:
     return (root in ALLOWED and not is_inside) or name.startswith(MODULES)
 
 
-def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[str]:
+def refused(tree: ast.AST, name: str) -> Iterator[str]:
     """List what the text of an answer contains and may not contain.
 
     Parameters
@@ -101,8 +99,6 @@ def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[s
         Syntax tree of the answer, or of a helper.
     name : str
         Name of the answer.
-    alone : tuple of str, default ()
-        As for `honest`.
 
     Yields
     ------
@@ -126,7 +122,7 @@ def refused(tree: ast.AST, name: str, alone: tuple[str, ...] = ()) -> Iterator[s
                 yield f"it uses {node.attr}."
             is_of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
             is_private = node.attr.startswith("_") and node.attr not in PRIVATE
-            if is_of_self and (is_private or node.attr in (name, *alone)):
+            if is_of_self and (is_private or node.attr == name):
                 yield f"it calls self.{node.attr}."
 
 

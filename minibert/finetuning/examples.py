@@ -67,7 +67,7 @@ def read_examples(
     data = Path(options.data)
     if rows is None:
         _refuse_one_table(task, data)
-    if rows is not None:
+    else:
         task.rows = {"X": rows.train, "dev": rows.dev or []}
     if rows is not None and rows.dev is not None:
         train, dev = rows.train, rows.dev

@@ -179,7 +179,8 @@ class PretrainOptions(RunOptions):
         for name in ("vocab", "model", "shards"):
             path = getattr(self, name)
             if path is not None:
-                path_of(path, name)
+                path_of(path, name)  # refuses what is not a path
+                # A string, with any slash at its end: resuming compares it with what is stored.
                 object.__setattr__(self, name, os.path.expanduser(path))
         if isinstance(self.mask_rates, list):  # as read from JSON
             object.__setattr__(self, "mask_rates", tuple(self.mask_rates))
