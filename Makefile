@@ -44,7 +44,7 @@ KERNEL_TESTS = $(CXX) -std=c++17 -O1 -g -ffp-contract=fast -fno-math-errno -Wall
   -iquote csrc/kernels -fno-omit-frame-pointer -fno-sanitize-recover=all $(KERNELS)
 
 .DEFAULT_GOAL := help
-.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs clean
+.PHONY: help pretrain test test-all test-oracle test-course gradcheck lint bench ladder fuzz equations sentences sanitize emulate notebooks docs book site clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -117,13 +117,18 @@ notebooks: $(VENV)/.with-notebooks ## run the notebooks anew, outputs and all, f
 	@for source in notebooks/*.py; do echo "minibert: running $$source"; \
 	  $(BIN)/jupytext --quiet --to ipynb --execute "$$source" || exit 1; done
 
-docs: $(VENV)/.with-docs site ## the pages, the API and the notebooks as one site, built offline into docs/_build/html
+SPHINX = $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+docs: book ## the pages, the API and the course solved, as one site, and the course as a PDF: docs/_build/html
+	$(SPHINX) -t solved $(ARGS)
+	$(BIN)/python docs/printed.py
 	@echo "minibert: open docs/_build/html/index.html"
 
+book: $(VENV)/.with-docs ## run the chapters that have changed with the official answers; all of them take an hour or more
+	$(BIN)/python docs/book.py
+
 # By what .with-test-all has installed, too: CI makes this one.
-.PHONY: site
-site:
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html $(ARGS)
+site: $(if $(wildcard $(VENV)/.with-test-all),,$(VENV)/.with-docs) ## the same site in a minute, with the exercises open
+	$(SPHINX) $(ARGS)
 
 clean: ## remove the virtual environment and whatever was built; run folders stay
 	rm -rf $(VENV) build dist docs/_build docs/notebooks *.egg-info .pytest_cache .hypothesis .ruff_cache \
