@@ -5,6 +5,7 @@ The contents have page numbers, which are known only after printing: it is print
 
 import argparse
 import html
+import logging
 import re
 import shutil
 import sys
@@ -158,6 +159,7 @@ def begins(pdf: Path, numbers: list[str]) -> dict[str, int]:
     -------
     dict of int
     """
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # its warnings are about names in the file that are not read
     reader = PdfReader(pdf)
     places = reader.named_destinations
     found = {number: places.get(f"/chapter-{number}") or places[f"chapter-{number}"] for number in numbers}
@@ -198,6 +200,7 @@ def print_book(site: Path = SITE) -> Path:
         for _ in range(2):
             page.write_text(whole(articles, numbers), "utf-8")
             tab = browser.new_page()
+            tab.set_default_timeout(0)  # a whole book takes its time on a slow machine
             tab.goto(page.as_uri())
             tab.pdf(
                 path=pdf,
