@@ -62,7 +62,7 @@
     slider.addEventListener("input", () => choose(Number(slider.value)));
     figure.addEventListener("keydown", (event) => {
       if (event.altKey || event.ctrlKey || event.metaKey) return;
-      const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity };
+      const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
       if (!(event.key in steps)) return;
       event.preventDefault();
       event.stopPropagation(); // notebooks have arrow keys of their own
