@@ -159,7 +159,7 @@ def begins(pdf: Path, numbers: list[str]) -> dict[str, int]:
     -------
     dict of int
     """
-    logging.getLogger("pypdf").setLevel(logging.ERROR)  # its warnings are about names in the file that are not read
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # its warnings are of no use here
     reader = PdfReader(pdf)
     places = reader.named_destinations
     found = {number: places.get(f"/chapter-{number}") or places[f"chapter-{number}"] for number in numbers}
