@@ -84,7 +84,11 @@ def read_examples(
                 raise
             advice = f"Without a train file the task {other} learns from a part of the dev file."
             raise MissingFile(f"{error} {advice}", **error.arguments) from error
-        dev = task.read(data, "dev")
+        try:
+            dev = task.read(data, "dev")
+        except MissingFile as error:
+            advice = "Add one, or give split_dev=0.1 to evaluate on a part of the train file."
+            raise MissingFile(f"{error} {advice}", **error.arguments, split_dev=0.1) from error
     else:
         stratified = options.stratified and task.kind in OF_CLASSES
         examples = _the_one_file(task, options) if rows is None else rows.train

@@ -23,6 +23,7 @@ from minibert.base.options import (
     one_of,
     option,
 )
+from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS
 from minibert.model.head_kinds import POOLS
@@ -162,7 +163,7 @@ class SpanArguments:
     span_weight: float = option(
         0.5,
         "weight of the losses of the answer's start and end: 0.5 for their mean, 1 for their sum",
-        (("above 0 and at most 1", lambda x: 0 < x <= 1),),
+        (("a number above 0 and at most 1", lambda x: 0 < x <= 1),),
     )
 
 
@@ -454,7 +455,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             When there are too few.
         """
         if self.freeze is not None and self.freeze > layers:
-            problem = f"freeze={self.freeze!r} is more than the {layers} layers of '{source}'"
+            problem = f"freeze={self.freeze!r} is too many: '{source}' has {counted(layers, 'layer')}"
             raise InputError(f"{problem}; give at most {layers}.", freeze=self.freeze)
         if self.max_length is not None and self.max_length > positions:
             problem = f"max_length={self.max_length!r} is longer than the {positions} positions of '{source}'"

@@ -410,8 +410,9 @@ def answer(model: Any, question: str, text: str, show: bool = False) -> dict[str
         When the model is for another task, or the question or the text is empty.
     """
     if model.head.kind != Answering.kind:
-        problem = f"The model was fine-tuned for {model.task.name}, which answers no questions"
-        raise InputError(f"{problem}; give one that was fine-tuned for squad1, squad2, triviaqa or qa.")
+        trained = f"The model in '{model.folder}' was fine-tuned for {model.task.name}"
+        advice = "give one that was fine-tuned for squad1, squad2, triviaqa or qa."
+        raise InputError(f"{trained}, which answers no questions; {advice}")
     for name, value in (("question", question), ("text", text)):
         if not value.strip():
             raise InputError(f"The {name} is empty; give one with words in it.")

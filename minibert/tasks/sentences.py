@@ -103,8 +103,9 @@ class Sentences(Task):
             return self.official
         labels = {example.label for example in examples} - {None}
         if len(labels) < 2:
-            labelled = f"All training examples have the label {next(iter(labels))!r}" if labels else ""
-            problem = labelled or "No training example has a label"
+            problem = "no training example has a label"
+            if labels:
+                problem = f"{next(iter(labels))!r} is the label of all training examples"
             raise InputError(f"{problem}; give examples of at least two classes.")
         return in_order(labels)
 
