@@ -128,7 +128,7 @@ def test_a_model_that_does_not_know_entailment_is_refused_with_its_labels(
 
 def test_a_model_that_answers_questions_is_refused_without_labels(tmp_path):
     write_model(tmp_path, Head("span", 2), 3)
-    TaskFile("qa", (), 32, {}).save(tmp_path)
+    TaskFile("qa", (), 24, {}).save(tmp_path)
     with pytest.raises(InputError, match="was fine-tuned for qa, and can't tell what a text entails"):
         zero_shot(tmp_path, TEXTS, CLASSES)
 

@@ -139,16 +139,16 @@ def test_what_is_no_shape_is_refused_as_a_size(size, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("size", "sentence"),
     [
-        ("3-192-5", "has a hidden size of 192, which is not a multiple of 5 heads; give one such as 3-192-4."),
-        ("2-7-3", "has a hidden size of 7, which is not a multiple of 3 heads; give one such as 2-7-1."),
-        ("bert-base", "is not a size of BERT; give base."),
-        ("bert-large-uncased", "is not a size of BERT; give large."),
+        ("3-192-5", "has a hidden size of 192, which is not a multiple of 5 heads; give one such as 3-192-4"),
+        ("2-7-3", "has a hidden size of 7, which is not a multiple of 3 heads; give one such as 2-7-1"),
+        ("bert-base", "is not a size of BERT; give base"),
+        ("bert-large-uncased", "is not a size of BERT; give large"),
     ],
 )
 def test_a_size_that_is_nearly_right_is_corrected(size, sentence):
     with pytest.raises(InputError) as caught:
         BertConfig.from_size(size)
-    assert str(caught.value) == f"size={size!r} {sentence}"
+    assert str(caught.value) == f"size={size!r} {sentence}."
     assert caught.value.arguments == {"size": size}
 
 

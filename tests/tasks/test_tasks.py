@@ -317,7 +317,7 @@ def test_the_only_file_is_divided_be_it_dev_or_train(tmp_path):
     train, dev = read_examples(registry.create("classify"), options)
     assert (len(train), len(dev)) == (7, 3)
     with pytest.raises(
-        InputError, match="has no dev.csv; .*Add one, or give split_dev=0.1 to evaluate on a part of the train"
+        InputError, match="has no dev.csv; .*Add one, or give split_dev=0.1 to evaluate on a part of the"
     ):
         read_examples(registry.create("classify"), FinetuneOptions("classify", tmp_path, "m"))
     (tmp_path / "train.tsv").rename(tmp_path / "dev.tsv")
