@@ -131,6 +131,7 @@ def test_after_a_fault_at_any_call_a_run_goes_on_to_the_same_bytes(undisturbed, 
         meet(undisturbed, kind, at)
 
 
+@pytest.mark.thorough
 def test_predictions_killed_between_their_files_can_be_made_again(tmp_path):
     labels = ("bad", "good")
     model = write_model(tmp_path / "model", Head("classify", 2), 3, labels)

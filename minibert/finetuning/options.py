@@ -23,6 +23,7 @@ from minibert.base.options import (
     one_of,
     option,
 )
+from minibert.base.paths import path_of
 from minibert.base.terminal import counted
 from minibert.core.config import BertConfig
 from minibert.core.optim import KINDS
@@ -340,7 +341,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     def _normalise(self) -> None:
         """Bring values that can be given in several forms to one: absolute paths, tuples, strings."""
         # Absolute paths, so that the run can be used from any working directory.
-        object.__setattr__(self, "data", os.path.abspath(os.path.expanduser(self.data)))
+        object.__setattr__(self, "data", os.path.abspath(path_of(self.data, "data")))
         object.__setattr__(self, "model", os.path.abspath(on_disk(self.model, "model")))
         for name, what in PAIRS.items():
             given = getattr(self, name)
@@ -350,7 +351,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
             except (TypeError, ValueError):
                 raise InputError(f"{name}={given!r} are not names with {what}.", **{name: given}) from None
             object.__setattr__(self, name, as_strings)
-        also = tuple((name, os.path.abspath(os.path.expanduser(path))) for name, path in vars(self)["also"])
+        also = tuple((name, os.path.abspath(path_of(path, "also"))) for name, path in vars(self)["also"])
         object.__setattr__(self, "also", also)
         names = [name for name, _ in vars(self)["columns"]]
         twice = [name for name in names if names.count(name) > 1]

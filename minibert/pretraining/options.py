@@ -175,7 +175,10 @@ class PretrainOptions(RunOptions):
         self._make_plain()
         several = isinstance(self.corpus, Iterable) and not isinstance(self.corpus, str)
         paths: Iterable[Any] = self.corpus if several else [self.corpus]
-        object.__setattr__(self, "corpus", tuple(os.path.expanduser(str(path)) for path in paths))
+        names = [str(path) for path in paths]
+        for name in names:
+            path_of(name, "corpus")  # refuses ""
+        object.__setattr__(self, "corpus", tuple(os.path.expanduser(name) for name in names))
         for name in ("vocab", "model", "shards"):
             path = getattr(self, name)
             if path is not None:
