@@ -277,6 +277,19 @@ class Squad(Answering):
     def read(self, data: Path, split: str) -> list[Question]:
         """Read the questions of one split.
 
+        Parameters
+        ----------
+        data : Path
+            A folder with a file such as train-v1.1.json (SQuAD 1.1) or train-v2.0.json (SQuAD 2.0), or the
+            file.
+        split : str
+            "train", "dev" or "test".
+
+        Returns
+        -------
+        list of Question
+            In the order of the file.
+
         Raises
         ------
         InputError
@@ -344,7 +357,20 @@ class CustomQuestions(Answering):
         self.columns = dict(columns)
 
     def read(self, data: Path, split: str) -> list[Question]:
-        """Read the table of one split. A "test" table may lack its answers."""
+        """Read the table of one split.
+
+        Parameters
+        ----------
+        data : Path
+            A folder with one table for each split, see `custom_file`, or a table.
+        split : str
+            "train", "dev" or "test". A "test" table may lack its answers.
+
+        Returns
+        -------
+        list of Question
+            In the order of the rows.
+        """
         unlabelled = {"answer": None, "start": None}
         return read_custom(tables.read_questions, custom_file(data, split), split, self.columns, unlabelled)
 
