@@ -114,13 +114,13 @@ class WindowArguments:
 
     long: str = option(
         "cut",
-        "texts longer than `max_length`: cut their ends, or read them in overlapping windows (only for tasks "
-        "with one answer per text or pair)",
+        "what to do with texts longer than `max_length`: cut their ends, or read them in overlapping windows "
+        "(only for tasks with one answer per text or pair)",
         one_of(LONG),
         choices=LONG,
     )
     stride: int | None = option(
-        None, "pieces that a window shares with the one before", COUNT, default="a quarter of them"
+        None, "pieces that a window shares with the one before it", COUNT, default="a quarter of a window"
     )
     pool: str | None = option(
         None,
@@ -130,7 +130,7 @@ class WindowArguments:
         default="mean",
     )
     most_windows: int | None = option(
-        None, "most windows of a text; what does not fit into them is cut", WHOLE, default=f"{MOST_WINDOWS}"
+        None, "the most windows per text; what they have no room for is cut", WHOLE, default=f"{MOST_WINDOWS}"
     )
 
 
@@ -140,16 +140,16 @@ class BalanceArguments:
 
     class_weights: str | dict[str, float] | None = option(
         None,
-        "weights of classes in the loss, as in PyTorch's CrossEntropyLoss(weight=...), whose mean is "
-        "weighted too (multilabel: pos_weight of BCEWithLogitsLoss): balanced, the inverse of each class's "
-        "frequency, or NAME=WEIGHT,... with 1 for the others",
+        "weights of the classes in the loss: balanced, the inverse of each class's frequency, or "
+        "NAME=WEIGHT,... with 1 for the others; the same as in PyTorch's CrossEntropyLoss(weight=...), whose "
+        "mean is weighted too (multilabel: pos_weight of BCEWithLogitsLoss)",
         (("balanced, or NAME=WEIGHT,... with finite weights above 0, each once", lambda x: _are_weights(x)),),
         metavar="WEIGHTS",
         default="",
     )
     sampling: str | None = option(
         None,
-        "balanced: each epoch draws equally many examples of every class, rare ones several times "
+        "balanced: each epoch draws the same number of examples from every class, rare ones several times "
         "(multilabel: a text counts as its rarest class)",
         one_of((BALANCED,)),
         choices=(BALANCED,),
@@ -175,19 +175,19 @@ class FinetuneArguments(TrainingArguments):
     # data
     max_length: int | None = option(
         None,
-        "most tokens in a sequence, [CLS] and [SEP] included",
+        "the most tokens in a sequence, including [CLS] and [SEP]",
         (*AT_MOST, ("a whole number of at least 4", lambda x: isinstance(x, int) and x >= 4)),
     )
-    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch when evaluating", WHOLE)
+    token_budget: int = option(TOKEN_BUDGET, "tokens in a batch during evaluation", WHOLE)
     # length of the run
     epochs: float | tuple[float, ...] | None = option(
         None,
-        "passes over the examples, or several numbers to try in turn: the paper's are 2,3,4",
+        "passes over the training examples, or several numbers to try in turn, such as the paper's 2,3,4",
         _each((("a number above 0 and at most 1,000,000", lambda x: 0 < x <= 1e6),)),
         numbers="number of epochs",
     )
     patience: int | None = option(
-        None, "stop when so many epochs in a row were no better on dev than the best one", WHOLE, default=""
+        None, "stop after this many epochs in a row without a better result on dev", WHOLE, default=""
     )
     max_steps: int | None = option(
         None,
@@ -210,14 +210,14 @@ class FinetuneArguments(TrainingArguments):
     # batches and optimizer
     batch_size: int | tuple[int, ...] | None = option(
         None,
-        "examples in a step, or several numbers to try in turn: the paper's are 16,32",
+        "examples in a step, or several numbers to try in turn, such as the paper's 16,32",
         _each(WHOLE),
         numbers="batch size",
     )
     accumulate: int = 1
     learning_rates: float | tuple[float, ...] | None = option(
         None,
-        "the highest learning rate, or several to try in turn: the paper's are "
+        "the highest learning rate, or several to try in turn, such as the paper's "
         + ",".join(f"{rate:.0e}".replace("e-0", "e-") for rate in SWEEP),
         _each((("finite numbers above 0", lambda x: 0 < x < math.inf),)),
         flag="--lr",
@@ -229,7 +229,7 @@ class FinetuneArguments(TrainingArguments):
     bias_correction: bool = True  # without it, training on small data sets often fails
     google_decay: bool = False
     # the run
-    restarts: int = option(1, "runs with each setting, each with the next seed", WHOLE)
+    restarts: int = option(1, "runs of each setting, each with the next seed", WHOLE)
 
     UNDECIDED = "by task"
 
@@ -248,7 +248,7 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
     )
     data: str = field(
         metadata={
-            "help": "folder of the task's official files or of your own tables, or one table",
+            "help": "a folder with the task's official files or your own tables, or one table",
             "rules": (("a file or a folder; for data in memory there is TextClassifier('MODEL').fit", bool),),
         }
     )
@@ -267,15 +267,17 @@ class FinetuneOptions(FinetuneArguments, WindowArguments, BalanceArguments, Span
         (), "other tasks to train together with this one, and their folders, such as (('snli', 'pairs'),)"
     )
     also_examples: int | None = option(
-        None, "train on N examples of each task of `also`, always the same", WHOLE, default="all"
+        None, "train on N examples of each task in `also`, always the same ones", WHOLE, default="all"
     )
     train_examples: int | None = option(
         None,
-        "train on N examples, always the same; on more if that keeps documents whole",
+        "train on N examples, always the same ones; on more where that keeps documents whole",
         WHOLE,
         default="all",
     )
-    dev_examples: int | None = option(None, "evaluate on N examples, always the same", WHOLE, default="all")
+    dev_examples: int | None = option(
+        None, "evaluate on N examples, always the same ones", WHOLE, default="all"
+    )
     split_dev: float | None = option(
         None,
         "if only one file has labels: evaluate on this share of it, and of each class, and train on the rest "
