@@ -358,7 +358,7 @@ def test_out_keeps_the_run_folder_and_refuses_a_second_run(model, tmp_path, monk
         ({"a", "the"}, ["x", "y"], "X is a set, which has no order; give a list"),
         (["a"], ["x"], "X has one sample, and the model is measured on another"),
         (["a", "the"], None, "the target y is None; give a value for each row"),
-        (["a", "the"] * 9, ["x"] * 18, ".x. is the label of all training examples; give examples of at least two"),
+        (["a", "the"] * 9, ["x"] * 18, "^.x. is the label of all training examples; give examples of at"),
         (
             {"review": ["a"], "stars": [1]},
             "stars",
