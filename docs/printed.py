@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE))
 import book  # noqa: E402
 
 import minibert  # noqa: E402
+from minibert.course.lesson import OPEN  # noqa: E402
 
 SITE = HERE / "_build" / "html"
 FOLDED = "tag_hide-input"  # the class of a cell whose code is folded
@@ -36,7 +37,7 @@ PAGE = """<!doctype html>
 <body data-theme="light">
 <section class="title">
 <h1>BERT from scratch</h1>
-<p>A course in {count} chapters, with every exercise solved</p>
+<p>A course in {count} chapters{solved}</p>
 <p class="version">minibert {version}</p>
 </section>
 <nav>
@@ -138,8 +139,10 @@ def whole(articles: dict[str, Any], pages: dict[str, int]) -> str:
         title = html.escape(article.find("h1").get_text(strip=True))
         entry = f'<a href="#chapter-{number}">{title}</a><span>{pages.get(number, 0)}</span>'
         contents.append(f"<li>{entry}</li>")
+    is_open = any(OPEN in article.get_text() for article in articles.values())
     return PAGE.format(
         count=len(articles),
+        solved="" if is_open else ", with every exercise solved",
         version=minibert.__version__,
         contents="\n".join(contents),
         chapters="\n".join(map(str, articles.values())),

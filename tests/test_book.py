@@ -138,7 +138,13 @@ def test_printed_contents_list_every_chapter_with_its_page():
     text = printed.whole(articles, {number: 3 + 2 * int(number) for number in articles})
     entries = re.findall(r'<li><a href="#chapter-(\d\d)">(.*?)</a><span>(\d+)</span></li>', text)
     assert entries == [(f"{n:02}", f"{n:02} · Of &lt;b&gt;", str(3 + 2 * n)) for n in range(17)]
-    assert "17 chapters" in text
+    assert "17 chapters, with every exercise solved" in text
+
+
+def test_title_claims_nothing_of_a_book_with_open_exercises():
+    printed, articles = chapters(2)
+    articles["01"].find("p").string = "· 01.1 normalise: still to be written"
+    assert "2 chapters</p>" in printed.whole(articles, {})
 
 
 def test_paper_has_answers_unfolded_links_within_the_book_and_no_code_of_pictures():
