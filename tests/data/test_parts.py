@@ -356,6 +356,7 @@ def assert_same_run(out, other):
     assert timeless[0] == timeless[1]
 
 
+@pytest.mark.representatives(shards="thirds")
 @pytest.mark.parametrize("shards", ["whole", "thirds"])
 def test_a_run_on_shards_ends_with_the_bytes_of_one_straight_from_the_corpus(
     shards, straight, options, tmp_path, request

@@ -79,6 +79,7 @@ def test_weight_decay_finds_its_elements_on_every_device(parameters, layout):
     assert expected.any() and not expected.all()
 
 
+@pytest.mark.thorough
 def test_a_model_without_layers_is_spread_too():
     bare = Parameters(config_of(SIZES["ugly"]))
     bare.table = [entry for entry in bare.table if not entry.name.startswith("layers")]
