@@ -76,7 +76,8 @@ def run(arguments: Namespace) -> None:
     if asked and not has_classes:
         raise InputError(f"--{next(iter(asked))} is for --classes; give those as well, or leave it out.")
     if n_texts > 2 and not has_classes:
-        raise InputError(f"{n_texts} texts are not a pair; give one or two, or many with --file.")
+        advice = "put quotation marks around a text with spaces, or give many texts with --file."
+        raise InputError(f"{n_texts} texts are not a pair; {advice}")
     instead = "use minibert predict --model MODEL --data FILE --out DIR for the rows of a table, or "
     instead += "minibert classify --model MODEL --file FILE for lines of text"
     lines = given_texts(arguments, instead)

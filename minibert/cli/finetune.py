@@ -19,6 +19,7 @@ examples:
   minibert finetune --resume --out runs/sst2
 """
 
+import os
 import shlex
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -118,6 +119,10 @@ def run(arguments: Namespace) -> None:
     if arguments.resume:
         options = FinetuneOptions.resumed(Path(arguments.out) / OPTIONS_FILE, **given)
     else:
+        task = given.get("task", "")
+        if task not in TASKS and os.path.exists(task):
+            advice = f"for a table of your own: minibert finetune classify --data {shlex.quote(task)}"
+            raise InputError(f"'{task}' is a file or folder, not a task; {advice}.")
         needed = {"task": "TASK", "data": "--data", "model": "--model"}
         lacking = ", ".join(word for name, word in needed.items() if name not in given)
         if lacking:
