@@ -114,8 +114,8 @@ def naming(source: str) -> Iterator[None]:
     Parameters
     ----------
     source : str
-        What the block reads, such as a file, or a folder and a split: "films, dev". It precedes the error's own
-        place, unless that begins with the same file or folder.
+        What the block reads, such as a file, or a folder and a split: "films, dev". It precedes the place in
+        the error, unless that begins with the same file or folder.
 
     Yields
     ------
