@@ -29,12 +29,8 @@ LFS_POINTER_BYTES = 1024  # no pointer is larger
 LARGEST_WHOLE = 1 << 30  # most bytes of a file that is read whole; longer text is read in pieces
 _SPECIAL = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 _SPECIAL |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
-SAFETENSORS = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "uint16": "BF16",
-}
+# NumPy's types, and what the format calls them.
+SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}
 # What a run fills or removes piece by piece in its folder; everything else is put there in one step.
 FILLED_PIECEMEAL = ("checkpoints", "best", "shards", "activations", "tensorboard", "metrics.jsonl")
 # All that runs write or remove. A run does not begin where another program's file has one of these names.

@@ -448,7 +448,7 @@ def test_a_waiting_command_says_so_at_a_terminal_only(terminal, tmp_path, monkey
     assert cli.main(["tokenize", "--vocab", str(tmp_path), "--ids"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "2 5 6 3\n"
-    hint = "minibert: reading texts from the terminal, one a line; end with Ctrl-D\n"
+    hint = "minibert: reading texts from the terminal, one per line; end with Ctrl-D\n"
     assert captured.err == hint * terminal
 
 
@@ -463,4 +463,4 @@ def test_other_commands_say_so_too(command, tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().err == "minibert: reading the text from the terminal; end with Ctrl-D\n"
     else:
         assert list(text_lines("-")) == ["a b"]
-        assert "one a line; end with Ctrl-D" in capsys.readouterr().err
+        assert "one per line; end with Ctrl-D" in capsys.readouterr().err
