@@ -61,7 +61,7 @@ def add(parser: ArgumentParser) -> None:
     text = "where to put the notebooks; created if it does not exist. Or grade, notes or glossary"
     parser.add_argument("folder", metavar="DIR", help=text)
     text = "the folders to grade, or the chapters to print notes on, such as 05 (default: all)"
-    parser.add_argument("folders", metavar="DIR|CHAPTER", nargs="*", help=text)
+    parser.add_argument("folders", metavar="DIR|CHAPTER", nargs="*", default=[], help=text)
     add_switches(parser, progress="judge the exercises in DIR, and print how many are right in each chapter")
     text = "seed of the questions (with --progress, by default: different ones each time)"
     add_flag(parser, "--seed N", text, type=int)

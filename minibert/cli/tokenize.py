@@ -77,9 +77,7 @@ def add(parser: ArgumentParser) -> None:
     add_flag(parser, "--vocab PATH", text, required=True)
     add_texts(parser)
     output = parser.add_argument_group("what is printed").add_mutually_exclusive_group()
-    add_switches(
-        output, json="everything, as one JSON object per text", ids="only the ids, one line per text"
-    )
+    add_switches(output, json="everything, one JSON object per line", ids="only the ids, one line per text")
     group = parser.add_argument_group("what is encoded")
     add_switches(group, pair="two TEXTs, or a line divided at its first tab, are a pair")
     add_switches(group, bare="leave out [CLS] before and [SEP] after each text")

@@ -100,8 +100,8 @@ def run(arguments: Namespace) -> None:
         setattr(arguments, name, LEARNING[name])
     rules = text_rules(False, arguments.keep_accents, arguments.segmented)
     if arguments.report_on:
-        asked = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
-        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **asked)
+        given_rules = text_rules(not arguments.lower_case, arguments.keep_accents, arguments.segmented)
+        tokenizer = Tokenizer.from_pretrained(arguments.report_on, core=arguments.core, **given_rules)
         basic = tokenizer.basic_tokenizer
         special = list(tokenizer.special_tokens)
     else:

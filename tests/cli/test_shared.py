@@ -76,6 +76,7 @@ def test_without_a_word_it_prints_its_help(capsys):
             "--learning_rate, --max_seq_length and --xyzzy are not known here (did you mean --lr? "
             "Did you mean --max-length?)",
         ),
+        ("pretrain --lower-case", "minibert pretrain: --lower-case is not known here; see"),
         ("pretrain --bf16", "(did you mean --dtype? Half precision is --dtype bfloat16.)"),
         (
             "pretrain --epochs 3",

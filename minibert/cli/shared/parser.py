@@ -34,21 +34,21 @@ failed, 2 something on the command line can't be used, 130 Ctrl-C, 143 SIGTERM,
 129 SIGHUP (the terminal was closed).
 """
 
-# What other programs call a command or the value of a flag: the names here, of which the first counts that
-# the command has.
+# What other programs call a command or the value of a flag, and its names here; the first of them that is one
+# of the choices is meant.
 ELSEWHERE = {
     "train": ("pretrain or finetune",),
     "fit": ("finetune",),
     **dict.fromkeys(("encode", "embed", "embeddings", "vectors"), ("features",)),
-    **dict.fromkeys(("eval", "test"), ("evaluate",)),
-    **dict.fromkeys(("val", "validation", "eval"), ("dev", "evaluate")),
+    "test": ("evaluate",),
+    **dict.fromkeys(("eval", "val", "validation"), ("dev", "evaluate")),
     **dict.fromkeys(("cuda", "gpu"), ("gpu", "jax")),
     **dict.fromkeys(("fp16", "half", "mixed", "float16"), ("float16", "bfloat16")),
     "bf16": ("bfloat16",),
     "fp32": ("float32",),
     "adam": ("adamw",),
 }
-# What to do instead of giving a flag, or a word ("") to a command that takes none.
+# What to give instead of a flag or, for "", instead of a word that a command does not take.
 _ASK = "give the question and the text without flags: minibert answer --model MODEL QUESTION TEXT"
 INSTEAD = {
     **dict.fromkeys((("minibert", "-v"), ("minibert", "-V")), "did you mean --version?"),
@@ -117,10 +117,9 @@ class Parser(argparse.ArgumentParser):
         """
         if "are required: " in message:
             # A misspelt flag comes first: it may be why another one is missing.
+            typed = [word for word in self._words if word.startswith("--")]
             flags = self._option_string_actions
-            unknown = [
-                word for word in self._words if word[:1] == "-" and word.partition("=")[0] not in flags
-            ]
+            unknown = [word for word in typed if word.partition("=")[0] not in flags]
             if unknown:
                 self.unknown(unknown)
         for theirs, ours in SENTENCES.items():
@@ -164,7 +163,7 @@ class Parser(argparse.ArgumentParser):
         wrong += _in_brackets(_suggestion(value, choices))
         if not isinstance(action, argparse._SubParsersAction):  # --help lists the commands
             verb = "choose from" if len(choices) > 1 else "give"
-            wrong += f"; {verb} {', '.join(choices)}"
+            wrong += f"; {verb} {', '.join(map(str, choices))}"
         self.error(wrong)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
@@ -175,7 +174,7 @@ class Parser(argparse.ArgumentParser):
         words : sequence of str
             As they were typed: flags, perhaps with their values, or words alone.
         """
-        flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+        flags = list(dict.fromkeys(word.partition("=")[0] for word in words if word.startswith("-")))
         if not flags:
             self.error(f"{words[0]!r} is one word too many ({self._advice_for_word(words)})")
         advice = dict.fromkeys(map(self._advice_for_flag, flags))  # each once
@@ -192,8 +191,9 @@ class Parser(argparse.ArgumentParser):
         every_flag: list[str] = []
         for action in self._actions:
             if action.help != SUPPRESS and action.option_strings:
-                by_name[action.dest] = action.option_strings[0]
                 every_flag += action.option_strings
+                if action.const is not False:  # --cased, for lower_case, means the opposite
+                    by_name[action.dest] = action.option_strings[0]
         name = flag.lstrip("-").replace("-", "_")
         if name in by_name:
             return f"did you mean {by_name[name]}?"
@@ -306,8 +306,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         setattr(arguments, many, [*getattr(arguments, many), *left])
     for action in arguments.parser._actions:
         if action.metavar in PATHS:
-            _refuse_empty(arguments, action)
-            _expand_home(arguments, action)
+            _expand_paths(arguments, action)
     return arguments
 
 
@@ -322,22 +321,21 @@ def _require_command_first(parser: Parser, words: Sequence[str]) -> None:
     parser.unknown([flag])
 
 
-def _refuse_empty(arguments: argparse.Namespace, action: argparse.Action) -> None:
-    """Exit with 2 for "" as a path, perhaps an unset shell variable: it would mean the working folder."""
+def _expand_paths(arguments: argparse.Namespace, action: argparse.Action) -> None:
+    """Expand ~ in paths, as a shell does not in --out=~/runs; exit with 2 for an empty path.
+
+    An empty path, perhaps an unset variable of the shell, would mean the working folder. Commands open many
+    files themselves, so all paths are expanded here; `base.paths` expands those that come from Python.
+    """
     given = getattr(arguments, action.dest, None)
-    values = [given, *given] if isinstance(given, list) else [given]
-    if "" in values:
-        name = action.option_strings[0] if action.option_strings else action.metavar
+    if not isinstance(given, str | list):
+        return
+    paths = [given] if isinstance(given, str) else given
+    if "" in paths:
+        name = flag_of_action(action)
         arguments.parser.error(f"{name} '' names no file or folder; give one, or leave it out")
-
-
-def _expand_home(arguments: argparse.Namespace, action: argparse.Action) -> None:
-    """Expand ~ in a path, which a shell leaves as it is in --out=~/runs."""
-    given = getattr(arguments, action.dest, None)
-    if isinstance(given, str):
-        setattr(arguments, action.dest, os.path.expanduser(given))
-    if isinstance(given, list):
-        setattr(arguments, action.dest, list(map(os.path.expanduser, given)))
+    paths = [os.path.expanduser(path) for path in paths]
+    setattr(arguments, action.dest, paths[0] if isinstance(given, str) else paths)
 
 
 def build_parser(command: str | None = None) -> Parser:

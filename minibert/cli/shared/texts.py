@@ -17,9 +17,9 @@ from minibert.base.texts import refuse_empty
 STANDARD_INPUT = "-"
 ONE_A_LINE = "texts from the terminal, one per line"
 LINES_AT_ONCE = 64  # lines of a file that are answered together
-Asked = TypeVar("Asked")
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-Ask = Callable[[list[Asked]], Iterable[Answer]]
+Ask = Callable[[list[Item]], Iterable[Answer]]
 
 
 def add_texts(parser: Any, text: str = "a text, or more", pairs: str = "") -> None:
@@ -112,8 +112,8 @@ def text_lines(file: str, progress: Progress = None) -> Iterator[str]:
 
 def answers(
     arguments: Namespace,
-    texts: Iterable[Asked],
-    ask: Ask[Asked, Answer],
+    texts: Iterable[Item],
+    ask: Ask[Item, Answer],
     at_once: int = LINES_AT_ONCE,
 ) -> Iterator[Answer | None]:
     """Yield the answer to each text that a command was given.
@@ -152,7 +152,7 @@ def answers(
         number += len(group)
 
 
-def _tried(ask: Ask[Asked, Answer], lines: list[Asked], number: int) -> list[Answer | None]:
+def _tried(ask: Ask[Item, Answer], lines: list[Item], number: int) -> list[Answer | None]:
     """Answer lines, the first of which has this number, together; if that fails, one by one."""
     try:
         return list(ask(lines))
